@@ -1,0 +1,37 @@
+# The front door. `make demo` and `make test` each work on a bare clone with Python 3.11 and make.
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test heavy lint format clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[data]" --group dev
+	touch $(READY)
+
+demo: $(READY)  ## forecast Seattle's weather and print how calibrated each forecaster was
+	$(BIN)/treecal demo
+
+test: lint  ## lint, types, layers, then every test and example
+	$(BIN)/python -m pytest -m "not heavy"
+
+heavy: $(READY)  ## the long checks, left out of `make test`
+	$(BIN)/python -m pytest -m heavy
+
+lint: $(READY)  ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## put the code in its style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove the environment and what the tools left
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

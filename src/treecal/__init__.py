@@ -1,0 +1,64 @@
+"""Calibrated forecasts of vector outcomes, in every norm at once, against any sequence.
+
+Examples
+--------
+>>> import treecal as tc
+>>> space = tc.Simplex(3)
+>>> f, ledger = tc.TreeCal(space, arity=4), tc.Ledger(space)
+>>> for t in range(100):
+...     x, y = f.predict(), [[1, 0, 0], [0, 1, 0], [0, 0, 1]][t % 3]
+...     f.update(y)
+...     ledger.record(x, y)
+>>> round(ledger.error("l1"), 3)
+0.487
+"""
+
+from treecal.exceptions import TreeCalError
+from treecal.forecast import Forecast
+from treecal.forecasters import Forecaster, RunningMean, SampleTreeCal, TreeCal
+from treecal.geometry import (
+    Ball,
+    Box,
+    ConvexSet,
+    Lp,
+    Mahalanobis,
+    NegativeEntropy,
+    Polytope,
+    Product,
+    Simplex,
+    SmoothedEntropy,
+    SquaredEuclidean,
+    l1,
+    l2,
+    linf,
+)
+from treecal.ledger import Ledger
+from treecal.state import load, save
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ball",
+    "Box",
+    "ConvexSet",
+    "Forecast",
+    "Forecaster",
+    "Ledger",
+    "Lp",
+    "Mahalanobis",
+    "NegativeEntropy",
+    "Polytope",
+    "Product",
+    "RunningMean",
+    "SampleTreeCal",
+    "Simplex",
+    "SmoothedEntropy",
+    "SquaredEuclidean",
+    "TreeCal",
+    "TreeCalError",
+    "l1",
+    "l2",
+    "linf",
+    "load",
+    "save",
+]

@@ -1,0 +1,164 @@
+"""A forecast: a finite distribution over points of the set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._exact import Array, Labels, finite_array
+from treecal.exceptions import ForecastError, TreeCalError
+from treecal.geometry import TOLERANCE, ConvexSet
+
+
+class Forecast:
+    """What a forecaster announces in one round: points, and the weight of each. Immutable.
+
+    Parameters
+    ----------
+    points
+        The points, `(n, d)`.
+    weights
+        Their weights, `(n,)`: non-negative, with sum 1. Uniform when left out.
+    labels
+        Optional `(n, 2)` integers, one pair for each point: the node of the tree it stands on, `(height, index)`.
+        They tell equal points apart in the labelled error.
+    space
+        The set the points must lie in; when given, they are checked against it.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> x = Forecast([[0.5, 0.5], [1.0, 0.0]], space=Simplex(2))
+    >>> x.mean
+    array([0.75, 0.25])
+    >>> x.sample(np.random.default_rng(0))
+    array([1., 0.])
+    >>> Forecast([[0.5, 0.5]], weights=[0.9])
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.ForecastError: weights sum to 0.9, expected 1 within 1e-09.
+    """
+
+    __slots__ = ("_labels", "_points", "_space", "_weights")
+    _labels: Labels | None
+
+    def __init__(
+        self,
+        points: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        labels: Any = None,
+        space: ConvexSet | None = None,
+    ) -> None:
+        try:
+            p = finite_array("points", points, ndim=2)
+            if not p.size:
+                raise ForecastError(f"points has shape {p.shape}, expected one point or more.")
+            w = uniform(len(p)) if weights is None else finite_array("weights", weights, ndim=1)
+        except TreeCalError as error:
+            raise ForecastError(str(error)) from None
+        if w.shape != p.shape[:1]:
+            raise ForecastError(f"{len(p)} points came with {w.shape[0]} weights, expected one each.")
+        if w.min() < 0:
+            raise ForecastError(f"weight {int(w.argmin())} is {w.min():g}, expected 0 or more.")
+        if abs(w.sum() - 1) > TOLERANCE:
+            raise ForecastError(f"weights sum to {w.sum():.10g}, expected 1 within {TOLERANCE:g}.")
+        if space is not None:
+            self._check_inside(space, p)
+        if labels is not None:
+            given = np.asarray(labels)
+            if given.dtype.kind not in "iu" or given.shape != (len(p), 2):
+                raise ForecastError(
+                    f"labels are {given.dtype} of shape {given.shape}, expected integers of shape ({len(p)}, 2)."
+                )
+            labels = given.astype(np.int64)
+            labels.setflags(write=False)
+        self._points, self._weights, self._labels, self._space = p, w, labels, space
+
+    @staticmethod
+    def _check_inside(space: ConvexSet, points: Array) -> None:
+        if points.shape[1] != space.dim:
+            raise ForecastError(f"points have {points.shape[1]} coordinates, expected {space.dim} for {space!r}.")
+        inside = space.contains(points)
+        if not inside.all():
+            at = int(np.argmin(inside))
+            raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
+
+    @classmethod
+    def trusted(cls, points: Array, weights: Array, labels: Labels | None, space: ConvexSet) -> Forecast:
+        """Make a forecast of arrays that are known to be right and that nobody else will change."""
+        self = object.__new__(cls)
+        points.setflags(write=False)
+        self._points, self._weights, self._labels, self._space = points, weights, labels, space
+        return self
+
+    @property
+    def points(self) -> Array:
+        """The points, `(n, d)`, read-only."""
+        return self._points
+
+    @property
+    def weights(self) -> Array:
+        """The weights, `(n,)`, read-only."""
+        return self._weights
+
+    @property
+    def labels(self) -> Labels | None:
+        """The node of each point, `(n, 2)` as (height, index), read-only; None when there is no tree."""
+        return self._labels
+
+    @property
+    def space(self) -> ConvexSet | None:
+        """The set the points are known to lie in, if any."""
+        return self._space
+
+    @property
+    def mean(self) -> Array:
+        """The mean point, `(d,)`."""
+        return np.asarray(self._weights @ self._points)
+
+    def sample(self, rng: np.random.Generator) -> Array:
+        """Draw one point: the pure forecast."""
+        return np.asarray(self._points[rng.choice(len(self._weights), p=self._weights)])
+
+    def merged(self) -> Forecast:
+        """Return the same distribution with equal points joined and labels dropped, in order of first appearance."""
+        first: dict[bytes, int] = {}
+        home = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(self._points + 0.0)])
+        keep = np.array(list(first.values()))
+        weights = np.bincount(home, self._weights, len(home))[keep]
+        return Forecast(self._points[keep], weights=weights, space=self._space)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Forecast):
+            return NotImplemented
+        return (
+            np.array_equal(self._points, other._points)
+            and np.array_equal(self._weights, other._weights)
+            and (self.labels is None) == (other.labels is None)
+            and (self.labels is None or np.array_equal(self.labels, other.labels))  # type: ignore[arg-type]
+        )
+
+    __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
+
+    def __repr__(self) -> str:
+        n, d = self._points.shape
+        return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
+
+
+def uniform(count: int) -> Array:
+    """Return `count` equal weights, read-only.
+
+    Examples
+    --------
+    >>> uniform(4)
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    weights = np.full(count, 1 / count)
+    weights.setflags(write=False)
+    return weights

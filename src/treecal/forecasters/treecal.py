@@ -1,0 +1,161 @@
+"""TreeCal: Algorithm 1 of the paper, and its form without a horizon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._exact import Array
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast, uniform
+from treecal.forecasters.base import Forecaster, checked_space, checked_start
+from treecal.geometry import ConvexSet
+from treecal.tree import Clock
+
+
+class LabelledPath:
+    """The labels on the path from root to leaf, kept by sums that are carried upwards like an odometer's digits.
+
+    `sums[j]` is the sum of all outcomes in the finished children, of height `j`, of the current node above; the label
+    at height `j` is that sum divided once by its count, or the start point for a first child. Adding a finished sum
+    one height up is the tree's own summation order: whoever keeps to it gets the same labels bit for bit.
+
+    Parameters
+    ----------
+    space, arity, depth, mix, start
+        As for `TreeCal`.
+    unit
+        Outcomes in one leaf: 1, or the block length when whole blocks are added.
+    """
+
+    def __init__(
+        self, space: ConvexSet, *, arity: int, depth: int | None, mix: float, start: ArrayLike | None, unit: int = 1
+    ) -> None:
+        if not (isinstance(mix, int | float | np.number) and 0 <= mix <= 1):
+            raise ParameterError.expected("mix", mix, "a number from 0 to 1")
+        self.space, self.clock, self.unit, self.mix = space, Clock(arity, depth), unit, float(mix)
+        self.start = checked_start(space, start)
+        self._pull = self.mix * space.centre
+        self._first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self._pull
+        self.restore(0, np.zeros((self.clock.height, space.dim)))
+
+    def restore(self, leaves: int, sums: Array) -> None:
+        """Go on from the sums as they stood after so many leaves."""
+        self.clock.seek(leaves)
+        self.sums = np.array(sums)
+        self.labels = np.tile(self._first, (self.clock.height, 1))
+        for height in range(self.clock.height):
+            self._relabel(height)
+
+    def forecast(self) -> Forecast:
+        """Return the uniform distribution over the labels, each under its node."""
+        self.clock.check()
+        return Forecast.trusted(self.labels.copy(), uniform(len(self.labels)), self.clock.nodes(), self.space)
+
+    def add(self, total: Array) -> None:
+        """Add one leaf's outcomes and label the nodes that start next."""
+        risen = self.clock.tick()
+        self.sums[0] += total
+        if risen == len(self.sums):
+            if self.clock.depth is not None:
+                return  # the last leaf: nothing starts
+            self.sums = np.vstack([self.sums, np.zeros_like(total)])
+            self.labels = np.vstack([self.labels, self._first])
+        for height in range(risen):
+            self.sums[height + 1] += self.sums[height]
+            self.sums[height] = 0.0
+            self.labels[height] = self._first
+        self._relabel(risen)
+
+    def _relabel(self, height: int) -> None:
+        if digit := self.clock.digits[height]:
+            label = self.labels[height]
+            np.divide(self.sums[height], digit * self.clock.powers[height] * self.unit, out=label)
+            if self.mix:
+                label *= 1 - self.mix
+                label += self._pull
+
+
+class TreeCal(Forecaster):
+    """Calibrated forecasts in every norm at once, against any sequence (Algorithm 1).
+
+    Time is cut into an `arity`-ary tree of intervals. When an interval starts it is labelled with the mean of the
+    outcomes its parent has seen so far (a first child with the start point), and each round's forecast is uniform over
+    the labels of the intervals the round lies in.
+
+    For every set and norm the squared calibration error per round is at most `(√(J/depth) + √(r²μ₀ + D²μ₁))²`, where
+    `J` is the Jensen gap of the best regularizer (Theorem treecal with its constants put right). The algorithm
+    knows neither norm nor regularizer.
+
+    Costs `O(dim)` arithmetic a round, amortised, and `O(depth·dim)` memory for ever.
+
+    Parameters
+    ----------
+    space
+        The set outcomes lie in.
+    arity
+        Children of each interval, the paper's H.
+    depth
+        Heights of the tree, the paper's L, for at most `arity**depth` rounds. Without it the tree grows with the
+        stream: while it has `m` heights each has weight `1/m`.
+    mix
+        Labels become `(1 − mix)·label + mix·centre` (Peng's variant), which keeps logarithmic scores finite.
+    start
+        The label of first children; by default the set's centre.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.TreeCal(tc.Simplex(2), arity=2)
+    >>> for y in [[1, 0], [1, 0], [0, 1]]:
+    ...     f.update(y)
+    >>> x = f.predict()
+    >>> x.points
+    array([[0., 1.],
+           [1., 0.]])
+    >>> x.labels.tolist()  # the leaf of round 4, and the interval of rounds 3 and 4
+    [[0, 3], [1, 1]]
+
+    References
+    ----------
+    Fishelson, Golowich, Mohri and Schneider, "High-Dimensional Calibration from Swap Regret", 2025.
+    """
+
+    _fields = ("space", "arity", "depth", "mix", "start")
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        *,
+        arity: int = 8,
+        depth: int | None = None,
+        mix: float = 0.0,
+        start: ArrayLike | None = None,
+    ) -> None:
+        self.space = checked_space(space)
+        self._path = LabelledPath(space, arity=arity, depth=depth, mix=mix, start=start)
+        self.arity, self.depth = self._path.clock.arity, self._path.clock.depth
+        self.mix, self.start = self._path.mix, self._path.start
+
+    @property
+    def rounds(self) -> int:
+        """Number of outcomes seen."""
+        return self._path.clock.rounds
+
+    def _announce(self) -> Forecast:
+        return self._path.forecast()
+
+    def _learn(self, outcome: Array) -> None:
+        self._path.clock.check()
+        self._path.add(outcome)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the number of rounds and the carried sums: the labels follow from them."""
+        return {"rounds": self.rounds, "sums": self._path.sums}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from such a state."""
+        self._path.restore(state["rounds"], state["sums"])
+        self._announced = None

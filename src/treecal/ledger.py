@@ -1,0 +1,300 @@
+"""The ledger: for every distinct forecast point, how much weight it was given and what came of it.
+
+That is a sufficient statistic for every calibration error in the paper, for all norms and divergences at once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from treecal._exact import Array, Labels, two_sum
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.geometry.outcomes import read_outcome
+
+_NO_LABEL = -1
+
+
+class Table(NamedTuple):
+    """One row for each distinct forecast, the largest share of the error first.
+
+    Attributes
+    ----------
+    point
+        The forecast, `(n, d)`.
+    mass
+        Its total weight: the number of rounds it was forecast in, counted by weight.
+    outcome
+        The mean outcome of those rounds, `(n, d)`.
+    gap
+        The distance of the mean outcome from the forecast; `mass @ gap` is the total error.
+    """
+
+    point: Array
+    mass: Array
+    outcome: Array
+    gap: Array
+
+
+class Reading:
+    """The ledger read in one way: exactly or binned, labelled or not. Made by `Ledger.exact` and `Ledger.binned`.
+
+    Attributes
+    ----------
+    points, masses, outcomes
+        For each group: the forecast, its total weight, and the mean outcome.
+    rounds
+        Number of rounds read.
+    resolution
+        Width of the grid's cells; None when forecasts were told apart exactly.
+    """
+
+    def __init__(self, points: Array, masses: Array, outcomes: Array, rounds: int, resolution: float | None) -> None:
+        self.points, self.masses, self.outcomes = points, masses, outcomes
+        self.rounds, self.resolution = rounds, resolution
+
+    def error(self, distance: Distance | str, *, total: bool = False) -> float:
+        """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
+        # Correctly rounded, so the order in which rounds or ledgers came leaves no trace.
+        error = math.fsum(self.masses * as_distance(distance).between(self.outcomes, self.points))
+        if total:
+            return error
+        if self.rounds == 0:
+            raise ParameterError("no round is recorded, so there is no error per round.")
+        return error / self.rounds
+
+    def table(self, distance: Distance | str) -> Table:
+        """Return one row for each group, the largest share of the error first."""
+        gap = as_distance(distance).between(self.outcomes, self.points)
+        order = np.argsort(-self.masses * gap, kind="stable")
+        return Table(self.points[order], self.masses[order], self.outcomes[order], gap[order])
+
+    def __len__(self) -> int:
+        return len(self.masses)
+
+    def __repr__(self) -> str:
+        how = "exact" if self.resolution is None else f"binned at {self.resolution:g}"
+        return f"Reading({len(self)} groups over {self.rounds} rounds, {how})"
+
+
+class Ledger:
+    """Masses and outcome sums of every distinct forecast, from which every calibration error is read.
+
+    Points are told apart exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
+    uniform over n points counts whole rounds in units of 1/n, so that with one-hot outcomes every number in the ledger
+    is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops.
+
+    Parameters
+    ----------
+    space
+        The set outcomes and forecasts lie in.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> space = tc.Simplex(2)
+    >>> ledger = tc.Ledger(space)
+    >>> for y in [[1, 0], [1, 0], [1, 0], [0, 1]]:
+    ...     ledger.record([0.5, 0.5], y)
+    >>> ledger.error("l1")
+    0.5
+    >>> ledger.error(tc.l2.squared), ledger.error(tc.NegativeEntropy())
+    (0.125, 0.13081203...)
+    >>> ledger.table("l1").outcome
+    array([[0.75, 0.25]])
+    """
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = space
+        self._rounds = 0
+        self._index: dict[bytes, int] = {}
+        d = space.dim
+        # One row for each (point, label, parts): the forecasts that gave the point, under the label, 1/parts of the
+        # weight; parts = 0 for weights that are not uniform. Mass and sums hold a value and what rounding lost of it.
+        self._points = np.empty((0, d))
+        self._keys = np.empty((0, 3), np.int64)  # label and parts
+        self._mass = np.empty((0, 2))
+        self._sums = np.empty((0, 2, d))
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds recorded."""
+        return self._rounds
+
+    def record(self, forecast: Forecast | ArrayLike, outcome: ArrayLike) -> None:
+        """Record one round: what was forecast and what happened. Bad input raises and records nothing.
+
+        Parameters
+        ----------
+        forecast
+            The distribution; or one point, for a pure forecast.
+        outcome
+            A point of the set.
+        """
+        if not isinstance(forecast, Forecast):
+            forecast = Forecast(np.asarray(forecast)[None], space=self.space)
+        elif forecast.space is not self.space and forecast.space != self.space:
+            forecast = Forecast(forecast.points, weights=forecast.weights, labels=forecast.labels, space=self.space)
+        y = read_outcome(self.space, outcome, self._rounds + 1)
+        n, w = len(forecast), forecast.weights
+        parts = n if (w == 1 / n).all() else 0
+        share = np.ones(n) if parts else w
+        keys = np.full((n, 3), _NO_LABEL, np.int64)
+        if forecast.labels is not None:
+            keys[:, :2] = forecast.labels
+        keys[:, 2] = parts
+        self._add(forecast.points, keys, share, share[:, None] * y)
+        self._rounds += 1
+
+    def _add(self, points: Array, keys: Labels, mass: Array, sums: Array) -> None:
+        """Add masses and sums to the rows of these keys, making the rows that are new."""
+        rows = self._rows(points, keys)
+        # A fancy-indexed addition would count a row that comes twice only once.
+        steps = [slice(None)] if len(np.unique(rows)) == len(rows) else [slice(i, i + 1) for i in range(len(rows))]
+        for step in steps:
+            at = rows[step]
+            self._mass[at, 0], lost = two_sum(self._mass[at, 0], mass[step])
+            self._mass[at, 1] += lost
+            self._sums[at, 0], lost = two_sum(self._sums[at, 0], sums[step])
+            self._sums[at, 1] += lost
+
+    def _rows(self, points: Array, keys: Labels) -> NDArray[np.intp]:
+        points = points + 0.0  # −0.0 is 0.0
+        index, rows, new = self._index, np.empty(len(points), np.intp), []
+        for i, name in enumerate(_names(points, keys)):
+            row = index.get(name)
+            if row is None:
+                row = index[name] = len(index)
+                new.append(i)
+            rows[i] = row
+        if new:
+            size = len(index)
+            if size > len(self._points):  # double, so that rows cost O(1) each
+                room = max(2 * len(self._points), size, 16)
+                for column in ("_points", "_keys", "_mass", "_sums"):
+                    old = getattr(self, column)
+                    more = np.zeros((room - len(old), *old.shape[1:]), old.dtype)
+                    setattr(self, column, np.concatenate([old, more]))
+            self._points[rows[new]], self._keys[rows[new]] = points[new], keys[new]
+        return rows
+
+    def merge(self, other: Ledger) -> Ledger:
+        """Return the ledger of both sets of rounds together; neither is changed."""
+        if self.space != other.space:
+            raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
+        merged = Ledger(self.space)
+        for part in (self, other):
+            n = len(part._index)
+            for half in (0, 1):
+                merged._add(part._points[:n], part._keys[:n], part._mass[:n, half], part._sums[:n, half])
+        merged._rounds = self._rounds + other._rounds
+        return merged
+
+    def exact(self, *, labelled: bool = False) -> Reading:
+        """Read the ledger with forecasts told apart exactly: by point, or by point and label."""
+        n = len(self._index)
+        label = self._keys[:n, :2] if labelled else np.empty((n, 0), np.int64)
+        return self._read(_names(self._points[:n], label), resolution=None)
+
+    def binned(self, *, resolution: float) -> Reading:
+        """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
+
+        For forecasters whose points hardly repeat. A binned error is never more than the exact one in any norm, and
+        means less: forecasts in one cell may miss in opposite directions.
+
+        Parameters
+        ----------
+        resolution
+            Width of the cells; cell boundaries lie halfway between multiples of it.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(2))
+        >>> ledger.record([0.51, 0.49], [1, 0])
+        >>> ledger.record([0.49, 0.51], [0, 1])
+        >>> round(ledger.error("l1"), 3), round(ledger.binned(resolution=0.1).error("l1"), 3)
+        (0.98, 0.0)
+        """
+        if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
+            raise ParameterError.expected("resolution", resolution, "a positive number")
+        cells = np.rint(self._points[: len(self._index)] / resolution) + 0.0
+        return self._read(_names(cells, np.empty((len(cells), 0), np.int64)), resolution=float(resolution))
+
+    def _read(self, names: list[bytes], *, resolution: float | None) -> Reading:
+        n = len(names)
+        first: dict[bytes, int] = {}
+        group = np.array([first.setdefault(name, len(first)) for name in names], np.intp)
+        # Bring all units to one denominator, so that whole rounds stay whole.
+        parts = self._keys[:n, 2]
+        common = math.lcm(*(int(p) for p in np.unique(parts) if p))
+        exact = common < 2**26
+        factor = np.where(parts > 0, (common if exact else 1) / np.maximum(parts, 1), common if exact else 1)
+        mass, sums = np.zeros(len(first)), np.zeros((len(first), self.space.dim))
+        points = np.zeros_like(sums)
+        own_mass = factor * self._mass[:n].sum(axis=1)
+        np.add.at(mass, group, own_mass)
+        np.add.at(sums, group, factor[:, None] * self._sums[:n].sum(axis=1))
+        if resolution is None:
+            points[group] = self._points[:n]
+        else:
+            np.add.at(points, group, own_mass[:, None] * self._points[:n])
+            points /= mass[:, None]
+        played = mass > 0  # a point of weight 0 was never forecast
+        outcomes = sums[played] / mass[played, None]
+        return Reading(points[played], mass[played] / (common if exact else 1), outcomes, self._rounds, resolution)
+
+    def error(self, distance: Distance | str = "l1", *, labelled: bool = False, total: bool = False) -> float:
+        """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
+
+        Parameters
+        ----------
+        distance
+            A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
+        labelled
+            Tell equal points under different labels apart: the paper's labelled error, never less than the unlabelled.
+        total
+            Sum over rounds instead of the mean.
+        """
+        return self.exact(labelled=labelled).error(distance, total=total)
+
+    def table(self, distance: Distance | str = "l1", *, labelled: bool = False) -> Table:
+        """Return one row for each distinct forecast, the largest share of the error first."""
+        return self.exact(labelled=labelled).table(distance)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments, by name."""
+        return {"space": self.space}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the rows, as arrays."""
+        n = len(self._index)
+        return {
+            "rounds": self._rounds,
+            "points": self._points[:n],
+            "keys": self._keys[:n],
+            "mass": self._mass[:n],
+            "sums": self._sums[:n],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from such rows."""
+        self._rounds = state["rounds"]
+        self._points, self._keys = np.array(state["points"]), np.array(state["keys"])
+        self._mass, self._sums = np.array(state["mass"]), np.array(state["sums"])
+        self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.space!r}: {self._rounds} rounds, {len(self._index)} rows)"
+
+
+def _names(points: Array, keys: Labels) -> list[bytes]:
+    """Return the exact identity of each row, as bytes."""
+    raw = np.concatenate([np.ascontiguousarray(points).view(np.int64), keys], axis=1)
+    width, flat = raw.shape[1] * 8, raw.tobytes()
+    return [flat[i : i + width] for i in range(0, len(flat), width)]

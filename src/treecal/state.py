@@ -1,0 +1,206 @@
+"""Snapshots: forecasters and ledgers as files that resume bit for bit.
+
+A snapshot is a safetensors file. Its arrays are the object's state; its metadata holds a JSON text with the class, the
+constructor's arguments, the rest of the state, the format's version, and the SHA-256 of the whole file (taken with that
+field zeroed). Nothing in it is code, and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treecal import forecasters, geometry
+from treecal.exceptions import SnapshotError
+from treecal.forecasters import Forecaster
+from treecal.geometry import ConvexSet
+from treecal.geometry._value import Value
+from treecal.ledger import Ledger
+
+VERSION = 1
+_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {"Ledger": Ledger}
+_VALUES: dict[str, Any] = {
+    name: kind
+    for name in geometry.__all__
+    if isinstance(kind := getattr(geometry, name), type) and issubclass(kind, Value)
+}
+_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_BLANK = b"0" * 64
+
+
+def save(thing: Forecaster | Ledger, path: str | os.PathLike[str]) -> None:
+    """Write a forecaster or a ledger to a file, atomically: after a crash the old file or the new one is there, whole.
+
+    Parameters
+    ----------
+    thing
+        A forecaster or a ledger of this package.
+    path
+        The file; one that exists is replaced.
+
+    Examples
+    --------
+    >>> import tempfile, treecal as tc
+    >>> f = tc.TreeCal(tc.Simplex(2), arity=2)
+    >>> f.update([1, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tc.save(f, f"{folder}/f.treecal")
+    ...     again = tc.load(f"{folder}/f.treecal")
+    >>> again.rounds, again.predict() == f.predict()
+    (1, True)
+    """
+    content, target = dumps(thing), Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    with contextlib.suppress(OSError):  # a directory cannot be opened everywhere; where it can, make the rename last
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:
+    """Read a forecaster or a ledger from a file that `save` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    space
+        The set, when it is of a class of your own: a snapshot holds data, not code.
+    """
+    return loads(Path(path).read_bytes(), space=space)
+
+
+def dumps(thing: Forecaster | Ledger) -> bytes:
+    """Return the snapshot as bytes."""
+    from safetensors.numpy import save as pack
+
+    name = type(thing).__name__
+    if _KEEPERS.get(name) is not type(thing):
+        raise SnapshotError(f"{name} is not a forecaster or ledger of this package, so it could not be loaded again.")
+    state = thing.get_state()
+    arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
+    header = {
+        "class": name,
+        "arguments": {key: _encode(value) for key, value in thing.arguments().items()},
+        "state": {key: value for key, value in state.items() if key not in arrays},
+        "version": VERSION,
+    }
+    metadata = {"treecal": json.dumps(header, allow_nan=False), "sha256": _BLANK.decode()}
+    content = pack(arrays, metadata=metadata)
+    return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
+
+
+def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
+    """Return the forecaster or ledger of a snapshot's bytes."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as unpack
+
+    try:
+        length = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        digest, text = metadata["sha256"].encode(), metadata["treecal"]
+        blank = _with_digest(content, _BLANK, old=digest)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SnapshotError("this is not a snapshot of treecal, or its header is damaged.") from error
+    if hashlib.sha256(blank).hexdigest().encode() != digest:
+        raise SnapshotError(
+            "the snapshot is damaged: its SHA-256 does not match, so it was cut short or changed.",
+            hint="use an older snapshot; this one cannot be trusted.",
+        )
+    header = json.loads(text)
+    if header["version"] > VERSION:
+        raise SnapshotError(
+            f"the snapshot has format version {header['version']}, and this treecal reads up to {VERSION}.",
+            hint="upgrade treecal.",
+        )
+    try:
+        arrays = unpack(content)
+    except SafetensorError as error:
+        raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
+    arguments = header["arguments"]
+    if space is not None:
+        arguments["space"] = space
+    thing = _KEEPERS[header["class"]](**{key: _decode(value) for key, value in arguments.items()})
+    thing.set_state(header["state"] | arrays)
+    return thing
+
+
+def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:
+    """Put a digest in the place of another one, in the header's `"sha256":"…"`."""
+    before, after = b'"sha256":"' + old + b'"', b'"sha256":"' + digest + b'"'
+    length = int.from_bytes(content[:8], "little")
+    if content.count(before, 0, 8 + length) != 1:
+        raise ValueError("no digest field")
+    return content[: 8 + length].replace(before, after) + content[8 + length :]
+
+
+def _encode(value: Any) -> Any:
+    """Turn an argument into JSON: numbers and text as they are, everything else under a tag."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": repr(float(value))}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist()}
+    if isinstance(value, list | tuple):
+        return {"tuple": [_encode(entry) for entry in value]}
+    if isinstance(value, np.random.Generator):
+        return {"rng": _plain(value.bit_generator.state)}
+    name = type(value).__name__
+    if isinstance(value, Value) and _VALUES.get(name) is type(value):
+        return {"value": name, "arguments": {key: _encode(entry) for key, entry in value.arguments().items()}}
+    return {"custom": name}
+
+
+def _decode(code: Any) -> Any:
+    if not isinstance(code, dict):
+        return code
+    match code:
+        case {"float": text}:
+            return float(text)
+        case {"array": entries}:
+            return np.array(entries, dtype=np.float64)
+        case {"tuple": entries}:
+            return tuple(_decode(entry) for entry in entries)
+        case {"rng": state} if state["bit_generator"] in _BIT_GENERATORS:
+            bits = getattr(np.random, state["bit_generator"])()
+            bits.state = state
+            return np.random.Generator(bits)
+        case {"value": "Product", "arguments": {"sets": sets}}:
+            return geometry.Product(*_decode(sets))
+        case {"value": name, "arguments": arguments} if name in _VALUES:
+            return _VALUES[name](**{key: _decode(value) for key, value in arguments.items()})
+        case {"custom": name}:
+            raise SnapshotError(
+                f"the snapshot's set is of the class {name}, which is not part of treecal.",
+                hint="load(path, space=...) with the set it was made on.",
+            )
+        case _:
+            return code
+
+
+def _plain(state: Any) -> Any:
+    """Turn a bit generator's state into JSON."""
+    if isinstance(state, dict):
+        return {key: _plain(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
