@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,7 @@ class Forecast:
     """
 
     __slots__ = ("_labels", "_points", "_space", "_weights")
-    _labels: Labels | None
+    _labels: Labels | Callable[[], Labels] | None
 
     def __init__(
         self,
@@ -87,8 +89,10 @@ class Forecast:
             raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
 
     @classmethod
-    def trusted(cls, points: Array, weights: Array, labels: Labels | None, space: ConvexSet) -> Forecast:
-        """Make a forecast of arrays that are known to be right and that nobody else will change."""
+    def trusted(
+        cls, points: Array, weights: Array, labels: Labels | Callable[[], Labels] | None, space: ConvexSet
+    ) -> Forecast:
+        """Make a forecast of arrays known to be right, that nobody else will change; labels may come when asked for."""
         self = object.__new__(cls)
         points.setflags(write=False)
         self._points, self._weights, self._labels, self._space = points, weights, labels, space
@@ -107,6 +111,8 @@ class Forecast:
     @property
     def labels(self) -> Labels | None:
         """The node of each point, `(n, 2)` as (height, index), read-only; None when there is no tree."""
+        if callable(self._labels):
+            self._labels = self._labels()
         return self._labels
 
     @property
@@ -151,6 +157,7 @@ class Forecast:
         return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
 
 
+@lru_cache(maxsize=64)
 def uniform(count: int) -> Array:
     """Return `count` equal weights, read-only.
 

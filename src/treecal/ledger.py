@@ -9,15 +9,16 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from treecal._exact import Array, Labels, two_sum
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast
+from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.geometry.outcomes import read_outcome
 
 _NO_LABEL = -1
+_ONE = np.ones(1)
 
 
 class Table(NamedTuple):
@@ -113,13 +114,11 @@ class Ledger:
         self.space = space
         self._rounds = 0
         self._index: dict[bytes, int] = {}
-        d = space.dim
         # One row for each (point, label, parts): the forecasts that gave the point, under the label, 1/parts of the
-        # weight; parts = 0 for weights that are not uniform. Mass and sums hold a value and what rounding lost of it.
-        self._points = np.empty((0, d))
+        # weight; parts = 0 for weights that are not uniform.
+        self._points = np.empty((0, space.dim))
         self._keys = np.empty((0, 3), np.int64)  # label and parts
-        self._mass = np.empty((0, 2))
-        self._sums = np.empty((0, 2, d))
+        self._totals = np.empty((0, 2, 1 + space.dim))  # mass and outcome sum; then what rounding lost of them
 
     @property
     def rounds(self) -> int:
@@ -142,45 +141,42 @@ class Ledger:
             forecast = Forecast(forecast.points, weights=forecast.weights, labels=forecast.labels, space=self.space)
         y = read_outcome(self.space, outcome, self._rounds + 1)
         n, w = len(forecast), forecast.weights
-        parts = n if (w == 1 / n).all() else 0
-        share = np.ones(n) if parts else w
+        parts = n if w is uniform(n) or (w == 1 / n).all() else 0
         keys = np.full((n, 3), _NO_LABEL, np.int64)
         if forecast.labels is not None:
             keys[:, :2] = forecast.labels
         keys[:, 2] = parts
-        self._add(forecast.points, keys, share, share[:, None] * y)
+        self._add(forecast.points, keys, np.multiply.outer(np.ones(n) if parts else w, np.concatenate([_ONE, y])))
         self._rounds += 1
 
-    def _add(self, points: Array, keys: Labels, mass: Array, sums: Array) -> None:
-        """Add masses and sums to the rows of these keys, making the rows that are new."""
+    def _add(self, points: Array, keys: Labels, totals: Array) -> None:
+        """Add masses and outcome sums to the rows of these keys, making the rows that are new."""
         rows = self._rows(points, keys)
         # A fancy-indexed addition would count a row that comes twice only once.
-        steps = [slice(None)] if len(np.unique(rows)) == len(rows) else [slice(i, i + 1) for i in range(len(rows))]
+        steps = [slice(None)] if len(set(rows)) == len(rows) else [slice(i, i + 1) for i in range(len(rows))]
         for step in steps:
             at = rows[step]
-            self._mass[at, 0], lost = two_sum(self._mass[at, 0], mass[step])
-            self._mass[at, 1] += lost
-            self._sums[at, 0], lost = two_sum(self._sums[at, 0], sums[step])
-            self._sums[at, 1] += lost
+            self._totals[at, 0], lost = two_sum(self._totals[at, 0], totals[step])
+            self._totals[at, 1] += lost
 
-    def _rows(self, points: Array, keys: Labels) -> NDArray[np.intp]:
+    def _rows(self, points: Array, keys: Labels) -> list[int]:
         points = points + 0.0  # −0.0 is 0.0
-        index, rows, new = self._index, np.empty(len(points), np.intp), []
+        index, rows, new = self._index, [], []
         for i, name in enumerate(_names(points, keys)):
             row = index.get(name)
             if row is None:
                 row = index[name] = len(index)
                 new.append(i)
-            rows[i] = row
+            rows.append(row)
         if new:
-            size = len(index)
+            size, fresh = len(index), [rows[i] for i in new]
             if size > len(self._points):  # double, so that rows cost O(1) each
                 room = max(2 * len(self._points), size, 16)
-                for column in ("_points", "_keys", "_mass", "_sums"):
+                for column in ("_points", "_keys", "_totals"):
                     old = getattr(self, column)
                     more = np.zeros((room - len(old), *old.shape[1:]), old.dtype)
                     setattr(self, column, np.concatenate([old, more]))
-            self._points[rows[new]], self._keys[rows[new]] = points[new], keys[new]
+            self._points[fresh], self._keys[fresh] = points[new], keys[new]
         return rows
 
     def merge(self, other: Ledger) -> Ledger:
@@ -191,7 +187,7 @@ class Ledger:
         for part in (self, other):
             n = len(part._index)
             for half in (0, 1):
-                merged._add(part._points[:n], part._keys[:n], part._mass[:n, half], part._sums[:n, half])
+                merged._add(part._points[:n], part._keys[:n], part._totals[:n, half])
         merged._rounds = self._rounds + other._rounds
         return merged
 
@@ -230,24 +226,23 @@ class Ledger:
         n = len(names)
         first: dict[bytes, int] = {}
         group = np.array([first.setdefault(name, len(first)) for name in names], np.intp)
-        # Bring all units to one denominator, so that whole rounds stay whole.
+        # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
         parts = self._keys[:n, 2]
         common = math.lcm(*(int(p) for p in np.unique(parts) if p))
-        exact = common < 2**26
-        factor = np.where(parts > 0, (common if exact else 1) / np.maximum(parts, 1), common if exact else 1)
-        mass, sums = np.zeros(len(first)), np.zeros((len(first), self.space.dim))
-        points = np.zeros_like(sums)
-        own_mass = factor * self._mass[:n].sum(axis=1)
-        np.add.at(mass, group, own_mass)
-        np.add.at(sums, group, factor[:, None] * self._sums[:n].sum(axis=1))
+        unit = common if common * self._rounds < 2**53 else 1
+        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * self._totals[:n].sum(axis=1)
+        totals, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
+        np.add.at(totals, group, own)
         if resolution is None:
             points[group] = self._points[:n]
         else:
-            np.add.at(points, group, own_mass[:, None] * self._points[:n])
-            points /= mass[:, None]
+            np.add.at(points, group, own[:, :1] * self._points[:n])
+        mass = totals[:, 0]
         played = mass > 0  # a point of weight 0 was never forecast
-        outcomes = sums[played] / mass[played, None]
-        return Reading(points[played], mass[played] / (common if exact else 1), outcomes, self._rounds, resolution)
+        if resolution is not None:
+            points[played] /= mass[played, None]
+        outcomes = totals[played, 1:] / mass[played, None]
+        return Reading(points[played], mass[played] / unit, outcomes, self._rounds, resolution)
 
     def error(self, distance: Distance | str = "l1", *, labelled: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
@@ -278,15 +273,14 @@ class Ledger:
             "rounds": self._rounds,
             "points": self._points[:n],
             "keys": self._keys[:n],
-            "mass": self._mass[:n],
-            "sums": self._sums[:n],
+            "totals": self._totals[:n],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from such rows."""
         self._rounds = state["rounds"]
         self._points, self._keys = np.array(state["points"]), np.array(state["keys"])
-        self._mass, self._sums = np.array(state["mass"]), np.array(state["sums"])
+        self._totals = np.array(state["totals"])
         self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
 
     def __repr__(self) -> str:

@@ -89,10 +89,15 @@ class Clock:
 
     def nodes(self) -> Labels:
         """Return the nodes on the path, `(height, index)` from leaf to root, as an `(n, 2)` integer array."""
-        index = self.rounds
-        nodes = np.empty((len(self.digits), 2), np.int64)
-        for height in range(len(self.digits)):
-            nodes[height] = height, index
-            index //= self.arity
-        nodes.setflags(write=False)
-        return nodes
+        return path_nodes(self.rounds, self.arity, len(self.digits))
+
+
+def path_nodes(rounds: int, arity: int, height: int) -> Labels:
+    """Return the nodes on a path of so many heights, after so many rounds, as `Clock.nodes` does."""
+    path = []
+    for level in range(height):
+        path.append((level, rounds))
+        rounds //= arity
+    nodes = np.array(path, np.int64)
+    nodes.setflags(write=False)
+    return nodes

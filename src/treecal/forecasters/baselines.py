@@ -16,8 +16,8 @@ from treecal.geometry import ConvexSet
 class RunningMean(Forecaster):
     """Announces the mean of all outcomes so far: Follow-The-Leader for every proper score.
 
-    Hard to beat on i.i.d. outcomes and easy to fool otherwise: its points never repeat, so no calibration error is
-    ever averaged away, and an adversary keeps it near 1. Sums are kept to twice the working precision.
+    The sharpest forecast of i.i.d. outcomes, and never calibrated as a ledger counts: its points hardly repeat, so no
+    error is averaged away, and an adversary holds its ℓ1 error at 1 for ever. Sums carry what rounding drops.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters.base import Forecaster, checked_space, checked_start
 from treecal.geometry import ConvexSet
-from treecal.tree import Clock
+from treecal.tree import Clock, path_nodes
 
 
 class LabelledPath:
@@ -52,7 +53,9 @@ class LabelledPath:
     def forecast(self) -> Forecast:
         """Return the uniform distribution over the labels, each under its node."""
         self.clock.check()
-        return Forecast.trusted(self.labels.copy(), uniform(len(self.labels)), self.clock.nodes(), self.space)
+        height = self.clock.height
+        nodes = partial(path_nodes, self.clock.rounds, self.clock.arity, height)
+        return Forecast.trusted(self.labels.copy(), uniform(height), nodes, self.space)
 
     def add(self, total: Array) -> None:
         """Add one leaf's outcomes and label the nodes that start next."""

@@ -202,19 +202,19 @@ class Polytope(ConvexSet):
 
         assert self.vertices is not None
         offsets = (self.vertices - self.centre) / (self._size or 1.0)
-        inside: Any = {
+        inside = {
             "type": "ineq",
             "fun": lambda z: z[-1] - np.square(l2(offsets - z[:-1])),
             "jac": lambda z: np.c_[2 * (offsets - z[:-1]), np.ones(len(offsets))],
         }
-        options: Any = {"ftol": 1e-14, "maxiter": 300}
-        found: Any = minimize(
+        solve: Any = minimize  # its stubs do not know constraints as plain dictionaries
+        found = solve(
             lambda z: float(z[-1]),
             np.r_[np.zeros(self.dim), np.square(l2(offsets)).max()],
             jac=lambda z: np.r_[np.zeros(len(z) - 1), 1.0],
             constraints=inside,
             method="SLSQP",
-            options=options,
+            options={"ftol": 1e-14, "maxiter": 300},
         )
         return np.asarray(self.centre + found.x[:-1] * (self._size or 1.0))
 
