@@ -95,15 +95,15 @@ def calibration(
     where: dict[object, Point] = {}
     for x, y in zip(played, outcomes, strict=True):
         for node, point, weight in x:
-            key = (point, node) if labelled else point
+            key: object = (point, node) if labelled else point
             where[key] = point
             mass[key] = mass.get(key, Fraction(0)) + weight
             before = total.get(key, [Fraction(0)] * len(y))
             total[key] = [a + weight * b for a, b in zip(before, y, strict=True)]
     error = Fraction(0)
-    for key, m in mass.items():
-        nu = tuple(entry / m for entry in total[key])
-        error += m * distance(nu, where[key])
+    for name, m in mass.items():
+        nu = tuple(entry / m for entry in total[name])
+        error += m * distance(nu, where[name])
     return error
 
 

@@ -98,8 +98,8 @@ def test_sampling_is_algorithm_3(block: int, depth: int | None) -> None:
     else:
         means = [oracle.mean(rationals(outcomes)[i : i + block]) for i in range(0, rounds, block)]
         pure = []
-        for x in oracle.growing(means, arity, centre(3)):
-            pure += [x[int(rng.integers(len(x)))][:2] for _ in range(block)]
+        for mixture in oracle.growing(means, arity, centre(3)):
+            pure += [mixture[int(rng.integers(len(mixture)))][:2] for _ in range(block)]
     for x, (node, point) in zip(forecasts, pure, strict=True):
         assert len(x) == 1
         assert x.labels is not None

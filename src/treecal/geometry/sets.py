@@ -125,7 +125,10 @@ class Box(ConvexSet):
 
     def __init__(self, low: ArrayLike, high: ArrayLike, *, dim: int | None = None) -> None:
         low, high = within_reach("low", low), within_reach("high", high)
-        shape = np.broadcast_shapes(low.shape, high.shape, () if dim is None else (whole_number("dim", dim, least=1),))
+        sizes = {array.shape for array in (low, high) if array.shape}
+        if dim is not None:
+            sizes.add((whole_number("dim", dim, least=1),))
+        shape = sizes.pop() if len(sizes) == 1 else ()
         if len(shape) != 1 or shape[0] == 0:
             raise GeometryError(
                 f"low has shape {low.shape} and high {high.shape}, expected vectors of one length.",
@@ -259,8 +262,9 @@ class Ball(ConvexSet):
         elif p == 1:
             nearest = np.sign(x) * _project_simplex(np.abs(x), r)
         else:
-            rows = [_project_lp(row, r, p) for row in x.reshape(-1, self.dim)]
-            nearest = np.reshape(rows, x.shape)
+            nearest = x.copy()
+            for at in zip(*np.nonzero(outside[..., 0]), strict=True):
+                nearest[at] = _project_lp(x[at], r, p)
         return self.centre + np.where(outside, nearest, x)
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:
