@@ -104,9 +104,10 @@ def dumps(thing: Forecaster | Ledger) -> bytes:
         "arguments": {key: _encode(value) for key, value in thing.arguments().items()},
         "state": {key: value for key, value in state.items() if key not in arrays},
         "version": VERSION,
+        "sha256": _BLANK.decode(),
     }
-    metadata = {"treecal": json.dumps(header, allow_nan=False), "sha256": _BLANK.decode()}
-    content = pack(arrays, metadata=metadata)
+    # All in one entry: safetensors writes several in no fixed order, and equal states should be equal files.
+    content = pack(arrays, metadata={"treecal": json.dumps(header, allow_nan=False)})
     return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
 
 
@@ -117,8 +118,8 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
 
     try:
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
-        digest, text = metadata["sha256"].encode(), metadata["treecal"]
+        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["treecal"])
+        digest = header["sha256"].encode()
         blank = _with_digest(content, _BLANK, old=digest)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SnapshotError("this is not a snapshot of treecal, or its header is damaged.") from error
@@ -127,7 +128,6 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
             "the snapshot is damaged: its SHA-256 does not match, so it was cut short or changed.",
             hint="use an older snapshot; this one cannot be trusted.",
         )
-    header = json.loads(text)
     if header["version"] > VERSION:
         raise SnapshotError(
             f"the snapshot has format version {header['version']}, and this treecal reads up to {VERSION}.",
@@ -146,8 +146,8 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
 
 
 def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:
-    """Put a digest in the place of another one, in the header's `"sha256":"…"`."""
-    before, after = b'"sha256":"' + old + b'"', b'"sha256":"' + digest + b'"'
+    """Put a digest in the place of another one in the header, where JSON stands within JSON, its quotes escaped."""
+    before, after = (rb"\"sha256\": \"" + value + rb"\"" for value in (old, digest))
     length = int.from_bytes(content[:8], "little")
     if content.count(before, 0, 8 + length) != 1:
         raise ValueError("no digest field")
