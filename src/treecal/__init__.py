@@ -15,7 +15,7 @@ Examples
 
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster, RunningMean, SampleTreeCal, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, RunningMean, SampleTreeCal, TreeCal
 from treecal.geometry import (
     Ball,
     Box,
@@ -34,10 +34,12 @@ from treecal.geometry import (
 )
 from treecal.ledger import Ledger
 from treecal.state import load, save
+from treecal.theory import certificate, plan
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaptiveTreeCal",
     "Ball",
     "Box",
     "ConvexSet",
@@ -56,9 +58,11 @@ __all__ = [
     "SquaredEuclidean",
     "TreeCal",
     "TreeCalError",
+    "certificate",
     "l1",
     "l2",
     "linf",
     "load",
+    "plan",
     "save",
 ]

@@ -69,7 +69,9 @@ class Simplex(ConvexSet):
 
     def minimise(self, direction: ArrayLike) -> Array:
         """Return the vertex of the least coordinate, the first where several tie."""
-        vertex: Array = np.eye(self.dim)[np.argmin(as_points(self, direction), axis=-1)]
+        v = as_points(self, direction)
+        vertex = np.zeros(v.shape)
+        np.put_along_axis(vertex, np.argmin(v, axis=-1, keepdims=True), 1.0, axis=-1)
         return vertex
 
     def project(self, points: ArrayLike) -> Array:
@@ -262,9 +264,8 @@ class Ball(ConvexSet):
         elif p == 1:
             nearest = np.sign(x) * _project_simplex(np.abs(x), r)
         else:
-            nearest = x.copy()
-            for at in zip(*np.nonzero(outside[..., 0]), strict=True):
-                nearest[at] = _project_lp(x[at], r, p)
+            rows = zip(x.reshape(-1, self.dim), outside.ravel(), strict=True)
+            nearest = np.reshape([_project_lp(row, r, p) if out else row for row, out in rows], x.shape)
         return self.centre + np.where(outside, nearest, x)
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:

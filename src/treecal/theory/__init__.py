@@ -1,0 +1,7 @@
+"""Theory you can run: Jensen gaps, certificates, the planner and lower bounds."""
+
+from treecal.theory.certificates import Certificate, certificate, sample_certificate
+from treecal.theory.jensen import JensenGap, jensen_gap
+from treecal.theory.plan import Plan, plan
+
+__all__ = ["Certificate", "JensenGap", "Plan", "certificate", "jensen_gap", "plan", "sample_certificate"]
