@@ -3,5 +3,17 @@
 from treecal.theory.certificates import Certificate, certificate, sample_certificate
 from treecal.theory.jensen import JensenGap, jensen_gap
 from treecal.theory.plan import Plan, plan
+from treecal.theory.spectral import Replay, SpectralCertificate, spectral_certificate
 
-__all__ = ["Certificate", "JensenGap", "Plan", "certificate", "jensen_gap", "plan", "sample_certificate"]
+__all__ = [
+    "Certificate",
+    "JensenGap",
+    "Plan",
+    "Replay",
+    "SpectralCertificate",
+    "certificate",
+    "jensen_gap",
+    "plan",
+    "sample_certificate",
+    "spectral_certificate",
+]
