@@ -11,7 +11,7 @@ help:  ## list the commands
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[data]" --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[data,games,plots,theory]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## forecast Seattle's weather and print how calibrated each forecaster was

@@ -292,7 +292,9 @@ def test_sets_are_values() -> None:
         assert hash(make()) == hash(make())
     assert tc.Simplex(2) != tc.Simplex(3)
     assert tc.Ball(2) != tc.Ball(2, radius=2)
-    assert repr(tc.Ball(2)) == "Ball(dim=2, radius=1.0, norm=l2, centre=[0.0, 0.0])"
+    assert repr(tc.Ball(2)) == "Ball(2)"
+    assert repr(tc.Ball(2, radius=2, norm="l1", centre=[1, 0])) == "Ball(2, radius=2, norm=l1, centre=[1.0, 0.0])"
+    assert repr(tc.Polytope(vertices=np.eye(9))) == "Polytope(vertices=<array of shape (9, 9)>)"
 
 
 def test_errors_are_of_one_family() -> None:

@@ -14,6 +14,13 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
+def _brief(value: Any) -> str:
+    """Show a field as it would be typed, or a long array by its shape."""
+    if isinstance(value, np.ndarray):
+        return str(value.tolist()) if value.size <= 16 else f"<array of shape {value.shape}>"
+    return f"({', '.join(map(_brief, value))})" if isinstance(value, tuple) else repr(value)
+
+
 class Value:
     """Compared, hashed, shown and saved by its constructor's arguments, which `_fields` names.
 
@@ -40,9 +47,5 @@ class Value:
     def __repr__(self) -> str:
         if self._fields is None:
             return f"<{type(self).__name__}>"
-        shown = (
-            f"{name}={value.tolist() if isinstance(value, np.ndarray) else value!r}"
-            for name, value in self.arguments().items()
-            if value is not None
-        )
+        shown = (f"{name}={_brief(value)}" for name, value in self.arguments().items() if value is not None)
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -226,6 +226,13 @@ class Ball(ConvexSet):
         """Return the arguments that make this ball again."""
         return {"dim": self.dim, "radius": self._radius, "norm": self.norm, "centre": self.centre}
 
+    def __repr__(self) -> str:
+        radius = "" if self._radius == 1 else f", radius={self._radius:g}"
+        norm = "" if self.norm == l2 else f", norm={self.norm!r}"
+        same = (self.centre == self.centre[0]).all()
+        at = f"{self.centre[0]:g}" if same else str(self.centre.tolist())
+        return f"Ball({self.dim}{radius}{norm}{'' if at == '0' else f', centre={at}'})"
+
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is within the radius, within `tol` times the size of the ball."""
         distance = self.norm(as_points(self, points) - self.centre)

@@ -1,0 +1,100 @@
+"""Draw the pictures of docs/explanation/bounds.md: `python docs/explanation/bounds.py`, about five minutes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import treecal as tc
+from treecal.forecasters.adaptive import block_regret
+from treecal.forecasters.grids import binary_grid_bound
+from treecal.streams import LedgerAdversary, iid
+from treecal.theory.recommend import harmonic
+
+HERE = Path(__file__).parent
+ROUNDS = np.unique(np.geomspace(30, 6000, 13).astype(int))
+SPACE = tc.Simplex(2)
+FORECASTERS = {
+    "TreeCal(arity=8)": lambda: tc.TreeCal(SPACE, arity=8),
+    'AdaptiveTreeCal(arity=8, rule="block")': lambda: tc.AdaptiveTreeCal(SPACE, arity=8, rule="block"),
+    "Harmonic()": lambda: tc.Harmonic(SPACE),
+    "BinaryGrid(bins=30)": lambda: tc.BinaryGrid(bins=30),
+}
+
+
+def certified(name: str, rounds: int) -> float:
+    tree = tc.certificate(SPACE, "l1", rounds=rounds, arity=8).bound
+    return min(
+        2.0,
+        {
+            "TreeCal(arity=8)": lambda: tree,
+            'AdaptiveTreeCal(arity=8, rule="block")': lambda: tree
+            + block_regret(rounds, arity=8, diameter=2.0) / rounds,
+            "Harmonic()": lambda: harmonic(SPACE, "l1", rounds=rounds).bound or 2.0,
+            "BinaryGrid(bins=30)": lambda: 2 * binary_grid_bound(rounds, bins=30),
+        }[name](),
+    )
+
+
+def measured(make, stream) -> list[float]:
+    """The unlabelled ℓ1 error at each of ROUNDS of one run."""
+    forecaster, ledger, errors = make(), tc.Ledger(SPACE), []
+    for t in range(ROUNDS[-1]):
+        x = forecaster.predict()
+        y = stream.outcome(x) if isinstance(stream, LedgerAdversary) else stream[t]
+        ledger.record(x, y)
+        forecaster.update(y)
+        if t + 1 in ROUNDS:
+            errors.append(ledger.error("l1"))
+    return errors
+
+
+def draw_errors() -> None:
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
+    chance = iid(SPACE, ROUNDS[-1], np.random.default_rng(0), mean=[0.3, 0.7])
+    for ax, title, stream in (
+        (axes[0], "an adversary who sees the ledger", None),
+        (axes[1], "independent draws, 30 % against 70 %", chance),
+    ):
+        for index, (name, make) in enumerate(FORECASTERS.items()):
+            errors = measured(make, LedgerAdversary(SPACE) if stream is None else stream)
+            ax.plot(ROUNDS, errors, color=f"C{index}", lw=2, label=name)
+            ax.plot(ROUNDS, [certified(name, int(t)) for t in ROUNDS], color=f"C{index}", lw=1.2, ls="--")
+        ax.set(xscale="log", yscale="log", title=title, xlabel="rounds")
+        ax.grid(alpha=0.3, which="both")
+    axes[0].set_ylabel("ℓ1 calibration error per round")
+    axes[1].legend(title="measured (solid), certified (dashed)", fontsize=8, title_fontsize=8, loc="lower left")
+    figure.savefig(HERE / "bounds.png", dpi=140)
+
+
+def draw_map() -> None:
+    dims = [2, 3, 4, 5, 7, 10, 20, 50, 100]
+    powers = [2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]
+    kinds = ["BinaryGrid", "SimplexGrid", "Harmonic", "TreeCal", "nothing beats the centre"]
+    winner, bound = np.zeros((len(dims), len(powers)), int), np.zeros((len(dims), len(powers)))
+    for i, dim in enumerate(dims):
+        for j, power in enumerate(powers):
+            advice = tc.recommend(tc.Simplex(dim), "l1", rounds=round(10**power))
+            assert advice.best.bound is not None
+            useless = advice.best.bound >= advice.trivial
+            winner[i, j] = kinds.index(kinds[-1] if useless else advice.best.forecaster.split("(")[0])
+            bound[i, j] = min(advice.best.bound, advice.trivial)
+    figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
+    colours = plt.get_cmap("Pastel1")
+    ax.imshow(winner, cmap=colours, vmin=0, vmax=8, aspect="auto", origin="lower")
+    for i in range(len(dims)):
+        for j in range(len(powers)):
+            ax.text(j, i, f"{bound[i, j]:.2f}", ha="center", va="center", fontsize=8)
+    ax.set_xticks(range(len(powers)), [f"$10^{{{p:g}}}$" for p in powers])
+    ax.set_yticks(range(len(dims)), [str(d) for d in dims])
+    ax.set(xlabel="rounds", ylabel="classes", title="Least certified ℓ1 error on the simplex, and who certifies it")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colours(k / 8)) for k in range(len(kinds))]
+    ax.legend(handles, kinds, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=5, fontsize=8, frameon=False)
+    figure.savefig(HERE / "who-wins.png", dpi=140)
+
+
+if __name__ == "__main__":
+    draw_errors()
+    draw_map()
