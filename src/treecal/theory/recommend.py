@@ -12,12 +12,9 @@ from treecal.forecasters.adaptive import block_regret
 from treecal.forecasters.grids import MOST_POINTS, binary_grid_bound, simplex_grid_bound
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, Simplex, as_norm, l2
 from treecal.theory.certificates import certificate
-from treecal.theory.jensen import euclidean
-from treecal.theory.plan import plan
+from treecal.theory.jensen import euclidean, jensen_gap
+from treecal.theory.plan import best_tree
 from treecal.theory.spectral import Replay, spectral_certificate
-
-NUMERICAL_ROUNDS = 100_000
-"""Up to so many rounds the harmonic forecaster is certified numerically."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class Recommendation:
         return "\n".join(rows)
 
 
-def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendation:
+def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int, numerical_rounds: int = 100_000) -> Recommendation:
     """Return the forecaster with the least certified error, among all that have a certificate.
 
     Certificates speak of the worst sequence there is. With two outcomes grids win by far; in many dimensions harmonic
@@ -80,6 +77,9 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
         The set and the norm.
     rounds
         Rounds to be played.
+    numerical_rounds
+        Up to so many rounds harmonic averaging is certified numerically, which takes seconds at 10^4 rounds and most
+        of a minute at 10^5; beyond, by its analytic bound, which is several times larger.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     choices = [
         _tree(space, norm, rounds),
         _adaptive(space, norm, rounds),
-        harmonic(space, norm, rounds=rounds),
+        harmonic(space, norm, rounds=rounds, numerical=rounds <= numerical_rounds),
         _binary_grid(space, norm, rounds),
         _simplex_grid(space, norm, rounds),
     ]
@@ -111,7 +111,7 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
 
 def _tree(space: ConvexSet, norm: Norm, rounds: int) -> Choice:
     try:
-        best = plan(space, norm, rounds=rounds)
+        best = best_tree(space, norm, jensen_gap(space, norm), rounds)
     except UnsupportedError as error:
         return Choice("TreeCal(space)", None, str(error).split(".")[0])
     depth = "" if best.depth is None else f", depth={best.depth}"
@@ -138,8 +138,8 @@ def _harmonic_in_the_unit_ball(rounds: int) -> float:
     return spectral_certificate(Replay.harmonic(rounds)).bound
 
 
-def harmonic(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Choice:
-    """Return the certificate of `Harmonic`: numerical up to 100,000 rounds, else `9γ/h_T` with `γ = (π/2)·radius`.
+def harmonic(space: ConvexSet, norm: Norm | str, *, rounds: int, numerical: bool = True) -> Choice:
+    """Return the certificate of `Harmonic`: the numerical one, or `9γ/h_T` with `γ = (π/2)·radius`.
 
     Both are for ℓ2 and carry over to a norm with `‖x‖² <= ‖x‖₂²/α` on the directions of the set. The analytic bound is
     that of Fishelson and Mohri (2026) for the unit ball; above the diameter it says nothing.
@@ -155,7 +155,7 @@ def harmonic(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Choice:
     if gap is None:
         return Choice("Harmonic(space)", None, f"{norm!r} is not within a known factor of an ellipsoidal norm")
     reach = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
-    if rounds <= NUMERICAL_ROUNDS:
+    if numerical:
         unit = _harmonic_in_the_unit_ball(rounds)
         # The first announcement is measured from the centre, which need not be the centre of the smallest ball.
         shift = max(0.0, float(space.radius(norm if isinstance(norm, Lp | Mahalanobis) else l2)) - reach) / rounds
