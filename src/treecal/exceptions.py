@@ -40,6 +40,10 @@ class OutcomeError(TreeCalError):
         return cls(f"outcome at round {round_} {problem}", hint=hint)
 
 
+class LossError(TreeCalError):
+    """A loss that cannot be taken: wrong shape, wrong kind, not finite, or not one that adds to the others."""
+
+
 class ForecastError(TreeCalError):
     """A forecast that is not a distribution over points of the set."""
 
