@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test heavy lint format clean
+.PHONY: help demo test heavy arena lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -11,7 +11,7 @@ help:  ## list the commands
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[data,games,plots,theory]" --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[arena,data,games,plots,theory]" --group dev
 	touch $(READY)
 
 demo: $(READY)  ## forecast Seattle's weather and print how calibrated each forecaster was
@@ -22,6 +22,9 @@ test: lint  ## lint, types, layers, then every test and example
 
 heavy: $(READY)  ## the long checks, left out of `make test`
 	$(BIN)/python -m pytest -m heavy
+
+arena: $(READY)  ## race the forecasters and print the table of the docs
+	$(BIN)/python examples/arena.py
 
 lint: $(READY)  ## style, types and the direction of imports
 	$(BIN)/ruff check .

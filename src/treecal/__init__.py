@@ -15,7 +15,19 @@ Examples
 
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, RunningMean, SampleTreeCal, TreeCal
+from treecal.forecasters import (
+    AdaptiveTreeCal,
+    BinaryGrid,
+    Forecaster,
+    Harmonic,
+    RunningMean,
+    SampleTreeCal,
+    SimplexGrid,
+    TreeCal,
+)
+from treecal.forecasters.corrector import Chain
+from treecal.forecasters.recalibrate import Recalibrator
+from treecal.forecasters.scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.geometry import (
     Ball,
     Box,
@@ -34,35 +46,44 @@ from treecal.geometry import (
 )
 from treecal.ledger import Ledger
 from treecal.state import load, save
-from treecal.theory import certificate, plan
+from treecal.theory import certificate, plan, recommend
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdaptiveTreeCal",
     "Ball",
+    "BinaryGrid",
     "Box",
+    "Chain",
     "ConvexSet",
     "Forecast",
     "Forecaster",
+    "Harmonic",
     "Ledger",
     "Lp",
     "Mahalanobis",
     "NegativeEntropy",
+    "PlattScaling",
     "Polytope",
     "Product",
+    "Recalibrator",
     "RunningMean",
     "SampleTreeCal",
     "Simplex",
+    "SimplexGrid",
     "SmoothedEntropy",
     "SquaredEuclidean",
+    "TemperatureScaling",
     "TreeCal",
     "TreeCalError",
+    "VectorScaling",
     "certificate",
     "l1",
     "l2",
     "linf",
     "load",
     "plan",
+    "recommend",
     "save",
 ]

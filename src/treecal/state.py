@@ -1,4 +1,4 @@
-"""Snapshots: forecasters and ledgers as files that resume bit for bit.
+"""Snapshots: forecasters, correctors and ledgers as files that resume bit for bit.
 
 A snapshot is a safetensors file. Its arrays are the object's state; its metadata holds a JSON text with the class, the
 constructor's arguments, the rest of the state, the format's version, and the SHA-256 of the whole file (taken with that
@@ -21,28 +21,34 @@ import numpy as np
 from treecal import forecasters, geometry
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
+from treecal.forecasters.corrector import Chain, Corrector
+from treecal.forecasters.groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.forecasters.recalibrate import Recalibrator, Recipe
+from treecal.forecasters.scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
 VERSION = 1
-_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {"Ledger": Ledger}
+_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
+    kind.__name__: kind for kind in (Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
+}
 _VALUES: dict[str, Any] = {
     name: kind
     for name in geometry.__all__
     if isinstance(kind := getattr(geometry, name), type) and issubclass(kind, Value)
-}
+} | {kind.__name__: kind for kind in (ByKey, Cells, Centroids, Recipe, TopClass)}
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
 
-def save(thing: Forecaster | Ledger, path: str | os.PathLike[str]) -> None:
-    """Write a forecaster or a ledger to a file, atomically: after a crash the old file or the new one is there, whole.
+def save(thing: Forecaster | Corrector | Ledger, path: str | os.PathLike[str]) -> None:
+    """Write a forecaster, corrector or ledger to a file, atomically: after a crash the old one or the new one is there.
 
     Parameters
     ----------
     thing
-        A forecaster or a ledger of this package.
+        A forecaster, corrector or ledger of this package.
     path
         The file; one that exists is replaced.
 
@@ -78,7 +84,7 @@ def save(thing: Forecaster | Ledger, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:
-    """Read a forecaster or a ledger from a file that `save` wrote.
+    """Read a forecaster, corrector or ledger from a file that `save` wrote.
 
     Parameters
     ----------
@@ -90,13 +96,11 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     return loads(Path(path).read_bytes(), space=space)
 
 
-def dumps(thing: Forecaster | Ledger) -> bytes:
+def dumps(thing: Forecaster | Corrector | Ledger) -> bytes:
     """Return the snapshot as bytes."""
     from safetensors.numpy import save as pack
 
-    name = type(thing).__name__
-    if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(f"{name} is not a forecaster or ledger of this package, so it could not be loaded again.")
+    name = _name(thing)
     state = thing.get_state()
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
     header = {
@@ -112,7 +116,7 @@ def dumps(thing: Forecaster | Ledger) -> bytes:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster or ledger of a snapshot's bytes."""
+    """Return the forecaster, corrector or ledger of a snapshot's bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
@@ -138,9 +142,9 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     except SafetensorError as error:
         raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
     arguments = header["arguments"]
-    if space is not None:
+    if space is not None and "space" in arguments:
         arguments["space"] = space
-    thing = _KEEPERS[header["class"]](**{key: _decode(value) for key, value in arguments.items()})
+    thing = _KEEPERS[header["class"]](**{key: _decode(value, space) for key, value in arguments.items()})
     thing.set_state(header["state"] | arrays)
     return thing
 
@@ -152,6 +156,14 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     if content.count(before, 0, 8 + length) != 1:
         raise ValueError("no digest field")
     return content[: 8 + length].replace(before, after) + content[8 + length :]
+
+
+def _name(thing: object) -> str:
+    """Return the name under which the thing is made again."""
+    name = type(thing).__name__
+    if _KEEPERS.get(name) is not type(thing):
+        raise SnapshotError(f"{name} is not a forecaster or ledger of this package, so it could not be loaded again.")
+    return name
 
 
 def _encode(value: Any) -> Any:
@@ -169,10 +181,19 @@ def _encode(value: Any) -> Any:
     name = type(value).__name__
     if isinstance(value, Value) and _VALUES.get(name) is type(value):
         return {"value": name, "arguments": {key: _encode(entry) for key, entry in value.arguments().items()}}
+    if isinstance(value, Forecaster | Corrector):
+        arguments = {key: _encode(entry) for key, entry in value.arguments().items()}
+        return {"keeper": _name(value), "arguments": arguments}
+    if isinstance(value, Groups) or not isinstance(value, Value):
+        raise SnapshotError(
+            f"{value!r} cannot be saved: a snapshot holds data, not code.",
+            hint="leave the source out and call predict(source(...)); choose groups of treecal.forecasters.groups.",
+        )
     return {"custom": name}
 
 
-def _decode(code: Any) -> Any:
+def _decode(code: Any, space: ConvexSet | None = None) -> Any:
+    """Turn such JSON into the argument; a set of a user's own class is the one that was given."""
     if not isinstance(code, dict):
         return code
     match code:
@@ -181,16 +202,20 @@ def _decode(code: Any) -> Any:
         case {"array": entries}:
             return np.array(entries, dtype=np.float64)
         case {"tuple": entries}:
-            return tuple(_decode(entry) for entry in entries)
+            return tuple(_decode(entry, space) for entry in entries)
         case {"rng": state} if state["bit_generator"] in _BIT_GENERATORS:
             bits = getattr(np.random, state["bit_generator"])()
             bits.state = state
             return np.random.Generator(bits)
         case {"value": "Product", "arguments": {"sets": sets}}:
-            return geometry.Product(*_decode(sets))
+            return geometry.Product(*_decode(sets, space))
         case {"value": name, "arguments": arguments} if name in _VALUES:
-            return _VALUES[name](**{key: _decode(value) for key, value in arguments.items()})
+            return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
+        case {"keeper": name, "arguments": arguments} if name in _KEEPERS:
+            return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
         case {"custom": name}:
+            if space is not None and type(space).__name__ == name:
+                return space
             raise SnapshotError(
                 f"the snapshot's set is of the class {name}, which is not part of treecal.",
                 hint="load(path, space=...) with the set it was made on.",

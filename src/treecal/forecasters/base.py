@@ -24,6 +24,8 @@ class Forecaster(ABC):
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
     space: ConvexSet
+    symmetric: ClassVar[bool] = True
+    """Whether on the simplex, from a symmetric start, renaming the classes renames the forecasts and no more."""
     _announced: Forecast | None = None
 
     @property
@@ -52,6 +54,11 @@ class Forecaster(ABC):
         if self._announced is None:
             self._announced = self._announce()
         return self._announced
+
+    @property
+    def mixture(self) -> Forecast:
+        """What an adversary may see before it chooses: the forecast, or the distribution it is drawn from."""
+        return self.predict()
 
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""

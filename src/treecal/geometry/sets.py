@@ -252,8 +252,9 @@ class Ball(ConvexSet):
         v = as_points(self, direction)
         p = self.norm.p
         if p == 1:
-            pick: Array = np.eye(self.dim)[np.argmax(np.abs(v), axis=-1)]
-            return self.centre - self._radius * pick * np.sign(v)
+            step, pick = np.zeros(v.shape), np.argmax(np.abs(v), axis=-1, keepdims=True)
+            np.put_along_axis(step, pick, self._radius * np.sign(np.take_along_axis(v, pick, axis=-1)), axis=-1)
+            return self.centre - step
         size = self.norm.dual(v)[..., None]
         shape = np.divide(v, size, out=np.zeros_like(v), where=size > 0)
         # Equality in Hölder: |q_i| ∝ |v_i|^(p* − 1), where p* − 1 = 1/(p − 1) and 0 for ℓ∞.

@@ -2,7 +2,14 @@
 
 from treecal.streams.adversaries import Adversary, LedgerAdversary, MeanAdversary, play
 from treecal.streams.hard import alternation, sign_tree
-from treecal.streams.real import ClassStream, seattle_weather
+from treecal.streams.real import (
+    ClassStream,
+    ModelStream,
+    atlantic_storms,
+    new_york_flights,
+    new_york_flights_model,
+    seattle_weather,
+)
 from treecal.streams.stochastic import drift, iid, random_walk, regime_switches
 
 __all__ = [
@@ -10,9 +17,13 @@ __all__ = [
     "ClassStream",
     "LedgerAdversary",
     "MeanAdversary",
+    "ModelStream",
     "alternation",
+    "atlantic_storms",
     "drift",
     "iid",
+    "new_york_flights",
+    "new_york_flights_model",
     "play",
     "random_walk",
     "regime_switches",

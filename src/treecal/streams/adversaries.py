@@ -56,6 +56,9 @@ class LedgerAdversary(Adversary):
         The set.
     norm
         The norm the error is counted in.
+    rng
+        Breaks ties; without it the first of equal candidates is played. Ties are common at the start of a game and
+        steer the rest of it, so compare forecasters by means over several seeds.
 
     Examples
     --------
@@ -66,20 +69,22 @@ class LedgerAdversary(Adversary):
     True
     """
 
-    def __init__(self, space: ConvexSet, *, norm: Norm | str = "l1") -> None:
+    def __init__(self, space: ConvexSet, *, norm: Norm | str = "l1", rng: np.random.Generator | None = None) -> None:
         super().__init__(space)
-        self.norm = as_norm(norm)
+        self.norm, self.rng = as_norm(norm), rng
         self._biases: dict[bytes, Array] = {}
 
     def outcome(self, forecast: Forecast) -> Array:
-        """Return the candidate of greatest error, the first where several tie."""
+        """Return a candidate of greatest error."""
         x = forecast.merged()
         names = [row.tobytes() for row in x.points + 0.0]
         nothing = np.zeros(self.space.dim)
         biases = np.array([self._biases.get(name, nothing) for name in names])
         candidates = self.extremes(x.weights @ biases)
         moved = biases + x.weights[:, None] * (candidates[:, None] - x.points)
-        best = int(np.argmax(self.norm(moved).sum(axis=1)))
+        error = self.norm(moved).sum(axis=1)
+        ties = np.flatnonzero(error >= error.max() * (1 - 1e-12))
+        best = int(ties[0] if self.rng is None else self.rng.choice(ties))
         self._biases.update(zip(names, moved[best], strict=True))
         return np.asarray(candidates[best])
 
@@ -113,7 +118,7 @@ def play(forecaster: Forecaster, stream: Array | Adversary, *, rounds: int | Non
     ledger = Ledger(forecaster.space)
     for turn in turns:
         x = forecaster.predict()
-        y = turn.outcome(x) if isinstance(turn, Adversary) else turn
+        y = turn.outcome(forecaster.mixture) if isinstance(turn, Adversary) else turn
         ledger.record(x, y)
         forecaster.update(y)
     return ledger

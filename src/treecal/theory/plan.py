@@ -43,7 +43,7 @@ class Plan:
 def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error: float | None = None) -> Plan:
     """Return the best tree for so many rounds, or the rounds and the tree that an error needs. Give one of the two.
 
-    Where another forecaster is certain of less after so many rounds, the sentence names it; `tc.recommend` has them all.
+    Where another forecaster is certain of less after so many rounds, the sentence names it; `tc.recommend` has all.
 
     Parameters
     ----------

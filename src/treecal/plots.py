@@ -1,0 +1,108 @@
+"""Pictures. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.geometry import Norm, as_norm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+    from matplotlib.axes import Axes
+
+
+def plot_errors(
+    table: pa.Table,
+    *,
+    stream: str,
+    dim: int,
+    norm: Norm | str = "l1",
+    certificates: Mapping[str, Callable[[int], float]] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw error against rounds on logarithmic axes, one line a forecaster, from a table of the arena.
+
+    Parameters
+    ----------
+    table
+        What `arena.race` returned.
+    stream, dim, norm
+        Which part of it.
+    certificates
+        By forecaster, functions from rounds to a certified error: drawn dashed, in the colour of the forecaster.
+    ax
+        Where to draw; by default on a new figure.
+    """
+    rows = [
+        row
+        for row in table.to_pylist()
+        if (row["stream"], row["dim"], row["norm"]) == (stream, dim, repr(as_norm(norm))) and row["error"] is not None
+    ]
+    if not rows:
+        raise ParameterError(f"the table has no errors for the stream {stream!r} in {dim} dimensions in {norm!r}.")
+    ax = _axes(ax)
+    for index, name in enumerate(dict.fromkeys(row["forecaster"] for row in rows)):
+        marks = sorted({row["rounds"] for row in rows})
+        means = [np.mean([r["error"] for r in rows if (r["forecaster"], r["rounds"]) == (name, t)]) for t in marks]
+        (line,) = ax.plot(marks, means, label=name, lw=1.8, color=f"C{index}")
+        if certificates and name in certificates:
+            ax.plot(marks, [certificates[name](t) for t in marks], ls="--", lw=1, color=line.get_color())
+    ax.set(xscale="log", yscale="log", xlabel="rounds", ylabel=f"{norm} error per round", title=f"{stream}, d = {dim}")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    return ax
+
+
+def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | None = None) -> Axes:
+    """Draw a heat map of the factor by which each forecaster misses the best one, from `arena.final`.
+
+    One row a forecaster, one column a (dimension, stream); darker is better, and the number is the factor.
+    """
+    ax = _axes(ax)
+    names = list(dict.fromkeys(name for _, _, name in errors))
+    columns = sorted({(dim, stream) for dim, stream, _ in errors})
+    best = {c: min(errors[*c, n] for n in names if (*c, n) in errors) for c in columns}
+    factor = np.array([[errors.get((*c, n), np.nan) / max(best[c], 1e-12) for c in columns] for n in names])
+    ax.imshow(-np.log(factor), aspect="auto", cmap="viridis", vmin=-np.log(8), vmax=0)
+    for i, j in np.ndindex(factor.shape):
+        if np.isfinite(factor[i, j]):
+            text = f"{factor[i, j]:.1f}" if factor[i, j] < 10 else "≥10"
+            ax.text(j, i, text, ha="center", va="center", fontsize=6, color="white" if factor[i, j] > 2 else "black")
+    ax.set_yticks(range(len(names)), names, fontsize=8)
+    ax.set_xticks(range(len(columns)), [f"{stream}, {dim}" for dim, stream in columns], rotation=90, fontsize=6)
+    ax.set_title("error, as a multiple of the best forecaster's")
+    return ax
+
+
+def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
+    """Draw the time of predict and update together, per round, against the number of dimensions."""
+    ax = _axes(ax)
+    spent: dict[str, dict[int, list[float]]] = {}
+    for row in table.to_pylist():
+        if row["seconds"]:
+            spent.setdefault(row["forecaster"], {}).setdefault(row["dim"], []).append(row["seconds"] / row["rounds"])
+    for name, by_dim in spent.items():
+        dims = sorted(by_dim)
+        ax.plot(dims, [1e6 * np.median(by_dim[dim]) for dim in dims], marker="o", ms=4, label=name)
+    ax.set(xscale="log", yscale="log", xlabel="dimensions", ylabel="microseconds a round", title="time")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _axes(ax: Axes | None) -> Any:
+    if ax is not None:
+        return ax
+    try:
+        pyplot = import_module("matplotlib.pyplot")
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            "pictures need matplotlib, which is not installed.", hint='pip install "treecal[plots]".'
+        ) from None
+    return pyplot.subplots(layout="constrained")[1]

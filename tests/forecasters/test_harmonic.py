@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treecal as tc
+from tests.forecasters.adversaries import regimes
+from tests.forecasters.oracle_harmonic import announced
+from tests.strategies import one_hot, play, spaces, streams
+from treecal._exact import Array
+from treecal.exceptions import OutcomeError, ParameterError
+from treecal.forecasters.harmonic import _STEP, _Fading, harmonic_error, odd_reciprocals
+from treecal.state import dumps, loads
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_it_is_the_papers(exact: bool) -> None:
+    outcomes = one_hot(3, 30, np.random.default_rng(0))
+    rational = [tuple(Fraction(int(entry)) for entry in y) for y in outcomes]
+    forecasts, _ = play(tc.Harmonic(tc.Simplex(3), exact=exact), outcomes)
+    assert np.array_equal(forecasts[0].points, [[1 / 3] * 3])
+    for t, x in enumerate(forecasts[1:], start=1):
+        points, weights = zip(*announced(rational, t), strict=True)
+        np.testing.assert_allclose(x.points, np.array(points, dtype=float), rtol=0, atol=2e-15)
+        np.testing.assert_allclose(x.weights, np.array(weights, dtype=float), rtol=2e-15)
+        assert x.labels is not None
+        assert x.labels.tolist() == [[0, s] for s in range(t)]
+
+
+def points_of(forecaster: tc.Harmonic, outcomes: Array) -> Array:
+    for y in outcomes:
+        forecaster.update(y)
+    return forecaster.predict().points
+
+
+@pytest.mark.parametrize("kind", ["random", "constant", "switch", "once"])
+def test_fast_is_exact(kind: str) -> None:
+    """At 20,000 rounds; a constant stream is where rounding errors all point one way."""
+    rounds, rng = 20_000, np.random.default_rng(1)
+    outcomes = {
+        "random": rng.dirichlet(np.ones(2), rounds),
+        "constant": np.tile([0.3, 0.7], (rounds, 1)),
+        "switch": np.eye(2)[np.arange(rounds) // (rounds // 2)],
+        "once": np.eye(2)[np.minimum(np.arange(rounds), 1)],  # a class that is seen in the first round only
+    }[kind]
+    space = tc.Simplex(2)
+    fast, exact = points_of(tc.Harmonic(space), outcomes), points_of(tc.Harmonic(space, exact=True), outcomes)
+    assert (np.abs(fast - exact) <= 1e-12 * exact).all()
+
+
+def test_fast_is_exact_after_a_hundred_thousand_rounds() -> None:
+    rounds = 100_000
+    for outcomes in (regimes(2, rounds, np.random.default_rng(2)), np.tile([0.3, 0.7], (rounds, 1))):
+        fast = points_of(tc.Harmonic(tc.Simplex(2)), outcomes)
+        for t in (1, 10, 1000, 31_000, 77_777, 99_999):
+            lags = 1 / (2 * np.arange(t, -1, -1) + 1)
+            exact = np.array([math.fsum(lags * column) for column in outcomes[: t + 1].T]) / math.fsum(lags)
+            assert (np.abs(fast[t] - exact) <= 1e-12 * exact).all()
+
+
+def test_the_rule_is_right_at_every_lag() -> None:
+    """Of the infinite sum: a relative 2Σ|Γ(1 + 2πin/h)|, where |Γ(1 + iy)|² = πy / sinh(πy)."""
+    y = 2 * math.pi / _STEP
+    assert 2.001 * math.sqrt(math.pi * y / math.sinh(math.pi * y)) < 2e-16
+    rounds, average = 10**14, _Fading(1)
+    while average._enough < rounds:
+        average._fit(len(average._sums) + 1)
+    with np.errstate(divide="ignore"):
+        rate = np.log1p(-average._fade[:, 0])
+    for lag in (0, 1, 2, 3, 10, 12_345, 10**9, rounds - 1):
+        faded = np.exp(lag * rate) if lag else np.ones_like(rate)
+        weight = math.fsum(average._share[:, 0] * faded)
+        assert weight * (2 * lag + 1) == pytest.approx(1, abs=3e-15)
+
+
+def test_rates_come_as_rounds_go_by() -> None:
+    average, counts = _Fading(1), []
+    for t in range(3000):
+        average.add(np.ones(1), t)
+        counts.append(len(average._sums))
+    assert counts[0] < counts[-1] < counts[0] + math.log(3000) / _STEP + 2
+    assert counts[-1] <= 4 * math.log(3000) + 170
+
+
+def test_draws_follow_the_weights() -> None:
+    from scipy.stats import chisquare
+
+    rng, f = np.random.default_rng(4), tc.Harmonic(tc.Simplex(2))
+    x = tc.Harmonic(tc.Simplex(2)).predict()
+    assert np.array_equal(x.sample(rng), [0.5, 0.5])
+    for y in rng.dirichlet(np.ones(2), 60):
+        f.update(y)
+    x = f.predict()
+    index = {p.tobytes(): s for s, p in enumerate(x.points)}
+    assert len(index) == 60
+    count = 200_000
+    drawn = np.bincount([index[x.sample(rng).tobytes()] for _ in range(count)], minlength=60)
+    assert chisquare(drawn, count * x.weights).pvalue > 1e-3
+    deviation = (drawn - count * x.weights) / np.sqrt(count * x.weights * (1 - x.weights))
+    assert np.abs(deviation[-4:]).max() < 3.5  # the short lags, where inversion alone would be off by 4 %
+    one = tc.Harmonic(tc.Simplex(2))
+    one.update([1, 0])
+    assert np.array_equal(one.predict().sample(rng), [1.0, 0.0])
+
+
+def test_a_forecast_is_a_view_and_behaves_as_any_other() -> None:
+    f = tc.Harmonic(tc.Simplex(3))
+    for y in streams(tc.Simplex(3), 20, 0):
+        f.update(y)
+    x, state = f.predict(), f.get_state()
+    assert np.shares_memory(x.points, state["points"])
+    plain = tc.Forecast(x.points, weights=x.weights, labels=x.labels, space=f.space)
+    assert x == plain
+    assert plain == x
+    assert len(x) == 20
+    assert np.array_equal(x.mean, plain.mean)
+    assert repr(x) == repr(plain)
+    with pytest.raises(AttributeError, match="nothing"):
+        x.nothing  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_snapshots_resume_where_a_rate_is_due() -> None:
+    outcomes = streams(tc.Simplex(2), 90, 3)
+    for stop in range(60, 75):
+        f = tc.Harmonic(tc.Simplex(2))
+        points_of(f, outcomes[:stop])
+        again = loads(dumps(f))
+        assert np.array_equal(points_of(f, outcomes[stop:]), points_of(again, outcomes[stop:]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(spaces(3), st.integers(1, 70), st.integers(0, 10**6))
+def test_fft_error_is_the_ledgers(space: tc.ConvexSet, rounds: int, seed: int) -> None:
+    outcomes = streams(space, rounds, seed)
+    start = outcomes[-1]
+    _, ledger = play(tc.Harmonic(space, start=start), outcomes)
+    for norm in (tc.l1, tc.l2, tc.linf):
+        error = harmonic_error(outcomes, space=space, norm=norm, start=start)
+        assert error == pytest.approx(ledger.error(norm, labelled=True), rel=1e-9, abs=1e-10)
+        assert harmonic_error(outcomes, space=space, norm=norm, start=start, total=True) == pytest.approx(
+            rounds * error
+        )
+
+
+def test_fft_error_is_the_ledgers_over_a_longer_run() -> None:
+    outcomes = regimes(3, 2000, np.random.default_rng(5), every=300)
+    _, ledger = play(tc.Harmonic(tc.Simplex(3)), outcomes)
+    for norm in ("l1", "l2"):
+        assert abs(harmonic_error(outcomes, space=tc.Simplex(3), norm=norm) - ledger.error(norm, labelled=True)) < 1e-9
+
+
+@pytest.mark.heavy
+def test_fft_error_is_that_of_the_sums_at_length() -> None:
+    """At 20,000 rounds, where a ledger would hold 2·10^8 entries: its sums, point by point."""
+    rounds, space = 20_000, tc.Simplex(2)
+    outcomes = regimes(2, rounds, np.random.default_rng(6))
+    points = points_of(tc.Harmonic(space, exact=True), outcomes)
+    lags = odd_reciprocals(rounds)
+    totals = np.cumsum(lags)
+    error = float(tc.l1(outcomes[0] - space.centre))
+    for s in range(rounds - 1):
+        weights = lags[: rounds - 1 - s] / totals[s : rounds - 1]
+        error += float(tc.l1(weights @ (outcomes[s + 1 :] - points[s])))
+    assert abs(harmonic_error(outcomes, space=space) - error / rounds) < 1e-9
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(OutcomeError, match=r"outcome at round 2 lies outside Simplex\(2\)"):
+        harmonic_error([[1.0, 0.0], [1.0, 1.0]], space=tc.Simplex(2))
+    with pytest.raises(OutcomeError, match=r"shape \(0, 2\)"):
+        harmonic_error(np.zeros((0, 2)), space=tc.Simplex(2))
+    with pytest.raises(ParameterError, match="exact is 1, expected True or False"):
+        tc.Harmonic(tc.Simplex(2), exact=1)  # type: ignore[arg-type]
