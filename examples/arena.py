@@ -49,8 +49,7 @@ def draw(table: object) -> None:
     plots.plot_errors(table, stream="i.i.d.", dim=3, certificates=tree, ax=axes[0])  # type: ignore[arg-type]
     plots.plot_errors(table, stream="against the ledger", dim=3, certificates=tree, ax=axes[1])  # type: ignore[arg-type]
     plots.plot_times(table, ax=axes[2])  # type: ignore[arg-type]
-    for ax in axes[1:]:
-        ax.get_legend().remove()
+    axes[1].get_legend().remove()
     figure.savefig(DOCS / "arena-curves.png", dpi=140)
 
 

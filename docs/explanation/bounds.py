@@ -30,8 +30,9 @@ def certified(name: str, rounds: int) -> float:
         2.0,
         {
             "TreeCal(arity=8)": lambda: tree,
-            'AdaptiveTreeCal(arity=8, rule="block")': lambda: tree
-            + block_regret(rounds, arity=8, diameter=2.0) / rounds,
+            'AdaptiveTreeCal(arity=8, rule="block")': lambda: (
+                tree + block_regret(rounds, arity=8, diameter=2.0) / rounds
+            ),
             "Harmonic()": lambda: harmonic(SPACE, "l1", rounds=rounds).bound or 2.0,
             "BinaryGrid(bins=30)": lambda: 2 * binary_grid_bound(rounds, bins=30),
         }[name](),

@@ -62,13 +62,15 @@ def plot_errors(
 def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | None = None) -> Axes:
     """Draw a heat map of the factor by which each forecaster misses the best one, from `arena.final`.
 
-    One row a forecaster, one column a (dimension, stream); darker is better, and the number is the factor.
+    One row a forecaster, one column a (dimension, stream); the number is the factor, and bright is good. Errors below
+    0.001 count as 0.001.
     """
     ax = _axes(ax)
     names = list(dict.fromkeys(name for _, _, name in errors))
     columns = sorted({(dim, stream) for dim, stream, _ in errors})
-    best = {c: min(errors[*c, n] for n in names if (*c, n) in errors) for c in columns}
-    factor = np.array([[errors.get((*c, n), np.nan) / max(best[c], 1e-12) for c in columns] for n in names])
+    floor = 1e-3  # what lies below is as good as nothing
+    size = np.array([[np.maximum(floor, errors.get((*c, n), np.nan)) for c in columns] for n in names])
+    factor = size / np.nanmin(size, axis=0)
     ax.imshow(-np.log(factor), aspect="auto", cmap="viridis", vmin=-np.log(8), vmax=0)
     for i, j in np.ndindex(factor.shape):
         if np.isfinite(factor[i, j]):
@@ -83,14 +85,19 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     """Draw the time of predict and update together, per round, against the number of dimensions."""
     ax = _axes(ax)
+    rows = [row for row in table.to_pylist() if row["seconds"]]
+    last = max((row["rounds"] for row in rows), default=0)
     spent: dict[str, dict[int, list[float]]] = {}
-    for row in table.to_pylist():
-        if row["seconds"]:
-            spent.setdefault(row["forecaster"], {}).setdefault(row["dim"], []).append(row["seconds"] / row["rounds"])
+    for row in rows:
+        if row["rounds"] == last:
+            spent.setdefault(row["forecaster"], {}).setdefault(row["dim"], []).append(row["seconds"] / last)
     for name, by_dim in spent.items():
         dims = sorted(by_dim)
         ax.plot(dims, [1e6 * np.median(by_dim[dim]) for dim in dims], marker="o", ms=4, label=name)
     ax.set(xscale="log", yscale="log", xlabel="dimensions", ylabel="microseconds a round", title="time")
+    dims = sorted({row["dim"] for row in rows})
+    ax.set_xticks(dims, [str(dim) for dim in dims])
+    ax.set_xticks([], minor=True)
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
     return ax
