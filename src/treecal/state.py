@@ -21,9 +21,10 @@ import numpy as np
 from treecal import forecasters, geometry
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
+from treecal.forecasters.calibeating import Recipe
 from treecal.forecasters.corrector import Chain, Corrector
 from treecal.forecasters.groups import ByKey, Cells, Centroids, Groups, TopClass
-from treecal.forecasters.recalibrate import Recalibrator, Recipe
+from treecal.forecasters.recalibrate import Recalibrator
 from treecal.forecasters.scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value

@@ -61,6 +61,8 @@ class Correction:
         Number of groups met, where there are groups.
     group_refinement
         The Brier score of the best constant forecast for each group, chosen with hindsight.
+    shift_refinement
+        The Brier score of the forecasts that came, each group's moved by the best constant, chosen with hindsight.
     """
 
     rounds: int
@@ -70,6 +72,7 @@ class Correction:
     mean: Scores
     groups: int | None = None
     group_refinement: float | None = None
+    shift_refinement: float | None = None
 
     def __str__(self) -> str:
         how = "told apart exactly" if self.resolution is None else f"alike in cells of {self.resolution:g}"
@@ -79,7 +82,8 @@ class Correction:
             log = "" if s.log is None else f"{s.log:.4f}"
             lines.append(f"{role:8}{s.brier:8.4f}{s.calibration:14.4f}{s.refinement:13.4f}{log:>12}".rstrip())
         if self.group_refinement is not None:
-            lines.append(f"best constants of the {self.groups} groups: Brier {self.group_refinement:.4f}")
+            best = f"constants {self.group_refinement:.4f}, shifts {self.shift_refinement:.4f}"
+            lines.append(f"Brier scores of the best in {self.groups} groups: {best}")
         return "\n".join(lines)
 
 

@@ -51,6 +51,7 @@ class Corrector(ABC):
         if not isinstance(audit, bool):
             raise ParameterError.expected("audit", audit, "True or False")
         self.source, self.audit = source, audit
+        self._asks = isinstance(source, Classifier)
         self._audit = Audit(space) if audit else None
         self._rounds = 0
         self._pending: tuple[Array, Forecast] | None = None
@@ -89,10 +90,8 @@ class Corrector(ABC):
         given
             The forecast to correct; with a source, what the source makes it from.
         """
-        if isinstance(self.source, Classifier):
-            given = self.source.predict_proba([given])[0]
-        elif self.source is not None:
-            given = self.source(given)
+        if self.source is not None:
+            given = self.source.predict_proba([given])[0] if self._asks else self.source(given)  # type: ignore
         b = read_forecast(self.space, given, self._rounds + 1)
         if self._pending is None or not np.array_equal(self._pending[0], b):
             self._pending = b, self._announce(b)
@@ -119,7 +118,8 @@ class Corrector(ABC):
         ----------
         resolution
             Forecasts in one cell of a grid this wide count as alike, before and after. None tells them apart exactly,
-            which says something only where forecasts repeat.
+            which says something only where forecasts repeat. With many classes and few rounds choose wider cells: what
+            chance does in a cell of a handful of rounds is read as error.
         """
         return self._kept().report(resolution=resolution)
 
@@ -175,7 +175,7 @@ class Chain(Corrector):
     >>> import treecal as tc
     >>> space = tc.Simplex(2)
     >>> f = tc.Chain([tc.PlattScaling(space), tc.Recalibrator(space)])
-    >>> for k in np.random.default_rng(0).integers(2, size=2000):
+    >>> for k in np.random.default_rng(0).integers(2, size=1000):
     ...     x = f.predict([0.05, 0.95])  # far too sure: it is a fair coin
     ...     f.update(np.eye(2)[k])
     >>> f.predict([0.05, 0.95]).mean.round(1)
@@ -214,6 +214,9 @@ class Chain(Corrector):
     def _set_own_state(self, state: dict[str, Any]) -> None:
         for i, part in enumerate(self.parts):
             part.set_state(unnested(str(i), state))
+
+    def __repr__(self) -> str:
+        return f"Chain([{', '.join(map(repr, self.parts))}])"
 
 
 def read_forecast(space: ConvexSet, value: Any, round_: int) -> Array:
