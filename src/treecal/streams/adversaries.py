@@ -76,8 +76,10 @@ class LedgerAdversary(Adversary):
 
     def outcome(self, forecast: Forecast) -> Array:
         """Return a candidate of greatest error."""
-        x = forecast.merged()
-        names = [row.tobytes() for row in x.points + 0.0]
+        x, names = forecast, _names(forecast)
+        if len(set(names)) < len(names):
+            x = forecast.merged()
+            names = _names(x)
         nothing = np.zeros(self.space.dim)
         biases = np.array([self._biases.get(name, nothing) for name in names])
         candidates = self.extremes(x.weights @ biases)
@@ -87,6 +89,10 @@ class LedgerAdversary(Adversary):
         best = int(ties[0] if self.rng is None else self.rng.choice(ties))
         self._biases.update(zip(names, moved[best], strict=True))
         return np.asarray(candidates[best])
+
+
+def _names(forecast: Forecast) -> list[bytes]:
+    return [row.tobytes() for row in forecast.points + 0.0]
 
 
 def play(forecaster: Forecaster, stream: Array | Adversary, *, rounds: int | None = None) -> Ledger:
