@@ -200,6 +200,22 @@ def test_the_paper_beside_it_has_its_constants_put_right() -> None:
     assert tc.certificate(tc.Ball(3), "l2", rounds=8**4, arity=8).paper is None
 
 
+@pytest.mark.parametrize("depth", [None, 3])
+def test_the_block_rule_has_a_certificate_too(depth: int | None) -> None:
+    space = tc.Simplex(3)
+    promise = tc.certificate(space, "l1", rounds=500, arity=8, depth=depth, rule="block")
+    plain = tc.certificate(space, "l1", rounds=500, arity=8, depth=depth)
+    assert promise.bound == pytest.approx(min(2.0, plain.bound + promise.hedge))
+    tried: list[Array | streams.Adversary] = [*hard_streams(space, 500, 8, np.random.default_rng(0))]
+    for stream in [*tried, streams.LedgerAdversary(space)]:
+        forecaster = tc.AdaptiveTreeCal(space, arity=8, depth=depth, rule="block")
+        ledger = streams.play(forecaster, stream, rounds=500)
+        assert ledger.error("l1", labelled=True) <= promise.bound
+        assert ledger.error(tc.l1.squared, labelled=True) <= promise.squared
+    with pytest.raises(TreeCalError, match="rule is 'stick'"):
+        tc.certificate(space, "l1", rounds=500, rule="stick")  # type: ignore[arg-type]
+
+
 def test_a_start_elsewhere_costs_more() -> None:
     centre = tc.certificate(tc.Simplex(2), "l1", rounds=64, arity=4, depth=3)
     corner = tc.certificate(tc.Simplex(2), "l1", rounds=64, arity=4, depth=3, start=[1.0, 0.0])

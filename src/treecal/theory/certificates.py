@@ -22,14 +22,15 @@ is given beside the bound, as is the paper's own with its constants put right.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._exact import Array, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.forecasters.adaptive import block_regret
 from treecal.forecasters.base import checked_start
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
 from treecal.theory.jensen import JensenGap, jensen_gap
@@ -156,6 +157,8 @@ class Certificate:
         r about the start point, and D.
     rounds, arity, depth
         What it holds for.
+    hedge
+        What the block rule adds; 0 for TreeCal.
     """
 
     bound: float
@@ -173,6 +176,7 @@ class Certificate:
     rounds: int
     arity: int
     depth: int | None
+    hedge: float = 0.0
 
 
 def certificate(
@@ -184,6 +188,7 @@ def certificate(
     depth: int | None = None,
     start: ArrayLike | None = None,
     gap: JensenGap | None = None,
+    rule: Literal["uniform", "block"] = "uniform",
 ) -> Certificate:
     """Return the worst-case calibration error of `TreeCal` per round, after so many rounds.
 
@@ -197,6 +202,9 @@ def certificate(
         TreeCal's parameters.
     gap
         The Jensen gap; by default the least in closed form. `jensen_gap(space, norm, optimise=True)` may find a better.
+    rule
+        "uniform" for TreeCal; "block" for `AdaptiveTreeCal(rule="block")` judged by the same norm, whose bounds are
+        TreeCal's and what Hedge over the heights may lose to it, `hedge`.
 
     Examples
     --------
@@ -208,8 +216,24 @@ def certificate(
     norm = as_norm(norm)
     gap = jensen_gap(space, norm) if gap is None else gap
     share = shares(rounds, arity=arity, depth=depth)
-    radius = float(space.radius(norm, about=checked_start(space, start)))
-    return from_shares(share, gap, radius, float(space.diameter(norm)), rounds, arity, depth)
+    radius, diameter = float(space.radius(norm, about=checked_start(space, start))), float(space.diameter(norm))
+    tree = from_shares(share, gap, radius, diameter, rounds, arity, depth)
+    if rule == "uniform":
+        return tree
+    if rule != "block":
+        raise ParameterError.expected("rule", rule, "'uniform' or 'block'")
+    hedge = block_regret(rounds, arity=arity, depth=depth, diameter=diameter) / rounds
+    bound, minkowski = min(tree.bound + hedge, diameter), tree.minkowski + hedge
+    return replace(
+        tree,
+        bound=bound,
+        squared=diameter * bound,  # as no gap is larger than the diameter
+        minkowski=minkowski,
+        minkowski_squared=diameter * minkowski,
+        paper=None,
+        paper_squared=None,
+        hedge=hedge,
+    )
 
 
 def from_shares(

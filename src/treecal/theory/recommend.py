@@ -8,7 +8,6 @@ from functools import lru_cache
 
 from treecal._exact import whole_number
 from treecal.exceptions import UnsupportedError
-from treecal.forecasters.adaptive import block_regret
 from treecal.forecasters.grids import MOST_POINTS, binary_grid_bound, simplex_grid_bound
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, Simplex, as_norm, l2
 from treecal.theory.certificates import certificate
@@ -120,12 +119,9 @@ def _tree(space: ConvexSet, norm: Norm, rounds: int) -> Choice:
 
 def _adaptive(space: ConvexSet, norm: Norm, rounds: int) -> Choice:
     """TreeCal's certificate on the same tree, plus what Hedge over the heights may lose."""
-    tried = []
+    arities = (8, 16, 32, 64, 128)
     try:
-        diameter = float(space.diameter(norm))
-        for arity in (8, 16, 32, 64, 128):
-            tree = certificate(space, norm, rounds=rounds, arity=arity).bound
-            tried.append((tree + block_regret(rounds, arity=arity, diameter=diameter) / rounds, arity))
+        tried = [(certificate(space, norm, rounds=rounds, arity=a, rule="block").bound, a) for a in arities]
     except UnsupportedError as error:
         return Choice('AdaptiveTreeCal(space, rule="block")', None, str(error).split(".")[0])
     bound, arity = min(tried)
