@@ -91,7 +91,7 @@ class Corrector(ABC):
             The forecast to correct; with a source, what the source makes it from.
         """
         if self.source is not None:
-            given = self.source.predict_proba([given])[0] if self._asks else self.source(given)  # type: ignore
+            given = self.source.predict_proba([given])[0] if self._asks else self.source(given)  # type: ignore[union-attr, operator]
         b = read_forecast(self.space, given, self._rounds + 1)
         if self._pending is None or not np.array_equal(self._pending[0], b):
             self._pending = b, self._announce(b)
