@@ -1,7 +1,7 @@
 """Certified ℓ2 errors in the unit ball: `python benchmarks/certificates.py [--rounds 1000 10000]`.
 
 For harmonic averaging and for trees: the spectral certificate, the error that the stream it constructs attains (so the
-truth lies between the two), and the tree certificate of `tc.certificate`. About three minutes with 10^5 rounds.
+truth lies between the two), and the tree certificate of `tc.certificate`. A minute with 10^5 rounds.
 """
 
 from __future__ import annotations

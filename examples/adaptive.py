@@ -1,4 +1,4 @@
-"""AdaptiveTreeCal against TreeCal of the same arity, at length: `python examples/adaptive.py`, some fifteen minutes.
+"""AdaptiveTreeCal against TreeCal of the same arity, at length: `python examples/adaptive.py`, some twenty minutes.
 
 The arena's streams, 2, 5 and 20 classes, 10^4 rounds and for the first four kinds 10^5, means over five seeds of the
 unlabelled ℓ1 error. The error is kept as `Σ_p ‖V_p‖₁`, `V_p = Σ_t x_t(p)(y_t − p)`: what a ledger would give, at a

@@ -1,4 +1,4 @@
-"""Which arity? The study of docs/explanation/arity.md: `python examples/arity.py`, about ten minutes on two cores.
+"""Which arity? The study of docs/explanation/arity.md: `python examples/arity.py`, some five minutes on two cores.
 
 TreeCal and AdaptiveTreeCal of several arities on the arena's synthetic streams. For each: its ℓ1 error as a multiple of
 the best arity's on the same stream, in the geometric mean over streams and dimensions; the worst such multiple; and the

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/explanation/bounds.md: `python docs/explanation/bounds.py`, about five minutes."""
+"""Draw the pictures of docs/explanation/bounds.md: `python docs/explanation/bounds.py`, about two minutes."""
 
 from __future__ import annotations
 

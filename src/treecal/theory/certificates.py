@@ -352,10 +352,3 @@ def sample_certificate(
     mixtures = certificate(space, norm, rounds=blocks, arity=arity, depth=depth, start=start).bound
     sampling = sampling_cost(space, norm, depth=clock.height, block=block)
     return ((mixtures + sampling) * (rounds - rest) + diameter * rest) / rounds
-
-
-def checked_error(error: float) -> float:
-    """Return a target for the error per round, or say that it is none."""
-    if not (isinstance(error, int | float | np.number) and 0 < error < math.inf):
-        raise ParameterError.expected("error", error, "a positive number")
-    return float(error)
