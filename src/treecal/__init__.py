@@ -13,6 +13,7 @@ Examples
 0.487
 """
 
+from treecal.batch import Bank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -53,6 +54,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveTreeCal",
     "Ball",
+    "Bank",
     "BinaryGrid",
     "Box",
     "Chain",
@@ -85,5 +87,6 @@ __all__ = [
     "load",
     "plan",
     "recommend",
+    "replay",
     "save",
 ]

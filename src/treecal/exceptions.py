@@ -76,3 +76,13 @@ class UnsupportedError(TreeCalError, NotImplementedError):
 
 class SnapshotError(TreeCalError):
     """A snapshot that cannot be written, or should not be trusted."""
+
+
+class FileError(TreeCalError):
+    """A file or table that cannot be read, a row in it that makes no sense, or a file that cannot be written."""
+
+    @classmethod
+    def at(cls, name: str, row: int, line: int | None, problem: str, *, hint: str | None = None) -> FileError:
+        """Name the (1-based) row, and in a text file its line."""
+        where = f"row {row:,}" if line is None else f"line {line:,} (row {row:,})"
+        return cls(f"{name}, {where}: {problem}", hint=hint)

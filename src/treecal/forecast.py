@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,8 @@ from numpy.typing import ArrayLike
 from treecal._exact import Array, Labels, finite_array
 from treecal.exceptions import ForecastError, TreeCalError
 from treecal.geometry import TOLERANCE, ConvexSet
+
+_new = object.__new__
 
 
 class Forecast:
@@ -44,7 +45,7 @@ class Forecast:
     """
 
     __slots__ = ("_labels", "_points", "_space", "_weights")
-    _labels: Labels | Callable[[], Labels] | None
+    _labels: Labels | tuple[Any, ...] | None
 
     def __init__(
         self,
@@ -90,18 +91,27 @@ class Forecast:
 
     @classmethod
     def trusted(
-        cls, points: Array, weights: Array, labels: Labels | Callable[[], Labels] | None, space: ConvexSet
+        cls, points: Array, weights: Array, labels: Labels | tuple[Any, ...] | None, space: ConvexSet
     ) -> Forecast:
-        """Make a forecast of arrays known to be right, that nobody else will change; labels may come when asked for."""
-        self = object.__new__(cls)
-        points.setflags(write=False)
-        self._points, self._weights, self._labels, self._space = points, weights, labels, space
+        """Make a forecast of arrays known to be right, that nobody changes while the forecast lives.
+
+        Labels may be put off until someone asks for them: a tuple of a function and its arguments.
+        """
+        self = _new(cls)
+        self._points = points
+        self._weights = weights
+        self._labels = labels
+        self._space = space
         return self
 
     @property
     def points(self) -> Array:
         """The points, `(n, d)`, read-only."""
-        return self._points
+        points = self._points
+        if points.flags.writeable:  # the owner's own array: what others get is a view that cannot be written to
+            points = self._points = points.view()
+            points.setflags(write=False)
+        return points
 
     @property
     def weights(self) -> Array:
@@ -111,9 +121,11 @@ class Forecast:
     @property
     def labels(self) -> Labels | None:
         """The node of each point, `(n, 2)` as (height, index), read-only; None when there is no tree."""
-        if callable(self._labels):
-            self._labels = self._labels()
-        return self._labels
+        labels = self._labels
+        if isinstance(labels, tuple):
+            make, *arguments = labels
+            labels = self._labels = make(*arguments)
+        return labels
 
     @property
     def space(self) -> ConvexSet | None:
@@ -123,19 +135,19 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
-        return np.asarray(self._weights @ self._points)
+        return np.asarray(self._weights @ self.points)
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point: the pure forecast."""
-        return np.asarray(self._points[rng.choice(len(self._weights), p=self._weights)])
+        return np.asarray(self.points[rng.choice(len(self._weights), p=self._weights)])
 
     def merged(self) -> Forecast:
         """Return the same distribution with equal points joined and labels dropped, in order of first appearance."""
         first: dict[bytes, int] = {}
-        home = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(self._points + 0.0)])
+        home = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(self.points + 0.0)])
         keep = np.array(list(first.values()))
         weights = np.bincount(home, self._weights, len(home))[keep]
-        return Forecast(self._points[keep], weights=weights, space=self._space)
+        return Forecast(self.points[keep], weights=weights, space=self._space)
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -144,7 +156,7 @@ class Forecast:
         if not isinstance(other, Forecast):
             return NotImplemented
         return (
-            np.array_equal(self._points, other._points)
+            np.array_equal(self.points, other.points)
             and np.array_equal(self._weights, other._weights)
             and (self.labels is None) == (other.labels is None)
             and (self.labels is None or np.array_equal(self.labels, other.labels))  # type: ignore[arg-type]
@@ -153,7 +165,7 @@ class Forecast:
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
 
     def __repr__(self) -> str:
-        n, d = self._points.shape
+        n, d = self.points.shape
         return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
 
 

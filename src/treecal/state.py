@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from treecal import forecasters, geometry
+from treecal.batch import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
 from treecal.forecasters.calibeating import Recipe
@@ -32,7 +33,7 @@ from treecal.ledger import Ledger
 
 VERSION = 1
 _KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
-    kind.__name__: kind for kind in (Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
+    kind.__name__: kind for kind in (Bank, Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
 }
 _VALUES: dict[str, Any] = {
     name: kind
@@ -93,6 +94,14 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
         The file.
     space
         The set, when it is of a class of your own: a snapshot holds data, not code.
+
+    Examples
+    --------
+    >>> import tempfile, treecal as tc
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tc.save(tc.Ledger(tc.Simplex(2)), f"{folder}/ledger.treecal")
+    ...     tc.load(f"{folder}/ledger.treecal")
+    Ledger(Simplex(2): 0 rounds, 0 rows)
     """
     return loads(Path(path).read_bytes(), space=space)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -98,8 +97,8 @@ class AdaptiveTreeCal(Forecaster):
         self.mix, self.start = self._path.mix, self._path.start
         # For Hedge all costs of a top node lie within its rounds times this. The stick rule learns the scale.
         self._scale = float(space.diameter(self.norm)) if rule == "block" else 0.0
-        self._costs = np.zeros(self._path.clock.height)
-        self._weights = np.full(self._path.clock.height, 1 / self._path.clock.height)
+        height = self._path.clock.height
+        self._costs, self._weights = [0.0] * height, [1 / height] * height
 
     @property
     def rounds(self) -> int:
@@ -109,9 +108,9 @@ class AdaptiveTreeCal(Forecaster):
     def _announce(self) -> Forecast:
         clock = self._path.clock
         clock.check()
-        weights = self._weights.copy()
+        weights = np.array(self._weights)
         weights.setflags(write=False)
-        nodes = partial(path_nodes, clock.rounds, clock.arity, clock.height)
+        nodes = (path_nodes, clock.rounds, clock.arity, clock.height)
         return Forecast.trusted(self._path.labels.copy(), weights, nodes, self.space)
 
     def _learn(self, outcome: Array) -> None:
@@ -128,13 +127,14 @@ class AdaptiveTreeCal(Forecaster):
 
     def _grow(self) -> None:
         """Take in a new top height."""
+        costs = self._costs
         if self.rule == "block":
-            self._costs = np.zeros(len(self._costs) + 1)
+            self._costs = [0.0] * (len(costs) + 1)
         else:
             # Where a stream settles down the longest intervals are best, and the new ones are longer than any before;
             # half the lead is what regimes that end soon after can still afford.
-            self._costs = np.append(self._costs, 1.5 * self._costs.min() - 0.5 * self._costs.mean())
-        self._weights = np.zeros(len(self._costs))
+            costs.append(1.5 * min(costs) - 0.5 * (sum(costs) / len(costs)))
+        self._weights = [0.0] * len(self._costs)
 
     def _charge(self, outcome: Array) -> None:
         """Add to each height the cost of its node that ends with this outcome, if one does."""
@@ -160,32 +160,33 @@ class AdaptiveTreeCal(Forecaster):
         clock, costs = self._path.clock, self._costs[:count]
         longest: int = clock.powers[-1]
         if self.rule == "block":
-            rate, unit = _hedge_rate(clock.arity, clock.height, grows=clock.depth is None), self._scale * longest
+            rate, unit = hedge_rate(clock.arity, clock.height, grows=clock.depth is None), self._scale * longest
         else:
             rate, unit = self.rate, self._scale * (1 + math.sqrt(clock.rounds * longest))
-        shares = np.exp(rate * ((costs.min() - costs) / (unit or 1.0)))  # without any gap yet, all costs are 0
-        free = max(0.0, 1.0 - float(self._weights[count:].sum()))
-        self._weights[:count] = free * (shares / shares.sum())
+        least, unit = min(costs), unit or 1.0  # without any gap yet, all costs are 0
+        shares = [math.exp(rate * ((least - cost) / unit)) for cost in costs]
+        free, total = max(0.0, 1.0 - sum(self._weights[count:])), sum(shares)
+        self._weights[:count] = [free * (share / total) for share in shares]
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of rounds, the carried sums, each height's cost and weight, and the largest gap."""
         return {
             "rounds": self.rounds,
-            "sums": self._path.sums,
-            "costs": self._costs,
-            "weights": self._weights,
+            "sums": np.array(self._path.sums),
+            "costs": np.array(self._costs),
+            "weights": np.array(self._weights),
             "scale": self._scale,
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from such a state."""
         self._path.restore(state["rounds"], state["sums"])
-        self._costs, self._weights = np.array(state["costs"]), np.array(state["weights"])
+        self._costs, self._weights = state["costs"].tolist(), state["weights"].tolist()
         self._scale = state["scale"]
         self._announced = None
 
 
-def _hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
+def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
     """Return Hedge's rate for costs in [0, 1]: `√(8 ln depth / N)`, `N` the top nodes of the tree, or of its epoch."""
     top_nodes = arity - 1 if grows and depth > 1 else arity
     return math.sqrt(8 * math.log(depth) / top_nodes)
@@ -231,7 +232,7 @@ def _epoch_regret(rounds: int, arity: int, depth: int, *, grows: bool) -> float:
     if depth == 1:
         return 0.0
     longest: int = arity ** (depth - 1)
-    rate = _hedge_rate(arity, depth, grows=grows)
+    rate = hedge_rate(arity, depth, grows=grows)
     complete, part = divmod(rounds, longest)
     regret = longest * (math.log(depth) / rate + rate * (complete + (part / longest) ** 2) / 8)
     return min(regret, float(rounds))  # no round costs more than the diameter

@@ -12,7 +12,7 @@ from treecal._exact import Array, finite_array
 from treecal.exceptions import GeometryError, ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
-from treecal.geometry.outcomes import read_outcome
+from treecal.geometry.outcomes import FLOAT64, read_outcome
 
 
 class Forecaster(ABC):
@@ -20,6 +20,33 @@ class Forecaster(ABC):
 
     A subclass gives `_announce` and `_learn`, its constructor's arguments in `_fields`, and its state as plain data, so
     that `tc.save` can write it. Outcomes reach `_learn` already checked: a bad one raises and changes nothing.
+
+    Examples
+    --------
+    A forecaster that always says the centre; `treecal.testing.check_forecaster` would pass it.
+
+    >>> from treecal.geometry import Simplex
+    >>> class Centre(Forecaster):
+    ...     rounds = 0
+    ...
+    ...     def __init__(self, space):
+    ...         self.space = space
+    ...
+    ...     def _announce(self):
+    ...         return Forecast([self.space.centre], space=self.space)
+    ...
+    ...     def _learn(self, outcome):
+    ...         self.rounds += 1
+    ...
+    ...     def get_state(self):
+    ...         return {"rounds": self.rounds}
+    ...
+    ...     def set_state(self, state):
+    ...         self.rounds = state["rounds"]
+    >>> f = Centre(Simplex(4))
+    >>> f.update([1, 0, 0, 0])
+    >>> f.predict().mean, f.rounds
+    (array([0.25, 0.25, 0.25, 0.25]), 1)
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
@@ -51,9 +78,10 @@ class Forecaster(ABC):
 
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
-        if self._announced is None:
-            self._announced = self._announce()
-        return self._announced
+        forecast = self._announced
+        if forecast is None:
+            forecast = self._announced = self._announce()
+        return forecast
 
     @property
     def mixture(self) -> Forecast:
@@ -62,7 +90,15 @@ class Forecaster(ABC):
 
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""
-        self._learn(read_outcome(self.space, outcome, self.rounds + 1))
+        space = self.space
+        if not (  # what most rounds bring, taken without another call
+            type(outcome) is np.ndarray
+            and outcome.dtype is FLOAT64
+            and outcome.shape == (space.dim,)
+            and space.admits(outcome)
+        ):
+            outcome = read_outcome(space, outcome, self.rounds + 1)
+        self._learn(outcome)
         self._announced = None
 
     def arguments(self) -> dict[str, Any]:

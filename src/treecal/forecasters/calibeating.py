@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class GroupForecaster:
     def announce(self, forecast: Array) -> Forecast:
         """Return the forecast for a round of the group, whatever the model's."""
         x, space = self.forecaster.predict(), self.forecaster.space
-        return x if x.labels is None else Forecast.trusted(x.points, x.weights, partial(self._labels, x), space)
+        return x if x.labels is None else Forecast.trusted(x.points, x.weights, (self._labels, x), space)
 
     def _labels(self, x: Forecast) -> Labels:
         assert x.labels is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class _Replay(Forecast):
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
         self._points, self._total, self._space = points, total, space
-        self._labels = partial(_stored, len(points))
+        self._labels = (_stored, len(points))
 
     def __getattr__(self, name: str) -> Array:
         if name != "_weights":  # only a slot that is still empty is looked for here

@@ -102,7 +102,7 @@ class SampleTreeCal(Forecaster):
         """Return the tree's sums, the unfinished block, and the draw that was announced but not yet answered."""
         return {
             "blocks": self._path.clock.rounds,
-            "sums": self._path.sums,
+            "sums": np.array(self._path.sums),
             "block_sum": self._block_sum,
             "block_seen": self._block_seen,
             "drawn": self._drawn,

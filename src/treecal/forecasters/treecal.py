@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -38,50 +39,71 @@ class LabelledPath:
             raise ParameterError.expected("mix", mix, "a number from 0 to 1")
         self.space, self.clock, self.unit, self.mix = space, Clock(arity, depth), unit, float(mix)
         self.start = checked_start(space, start)
-        self._pull = self.mix * space.centre
-        self._first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self._pull
+        self.pull = self.mix * space.centre
+        self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
         self.restore(0, np.zeros((self.clock.height, space.dim)))
 
     def restore(self, leaves: int, sums: Array) -> None:
         """Go on from the sums as they stood after so many leaves."""
         self.clock.seek(leaves)
-        self.sums = np.array(sums)
-        self.labels = np.tile(self._first, (self.clock.height, 1))
-        for height in range(self.clock.height):
-            self._relabel(height)
+        self.sums = [np.array(total) for total in sums]
+        self.labels = np.tile(self.first, (self.clock.height, 1)).copy()  # its own owner, as `add` relies on
+        for height, digit in enumerate(self.clock.digits):
+            if digit:
+                self._relabel(height, digit)
 
     def forecast(self) -> Forecast:
         """Return the uniform distribution over the labels, each under its node."""
-        self.clock.check()
-        height = self.clock.height
-        nodes = partial(path_nodes, self.clock.rounds, self.clock.arity, height)
-        return Forecast.trusted(self.labels.copy(), uniform(height), nodes, self.space)
+        clock, labels = self.clock, self.labels
+        if clock.depth is not None:
+            clock.check()
+        height = len(labels)
+        return Forecast.trusted(labels, uniform(height), (path_nodes, clock.rounds, clock.arity, height), self.space)
 
-    def add(self, total: Array) -> None:
-        """Add one leaf's outcomes and label the nodes that start next."""
-        risen = self.clock.tick()
-        self.sums[0] += total
-        if risen == len(self.sums):
+    def add(self, outcome: Array) -> None:
+        """Add one leaf's outcome, or the sum of its outcomes, and label the nodes that start next."""
+        clock = self.clock
+        if clock.depth is not None:
+            clock.check()
+        if getrefcount(self.labels) > 2:  # a forecast that someone holds, or a view of it, keeps the labels it shows
+            self.labels = self.labels.copy()
+        leaves = self.sums[0]
+        np.add(leaves, outcome, leaves)
+        if height := clock.tick():
+            self._carry(height)
+        else:
+            self._relabel(0, clock.digits[0])
+
+    def _carry(self, risen: int) -> None:
+        """Carry the sums of the nodes that ended up to this height, and label the nodes that start."""
+        sums = self.sums
+        if risen == len(sums):
             if self.clock.depth is not None:
                 return  # the last leaf: nothing starts
-            self.sums = np.vstack([self.sums, np.zeros_like(total)])
-            self.labels = np.vstack([self.labels, self._first])
+            sums.append(np.zeros(self.space.dim))
+            self.labels = np.vstack([self.labels, self.first])
         for height in range(risen):
-            self.sums[height + 1] += self.sums[height]
-            self.sums[height] = 0.0
-            self.labels[height] = self._first
-        self._relabel(risen)
+            sums[height + 1] += sums[height]
+            sums[height].fill(0.0)
+            self.labels[height] = self.first
+        self._relabel(risen, self.clock.digits[risen])
 
-    def _relabel(self, height: int) -> None:
-        if digit := self.clock.digits[height]:
-            label = self.labels[height]
-            np.divide(self.sums[height], digit * self.clock.powers[height] * self.unit, out=label)
-            if self.mix:
-                label *= 1 - self.mix
-                label += self._pull
+    def _relabel(self, height: int, digit: int) -> None:
+        """Label the node that starts at this height with the mean of its `digit` finished siblings."""
+        label = self.labels[height]
+        np.divide(self.sums[height], _as_array(digit * self.clock.powers[height] * self.unit), label)
+        if self.mix:
+            label *= 1 - self.mix
+            label += self.pull
 
 
-class TreeCal(Forecaster):
+@lru_cache(maxsize=4096)
+def _as_array(count: int) -> Array:
+    """Return a count as an array without axes: NumPy divides by one faster than by a number of Python's."""
+    return np.array(float(count))
+
+
+class TreeCal(LabelledPath, Forecaster):
     """Calibrated forecasts in every norm at once, against any sequence (Algorithm 1).
 
     Time is cut into an `arity`-ary tree of intervals. When an interval starts it is labelled with the mean of the
@@ -137,28 +159,25 @@ class TreeCal(Forecaster):
         mix: float = 0.0,
         start: ArrayLike | None = None,
     ) -> None:
-        self.space = checked_space(space)
-        self._path = LabelledPath(space, arity=arity, depth=depth, mix=mix, start=start)
-        self.arity, self.depth = self._path.clock.arity, self._path.clock.depth
-        self.mix, self.start = self._path.mix, self._path.start
+        super().__init__(checked_space(space), arity=arity, depth=depth, mix=mix, start=start)
+        self.arity, self.depth = self.clock.arity, self.clock.depth
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return self._path.clock.rounds
+        return self.clock.rounds
 
-    def _announce(self) -> Forecast:
-        return self._path.forecast()
+    _announce = LabelledPath.forecast
 
     def _learn(self, outcome: Array) -> None:
-        self._path.clock.check()
-        self._path.add(outcome)
+        self._announced = None  # so that only those who asked for the forecast still hold it
+        self.add(outcome)
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of rounds and the carried sums: the labels follow from them."""
-        return {"rounds": self.rounds, "sums": self._path.sums}
+        return {"rounds": self.rounds, "sums": np.array(self.sums)}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from such a state."""
-        self._path.restore(state["rounds"], state["sums"])
+        self.restore(state["rounds"], state["sums"])
         self._announced = None

@@ -23,6 +23,14 @@ class Distance(ABC):
     """What a calibration error is measured with: `D(outcome, forecast) >= 0`, zero when the two agree.
 
     Norms, their squares and the Bregman divergences of regularizers are distances (the paper's "distance measure").
+
+    Examples
+    --------
+    >>> from treecal.geometry import SquaredEuclidean
+    >>> [isinstance(d, Distance) for d in (l1, l1.squared, SquaredEuclidean())]
+    [True, True, True]
+    >>> l1.between([1.0, 0.0], [0.5, 0.5])
+    np.float64(1.0)
     """
 
     @abstractmethod
@@ -31,7 +39,13 @@ class Distance(ABC):
 
 
 class Norm(Value, Distance):
-    """A norm on R^d, vectorised over leading axes."""
+    """A norm on R^d, vectorised over leading axes.
+
+    Examples
+    --------
+    >>> l2([[3.0, 4.0], [0.0, 1.0]]), l1.dual
+    (array([5., 1.]), linf)
+    """
 
     @abstractmethod
     def __call__(self, vectors: ArrayLike) -> Array:
@@ -268,8 +282,11 @@ def positive_definite(name: str, matrix: ArrayLike) -> Array:
 
 
 l1 = Lp(1)
+"""The sum of the sizes of the coordinates; on the simplex, twice the total variation distance."""
 l2 = Lp(2)
+"""The Euclidean norm."""
 linf = Lp(math.inf)
+"""The size of the largest coordinate."""
 _BY_NAME = {"l1": l1, "l2": l2, "linf": linf}
 
 
@@ -288,5 +305,11 @@ def as_norm(norm: Norm | str) -> Norm:
 
 
 def as_distance(distance: Distance | str) -> Distance:
-    """Return the distance itself, or the norm that a string names."""
+    """Return the distance itself, or the norm that a string names.
+
+    Examples
+    --------
+    >>> as_distance("l2"), as_distance(l2.squared)
+    (l2, l2.squared)
+    """
     return distance if isinstance(distance, Distance) else as_norm(distance)

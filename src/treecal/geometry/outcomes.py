@@ -11,7 +11,7 @@ from treecal.exceptions import OutcomeError
 from treecal.geometry.convex import ConvexSet
 from treecal.geometry.sets import Simplex
 
-_FLOAT64 = np.dtype(np.float64)
+FLOAT64 = np.dtype(np.float64)
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
@@ -36,7 +36,7 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     ...
     treecal.exceptions.OutcomeError: outcome at round 41 lies outside Simplex(3): entries sum to 1.08, ...
     """
-    ready = type(value) is np.ndarray and value.dtype is _FLOAT64 and value.shape == (space.dim,)
+    ready = type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,)
     outcome: Array = value if ready else _coerce(space, value, round_)
     if space.admits(outcome):
         return outcome

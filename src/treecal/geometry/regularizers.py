@@ -24,6 +24,12 @@ class Regularizer(Value, Distance):
 
     As a distance it measures `D_R(y|p) = R(y) − R(p) − <∇R(p), y − p>`, so that `ledger.error(R)` is the paper's
     `Cal^{D_R}`.
+
+    Examples
+    --------
+    >>> R = NegativeEntropy()
+    >>> isinstance(R, Regularizer), round(float(R.between([0.5, 0.5], [0.25, 0.75])), 3)  # KL, in nats
+    (True, 0.144)
     """
 
     @abstractmethod

@@ -1,0 +1,195 @@
+"""Walking up the tree of a whole stream, piece by piece.
+
+A stream is cut into pieces of `arity**heights` rounds, so that each piece is one node of that height. Within a piece
+all is done at once; its sum is then one leaf of the tree `Above`. So the memory needed does not depend on the length of
+the stream, pieces can be worked on side by side, and what comes out depends neither on how the stream came in nor on
+the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._exact import Array
+from treecal.batch.outcomes import Outcomes, as_array, as_float_or_class, first_refused, refuse
+from treecal.exceptions import HorizonError
+from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.forecasters.treecal import LabelledPath
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry.convex import TOLERANCE
+
+_PIECE = 2**20  # numbers in a piece: 8 MB, a few times what a cache holds, and some hundred pieces a gigabyte
+_EPOCHS = 64  # more heights than any tree of 2^63 rounds has
+
+
+class Level(NamedTuple):
+    """Nodes of one height, side by side, from the `start`-th on.
+
+    `sums` are their outcome sums and `rounds` their lengths (the last may be unfinished); `parts` is the number of
+    heights the tree had while a node was played, 0 for a node that never was.
+    """
+
+    height: int
+    start: int
+    sums: Array
+    labels: Array
+    rounds: NDArray[np.int64]
+    parts: NDArray[np.int64]
+
+
+class Plan:
+    """The tree's parameters, as kernels take them, and how streams are cut into pieces."""
+
+    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal) -> None:
+        path = forecaster if isinstance(forecaster, LabelledPath) else forecaster._path
+        self.space: ConvexSet = forecaster.space
+        self.arity, self.depth, self.grows = forecaster.arity, forecaster.depth, forecaster.depth is None
+        self.first, self.mix, self.pull, self.start = path.first, path.mix, path.pull, path.start
+        self.heights = 1  # within a piece
+        while self.heights != self.depth and self.arity ** (self.heights + 1) * self.space.dim <= _PIECE:
+            self.heights += 1
+        self.piece: int = self.arity**self.heights
+
+    def cut(self, chunks: Iterable[Any]) -> Iterator[NDArray[Any]]:
+        """Cut chunks of any sizes anew into pieces, as they come in; all but the last are whole."""
+        parts: list[NDArray[Any]] = []
+        held = seen = 0
+        for chunk in chunks:
+            rows = as_array(self.space, chunk, before=seen)
+            seen += len(rows)
+            if self.depth is not None and seen > self.arity**self.depth:
+                raise HorizonError(
+                    f"{seen} rounds are too many: arity {self.arity} and depth {self.depth} make "
+                    f"{self.arity**self.depth}.",
+                    hint="a greater depth, or none at all: without depth= the tree grows as long as the stream does.",
+                )
+            while len(rows):
+                part, rows = rows[: self.piece - held], rows[self.piece - held :]
+                parts.append(part)
+                held += len(part)
+                if held == self.piece:
+                    yield self._joined(parts)
+                    parts, held = [], 0
+        if parts:
+            yield self._joined(parts)
+
+    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
+        if len(parts) == 1:
+            return parts[0]
+        if len({part.ndim for part in parts}) > 1:  # classes first, rows later
+            parts = [self.dense(as_float_or_class(self.space, part, before=0)) for part in parts]
+        return np.concatenate(parts)
+
+    def levels(self, sums: Array, rounds: int, index: int, *, lowest: int = 0) -> tuple[list[Level], Array]:
+        """Return the levels within a piece, from `lowest` up, whose sums are given, and the sum of the whole piece.
+
+        The piece has so many rounds, the first of them number `index`.
+        """
+        from treecal.batch.kernels import label_rows
+
+        levels = []
+        for height in range(lowest, self.heights):
+            count, size = self.arity**height, len(sums)
+            labels, above = np.empty_like(sums), np.empty((-(-size // self.arity), sums.shape[1]))
+            label_rows(sums, self.arity, count, self.first, self.mix, self.pull, labels, above)
+            labels += 0.0  # −0.0 is 0.0
+            lengths = np.full(size, count)
+            lengths[-1] = rounds - (size - 1) * count
+            start = index // count
+            levels.append(Level(height, start, sums, labels, lengths, self.parts(height, start, size)))
+            sums = above
+        return levels, sums[0]
+
+    def parts(self, height: int, index: int, size: int) -> NDArray[np.int64]:
+        """Return how many heights the tree has when each of these nodes is played."""
+        if self.depth is not None:
+            return np.full(size, self.depth)
+        nodes = np.arange(index, index + size)
+        parts, limit = np.full(size, height + 1), self.arity
+        while limit < index + size:
+            parts += nodes >= limit
+            limit *= self.arity
+        if index == 0 and height:
+            parts[0] = 0  # when the tree grew above it, it was over
+        return parts
+
+    def dense(self, rows: Outcomes) -> Array:
+        """Return outcomes as rows."""
+        if rows.ndim == 2:
+            return rows
+        dense = np.zeros((len(rows), self.space.dim))
+        dense[np.arange(len(rows)), rows] = 1.0
+        return dense
+
+
+class Piece(NamedTuple):
+    """One piece: its outcomes, their sum, and the errors inside it, by height, epoch and norm (ℓ1, ℓ2, ℓ2²)."""
+
+    rows: Outcomes
+    total: Array
+    errors: Array
+
+
+def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
+    """Read and check one piece, whose first round is number `index`, and climb it."""
+    from treecal.batch import kernels
+
+    rows = as_float_or_class(plan.space, raw, before=index)
+    size, tree = len(rows), (plan.arity, plan.grows, plan.first)
+    sizes = [-(-size // plan.arity**height) for height in range(1, plan.heights + 1)]
+    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, _EPOCHS, 3))
+    above, bad = nodes[: sizes[0]], -1
+    if rows.ndim == 1 and not plan.mix:
+        kernels.climb_classes(rows, index, *tree, above, errors[0])
+    elif isinstance(plan.space, Simplex) and not plan.mix:
+        bad = kernels.climb_leaves(rows, index, *tree, 1 - TOLERANCE, 1 + TOLERANCE, above, errors[0])
+    else:
+        dense = plan.dense(rows)
+        refused = first_refused(plan.space, dense)
+        bad = -1 if refused is None else refused
+        kernels.climb(dense, 0, index, plan.arity, 1, 1, plan.grows, plan.first, plan.mix, plan.pull, above, errors[0])
+    if bad >= 0:
+        refuse(plan.space, rows[bad], index + bad + 1)
+    kernels.climb_inner(size, plan.heights, index, *tree, plan.mix, plan.pull, nodes, errors)
+    return Piece(rows, nodes[-1], errors)
+
+
+class Above:
+    """The heights above the pieces: the tree whose leaves are whole pieces."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        heights = None if plan.depth is None else plan.depth - plan.heights
+        self.top = heights == 0  # a piece is the whole tree, and nothing is above
+        self.path = LabelledPath(
+            plan.space, arity=plan.arity, depth=heights or None, mix=plan.mix, start=plan.start, unit=plan.piece
+        )
+
+    def open(self, total: Array, rounds: int) -> Iterator[Level]:
+        """Yield the nodes that are open, lowest first, as they stand after so many rounds of the current piece."""
+        if self.top:
+            return
+        path, plan = self.path, self.plan
+        for step, digit in enumerate(path.clock.digits):
+            height, index = plan.heights + step, path.clock.rounds // plan.arity**step
+            if rounds:
+                label = path.labels[step][None] + 0.0
+                yield Level(height, index, total[None], label, np.array([rounds]), plan.parts(height, index, 1))
+            total = path.sums[step] + total
+            rounds += digit * plan.arity**height
+
+    def end(self, total: Array) -> list[Level]:
+        """Take the sum of a whole piece; return the nodes that end with it."""
+        if self.top:
+            return []
+        ended = []
+        for level in self.open(total, self.plan.piece):
+            if level.rounds[0] < self.plan.arity**level.height:
+                break
+            ended.append(level)
+        self.path.add(total)
+        return ended
