@@ -2,8 +2,9 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
+EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
 
-.PHONY: help demo test heavy arena lint format clean
+.PHONY: help demo test heavy arena bench docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -11,7 +12,7 @@ help:  ## list the commands
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[arena,data,games,plots,theory]" --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
 	touch $(READY)
 
 demo: $(READY)  ## forecast Seattle's weather and print how calibrated each forecaster was
@@ -26,6 +27,12 @@ heavy: $(READY)  ## the long checks, left out of `make test`
 arena: $(READY)  ## race the forecasters and print the table of the docs
 	$(BIN)/python examples/arena.py
 
+bench: $(READY)  ## measure speed, and print the table of the docs
+	$(BIN)/python benchmarks/speed.py
+
+docs: $(READY)  ## build the documentation into site/
+	$(BIN)/zensical build --clean --strict
+
 lint: $(READY)  ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,4 +44,4 @@ format: $(READY)  ## put the code in its style
 	$(BIN)/ruff format .
 
 clean:  ## remove the environment and what the tools left
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._exact import Array, Labels, two_sum
+from treecal._exact import Array, Labels, group_rows, two_sum
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
@@ -113,7 +113,8 @@ class Ledger:
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
         self._rounds = 0
-        self._index: dict[bytes, int] = {}
+        self._size = 0  # rows in use
+        self._index: dict[bytes, int] | None = {}  # made when first needed
         # One row for each (point, label, parts): the forecasts that gave the point, under the label, 1/parts of the
         # weight; parts = 0 for weights that are not uniform.
         self._points = np.empty((0, space.dim))
@@ -161,6 +162,8 @@ class Ledger:
 
     def _rows(self, points: Array, keys: Labels) -> list[int]:
         points = points + 0.0  # −0.0 is 0.0
+        if self._index is None:
+            self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
         index, rows, new = self._index, [], []
         for i, name in enumerate(_names(points, keys)):
             row = index.get(name)
@@ -169,7 +172,8 @@ class Ledger:
                 new.append(i)
             rows.append(row)
         if new:
-            size, fresh = len(index), [rows[i] for i in new]
+            self._size = size = len(index)
+            fresh = [rows[i] for i in new]
             if size > len(self._points):  # double, so that rows cost O(1) each
                 room = max(2 * len(self._points), size, 16)
                 for column in ("_points", "_keys", "_totals"):
@@ -185,7 +189,7 @@ class Ledger:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
         merged = Ledger(self.space)
         for part in (self, other):
-            n = len(part._index)
+            n = part._size
             for half in (0, 1):
                 merged._add(part._points[:n], part._keys[:n], part._totals[:n, half])
         merged._rounds = self._rounds + other._rounds
@@ -193,9 +197,9 @@ class Ledger:
 
     def exact(self, *, labelled: bool = False) -> Reading:
         """Read the ledger with forecasts told apart exactly: by point, or by point and label."""
-        n = len(self._index)
-        label = self._keys[:n, :2] if labelled else np.empty((n, 0), np.int64)
-        return self._read(_names(self._points[:n], label), resolution=None)
+        n = self._size
+        names = _bits(self._points[:n], self._keys[:n, :2] if labelled else self._keys[:n, :0])
+        return self._read(names, resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -219,13 +223,12 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        cells = np.rint(self._points[: len(self._index)] / resolution) + 0.0
-        return self._read(_names(cells, np.empty((len(cells), 0), np.int64)), resolution=float(resolution))
+        cells = np.rint(self._points[: self._size] / resolution) + 0.0
+        return self._read(_bits(cells, self._keys[: self._size, :0]), resolution=float(resolution))
 
-    def _read(self, names: list[bytes], *, resolution: float | None) -> Reading:
+    def _read(self, names: Labels, *, resolution: float | None) -> Reading:
         n = len(names)
-        first: dict[bytes, int] = {}
-        group = np.array([first.setdefault(name, len(first)) for name in names], np.intp)
+        first, group = group_rows(names)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
         parts = self._keys[:n, 2]
         common = math.lcm(*(int(p) for p in np.unique(parts) if p))
@@ -268,7 +271,7 @@ class Ledger:
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays."""
-        n = len(self._index)
+        n = self._size
         return {
             "rounds": self._rounds,
             "points": self._points[:n],
@@ -281,14 +284,19 @@ class Ledger:
         self._rounds = state["rounds"]
         self._points, self._keys = np.array(state["points"]), np.array(state["keys"])
         self._totals = np.array(state["totals"])
-        self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
+        self._size, self._index = len(self._points), None
 
     def __repr__(self) -> str:
-        return f"Ledger({self.space!r}: {self._rounds} rounds, {len(self._index)} rows)"
+        return f"Ledger({self.space!r}: {self._rounds} rounds, {self._size} rows)"
+
+
+def _bits(points: Array, keys: Labels) -> Labels:
+    """Return the exact identity of each row, as integers."""
+    return np.concatenate([np.ascontiguousarray(points).view(np.int64), keys], axis=1)
 
 
 def _names(points: Array, keys: Labels) -> list[bytes]:
     """Return the exact identity of each row, as bytes."""
-    raw = np.concatenate([np.ascontiguousarray(points).view(np.int64), keys], axis=1)
+    raw = _bits(points, keys)
     width, flat = raw.shape[1] * 8, raw.tobytes()
     return [flat[i : i + width] for i in range(0, len(flat), width)]

@@ -48,17 +48,19 @@ class LabelledPath:
         self.clock.seek(leaves)
         self.sums = [np.array(total) for total in sums]
         self.labels = np.tile(self.first, (self.clock.height, 1)).copy()  # its own owner, as `add` relies on
+        self._weights = uniform(self.clock.height)
         for height, digit in enumerate(self.clock.digits):
             if digit:
                 self._relabel(height, digit)
 
     def forecast(self) -> Forecast:
         """Return the uniform distribution over the labels, each under its node."""
-        clock, labels = self.clock, self.labels
+        clock, weights = self.clock, self._weights
         if clock.depth is not None:
             clock.check()
-        height = len(labels)
-        return Forecast.trusted(labels, uniform(height), (path_nodes, clock.rounds, clock.arity, height), self.space)
+        return Forecast.trusted(
+            self.labels, weights, (path_nodes, clock.rounds, clock.arity, len(weights)), self.space
+        )
 
     def add(self, outcome: Array) -> None:
         """Add one leaf's outcome, or the sum of its outcomes, and label the nodes that start next."""
@@ -82,6 +84,7 @@ class LabelledPath:
                 return  # the last leaf: nothing starts
             sums.append(np.zeros(self.space.dim))
             self.labels = np.vstack([self.labels, self.first])
+            self._weights = uniform(len(sums))
         for height in range(risen):
             sums[height + 1] += sums[height]
             sums[height].fill(0.0)

@@ -62,9 +62,13 @@ class Simplex(ConvexSet):
 
     def admits(self, outcome: Array) -> bool:
         """Return whether the vector is a probability vector."""
-        # For a few entries nothing is faster than an argmin and a dot product, and NaN fails both.
-        if outcome.item(outcome.argmin()) >= 0:
-            return _LEAST <= float(self._total(outcome)) <= _MOST
+        if self.dim <= 16:  # for so few, Python's own loops are faster than a call of NumPy's
+            entries = outcome.tolist()
+            least, total = min(entries), sum(entries)
+        else:
+            least, total = outcome.item(outcome.argmin()), float(self._total(outcome))
+        if least >= 0:
+            return _LEAST <= total <= _MOST  # NaN fails
         return bool(self.contains(outcome))
 
     def complaint(self, outcome: Array) -> str:

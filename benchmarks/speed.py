@@ -1,0 +1,343 @@
+"""How fast everything is, as ratios against a limit or a peer measured in the same run.
+
+    python benchmarks/speed.py                   # all, some six minutes on two cores; leave the machine alone meanwhile
+    python benchmarks/speed.py --only step bank  # some parts
+    python benchmarks/speed.py --markdown        # the table of docs/reference/benchmarks.md
+
+Each figure is the median over repeated runs, measured in turns with what it is compared with; the spread is that of
+the middle half. The reading rate is that of NumPy's sum over the same array, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import treecal as tc
+
+
+class Line(NamedTuple):
+    """One figure: a ratio of two times measured in turns, or of two of them, and what is asked of it."""
+
+    what: str
+    asked: str
+    value: str
+    spread: str
+    note: str
+
+
+def times(repeats: int, *works: Callable[[], Any]) -> list[np.ndarray]:
+    """Time the works in turns, so that whatever else the machine does meets them alike."""
+    for work in works:
+        work()
+    spent: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats):
+        for work, row in zip(works, spent, strict=True):
+            start = time.perf_counter()
+            work()
+            row.append(time.perf_counter() - start)
+    return [np.array(row) for row in spent]
+
+
+def line(what: str, asked: str, ratios: np.ndarray, note: str = "", form: str = "{:.2f}×") -> Line:
+    low, middle, high = np.percentile(ratios, [25, 50, 75])
+    return Line(what, asked, form.format(middle), f"{form.format(low)} … {form.format(high)}", note)
+
+
+def micro(seconds: np.ndarray, rounds: int) -> str:
+    return f"{np.median(seconds) / rounds * 1e6:.2f} µs"
+
+
+class Empty:
+    def predict(self) -> None: ...
+
+    def update(self, outcome: object) -> None: ...
+
+
+def one_hot(rounds: int, dim: int) -> np.ndarray:
+    return np.eye(dim)[np.random.default_rng(0).integers(dim, size=rounds)]
+
+
+def go(forecaster: Any, outcomes: list[np.ndarray]) -> None:
+    for y in outcomes:
+        forecaster.predict()
+        forecaster.update(y)
+
+
+def go_and_read(forecaster: Any, outcomes: list[np.ndarray]) -> None:
+    for y in outcomes:
+        forecast = forecaster.predict()
+        _ = forecast.points
+        forecaster.update(y)
+
+
+def go_river(model: Any, features: dict[str, float], classes: list[int]) -> None:
+    for k in classes:
+        model.predict_proba_one(features)
+        model.learn_one(features, k)
+
+
+def go_mean(mean: Any, numbers: list[int]) -> None:
+    for number in numbers:
+        mean.get()
+        mean.update(number)
+
+
+def step() -> Iterator[Line]:
+    """The streaming step against empty calls and river."""
+    from river.dummy import PriorClassifier
+    from river.linear_model import SoftmaxRegression
+    from river.stats import Mean
+
+    rounds = 2_000
+    for dim in (3, 10, 100):
+        tree, outcomes = tc.TreeCal(tc.Simplex(dim)), list(one_hot(rounds, dim))
+        plain = partial(go, tree, outcomes)
+        base, own, kept = times(100, partial(go, Empty(), outcomes), plain, partial(go_and_read, tree, outcomes))
+        what = f"predict()+update() / two empty calls, d = {dim}"
+        yield line(what, "≤ 38×", own / base, micro(own, rounds), "{:.1f}×")
+        yield line("  the same, forecast kept and its points read", "", kept / base, micro(kept, rounds), "{:.1f}×")
+        if dim == 10:
+            classes = [int(y.argmax()) for y in outcomes]
+            own, prior, softmax, mean = times(
+                60,
+                plain,
+                partial(go_river, PriorClassifier(), {}, classes),
+                partial(go_river, SoftmaxRegression(), {"bias": 1.0}, classes[:200]),
+                partial(go_mean, Mean(), classes),
+            )
+            yield line("  / river PriorClassifier, 10 classes", "≤ 1.2×", own / prior, micro(prior, rounds))
+            yield line("  / river SoftmaxRegression on one feature", "", own / softmax / 10, micro(softmax, 200))
+            yield line("  / river Mean, one number", "", own / mean, micro(mean, rounds))
+    tree, outcomes, tenths = tc.TreeCal(tc.Simplex(10)), list(one_hot(100_000, 10)), []
+    for _ in range(10):
+        start = time.perf_counter()
+        go(tree, outcomes)
+        tenths.append(time.perf_counter() - start)
+    yield line("last / first tenth of 10^6 steps", "≤ 1.3×", np.array([tenths[-1] / tenths[0]]))
+
+
+def replay() -> Iterator[Line]:
+    """Whole arrays against reading and copying memory."""
+    for dim, asked, rounds in ((3, 18, 8_000_000), (10, 35, 2_500_000), (100, 50, 250_000)):
+        space, outcomes = tc.Simplex(dim), one_hot(rounds, dim)
+        classes, flat, room = outcomes.argmax(axis=1), outcomes.reshape(-1), np.empty(outcomes.size)
+        read, copy, one, two, label = times(
+            9,
+            flat.sum,
+            partial(np.copyto, room, flat),
+            partial(tc.replay, outcomes, space, threads=1),
+            partial(tc.replay, outcomes, space, threads=2),
+            partial(tc.replay, classes, space, threads=1),
+        )
+        rates = [outcomes.nbytes / np.median(spent) / 1e9 for spent in (read, copy)]
+        rate = f"reading {rates[0]:.1f}, copying {rates[1]:.1f} GB/s"
+        yield line(f"replay, share of the reading rate, d = {dim}", f"≥ {asked} %", 100 * read / one, rate, "{:.0f} %")
+        yield line("  two threads / one", "≥ 1.6×" if dim == 100 else "", one / two)
+        yield line("  class labels, time / reading the dense array", "≤ 0.40×" if dim == 100 else "", label / read)
+    yield from unlabelled()
+    yield from growth()
+
+
+def unlabelled() -> Iterator[Line]:
+    ratios, peaks = [], []
+    for _ in range(3):
+        labelled, exact, peak = _child("unlabelled")
+        ratios.append(exact / labelled)
+        peaks.append(peak)
+    note = f"{max(peaks):.2f} GB at most"
+    yield line("exact unlabelled / labelled, 10^7 classes of 10", "≤ 20×, < 3 GB", np.array(ratios), note, "{:.1f}×")
+
+
+def growth() -> Iterator[Line]:
+    base = None
+    for power in range(4, 9):
+        seconds, peak = _child("growth", str(10**power))
+        per = seconds / 10**power * 1e9
+        base = base or per
+        yield Line(f"chunked labels, 10^{power} rounds", "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
+
+
+def bank() -> Iterator[Line]:
+    """A step of many streams against adding two arrays."""
+    streams, dim = 100_000, 10
+    rng = np.random.default_rng(0)
+    keys, outcomes, classes = np.arange(streams), one_hot(streams, dim), rng.integers(dim, size=streams)
+    many, total = tc.Bank(tc.Simplex(dim), streams=streams), np.zeros((streams, dim))
+    for _ in range(20):  # clocks of their own
+        many.update(rng.integers(streams, size=streams), outcomes)
+    add, update, by_class, predict = times(
+        60,
+        lambda: np.add(total, outcomes, out=total),
+        lambda: many.update(keys, outcomes),
+        lambda: many.update(keys, classes),
+        lambda: many.predict(keys[:10_000]),
+    )
+    note = f"{np.median(update) / streams * 1e9:.0f} ns a stream"
+    yield line("bank, 10^5 streams × d = 10 / a += b", "≤ 4×", update / add, note)
+    yield line("  outcomes given as classes / a += b", "", by_class / add)
+    yield line("  forecasts of 10^4 streams / a += b", "", predict / add)
+
+
+def peers() -> Iterator[Line]:
+    """The closest work of other libraries, on the same rows."""
+    import torch
+    from sklearn.calibration import calibration_curve
+    from torchmetrics.functional.classification import multiclass_calibration_error
+
+    rounds, dim = 1_000_000, 10
+    rng = np.random.default_rng(0)
+    said = rng.dirichlet(np.ones(dim), size=rounds)
+    classes = rng.integers(dim, size=rounds)
+    dense = np.eye(dim)[classes]
+    tensors = torch.from_numpy(said), torch.from_numpy(classes)
+    torch.set_num_threads(1)
+    space = tc.Simplex(dim)
+    own, metric, curve = times(
+        9,
+        lambda: tc.replay(dense, space, threads=1),
+        lambda: multiclass_calibration_error(*tensors, num_classes=dim, n_bins=15),
+        lambda: calibration_curve(classes == 0, said[:, 0], n_bins=15),
+    )
+    per = f"{np.median(own) / rounds * 1e9:.0f} against {np.median(metric) / rounds * 1e9:.0f} ns a row"
+    yield line("torchmetrics' calibration error / replay, a row, d = 10", "≥ 4×", metric / own, per)
+    yield line("scikit-learn's calibration_curve, one class / replay", "", curve / own)
+    yield from netcal(said[:100_000], classes[:100_000], own / 10)
+    yield from regret_matching()
+
+
+def netcal(said: np.ndarray, classes: np.ndarray, own: np.ndarray) -> Iterator[Line]:
+    try:
+        from netcal.metrics import ECE
+    except ImportError:
+        yield Line("netcal's ECE / replay", "", "–", "", "netcal is not installed")
+        return
+    (other,) = times(9, lambda: ECE(15).measure(said, classes))
+    yield line("netcal's ECE / replay", "", other / own)
+
+
+def regret_matching() -> Iterator[Line]:
+    """A round of rock, paper, scissors, both players."""
+    from open_spiel.python.algorithms import regret_matching as spiel
+
+    from treecal import games, swap
+
+    game = games.rock_paper_scissors()
+    payoffs = [np.asarray(p) for p in game.payoffs]
+    n = payoffs[0].shape[0]
+    rounds = 300
+
+    def theirs() -> None:
+        spiel.regret_matching(payoffs, iterations=rounds, gamma=1e-6)
+
+    def ours(make: Callable[[], Any]) -> None:
+        a, b = make(), make()
+        for _ in range(rounds):
+            x, y = a.act(), b.act()
+            a.observe(-payoffs[0] @ y)
+            b.observe(-x @ payoffs[1])
+
+    them, matching, tree, blum = times(
+        9,
+        theirs,
+        lambda: ours(lambda: swap.RegretMatching(n)),
+        lambda: ours(lambda: swap.TreeSwap(lambda: swap.RegretMatching(n), arity=16)),
+        lambda: ours(lambda: swap.BlumMansour(lambda: swap.RegretMatching(n), actions=n)),
+    )
+    yield line("regret matching, a round of a game: ours / OpenSpiel", "", matching / them, micro(matching, rounds))
+    yield line("  TreeSwap on regret matching / OpenSpiel's", "", tree / them, micro(tree, rounds))
+    yield line("  Blum–Mansour / TreeSwap", "", blum / tree, micro(blum, rounds))
+
+
+def first_call() -> Iterator[Line]:
+    """A new process that imports treecal and replays, when kernels were compiled before."""
+    code = (
+        "import time, numpy as np, treecal as tc; start = time.perf_counter(); "
+        "tc.replay(np.zeros(100, int), tc.Simplex(3)); print(time.perf_counter() - start)"
+    )
+    _python(code)
+    seconds = np.array([float(_python(code)) for _ in range(7)])
+    yield line("first replay in a new process, kernels in the cache", "≤ 1 s", seconds, "", "{:.2f} s")
+
+
+def _python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def _child(*arguments: str) -> list[float]:
+    out = subprocess.run([sys.executable, __file__, "--child", *arguments], check=True, capture_output=True, text=True)
+    return [float(word) for word in out.stdout.split()]
+
+
+def child(name: str, *arguments: str) -> None:
+    """Do one thing in a process of its own, and print times and the peak of memory."""
+    space = tc.Simplex(10)
+    tc.replay(np.arange(10), space).error("l1")
+    if name == "unlabelled":
+        classes = np.random.default_rng(0).integers(10, size=10**7)
+        start = time.perf_counter()
+        run = tc.replay(classes, space, threads=1)
+        middle = time.perf_counter()
+        run.error("l1")
+        print(middle - start, time.perf_counter() - middle, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+    else:
+        left, chunk = int(arguments[0]), np.random.default_rng(0).integers(10, size=10**6)
+        chunks = (chunk[: min(len(chunk), left - done)] for done in range(0, left, len(chunk)))
+        start = time.perf_counter()
+        tc.replay(chunks, space, threads=1).error("l1", labelled=True)
+        print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+
+
+PARTS: dict[str, Callable[[], Iterator[Line]]] = {
+    "step": step,
+    "replay": replay,
+    "bank": bank,
+    "peers": peers,
+    "first": first_call,
+}
+
+
+def machine() -> str:
+    packages = ("treecal", "numpy", "numba", "river", "torchmetrics", "torch", "scikit-learn", "open_spiel")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    kind = platform.processor() or platform.machine()
+    return f"{kind}, {os.cpu_count()} processors, Python {platform.python_version()}; {versions}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.child:
+        child(*chosen.child)
+        return
+    columns = ("what", "asked", "measured", "middle half", "")
+    lines = [one for part in chosen.only for one in PARTS[part]()]
+    if chosen.markdown:
+        print(f"| {' | '.join(columns)} |\n| {' | '.join('---' for _ in columns)} |")
+        print("\n".join(f"| {' | '.join(row)} |" for row in lines))
+        print(f"\n{machine()}.")
+        return
+    table = Table(*columns, title="Speed")
+    for row in lines:
+        table.add_row(*row)
+    Console().print(table, machine(), highlight=False)
+
+
+if __name__ == "__main__":
+    main()
