@@ -15,8 +15,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
 	touch $(READY)
 
-demo: $(READY)  ## forecast Seattle's weather and print how calibrated each forecaster was
-	$(BIN)/treecal demo
+demo: $(READY)  ## forecast real streams, say how calibrated each forecaster was, and write the report
+	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example
 	$(BIN)/python -m pytest -m "not heavy"

@@ -13,6 +13,7 @@ Examples
 0.487
 """
 
+from treecal.auditing import audit
 from treecal.batch import Bank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
@@ -80,6 +81,7 @@ __all__ = [
     "TreeCal",
     "TreeCalError",
     "VectorScaling",
+    "audit",
     "certificate",
     "l1",
     "l2",

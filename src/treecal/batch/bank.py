@@ -174,7 +174,10 @@ class Bank:
             self._sums = np.concatenate([self._sums, np.zeros((1, *self._sums.shape[1:]))])  # a tree has outgrown them
 
     def _keys(self, keys: ArrayLike) -> NDArray[np.int64]:
-        chosen = np.asarray(keys)
+        try:
+            chosen = np.asarray(keys)
+        except ValueError:  # ragged
+            chosen = np.empty((), object)
         if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
             raise ParameterError(f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).")
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._streams:

@@ -23,7 +23,7 @@ from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry.convex import TOLERANCE
 
 _PIECE = 2**20  # numbers in a piece: 8 MB, a few times what a cache holds, and some hundred pieces a gigabyte
-_EPOCHS = 64  # more heights than any tree of 2^63 rounds has
+EPOCHS = 64  # more heights than any tree of 2^63 rounds has
 
 
 class Level(NamedTuple):
@@ -57,7 +57,8 @@ class Plan:
     def cut(self, chunks: Iterable[Any]) -> Iterator[NDArray[Any]]:
         """Cut chunks of any sizes anew into pieces, as they come in; all but the last are whole."""
         parts: list[NDArray[Any]] = []
-        held = seen = 0
+        held = seen = start = 0
+        whole = not isinstance(chunks, Iterator)
         for chunk in chunks:
             rows = as_array(self.space, chunk, before=seen)
             seen += len(rows)
@@ -69,19 +70,20 @@ class Plan:
                 )
             while len(rows):
                 part, rows = rows[: self.piece - held], rows[self.piece - held :]
-                parts.append(part)
+                parts.append(part if whole else part.copy())  # an iterator may fill one buffer again and again
                 held += len(part)
                 if held == self.piece:
-                    yield self._joined(parts)
-                    parts, held = [], 0
+                    yield self._joined(parts, start)
+                    parts, held, start = [], 0, start + self.piece
         if parts:
-            yield self._joined(parts)
+            yield self._joined(parts, start)
 
-    def _joined(self, parts: list[NDArray[Any]]) -> NDArray[Any]:
+    def _joined(self, parts: list[NDArray[Any]], start: int) -> NDArray[Any]:
         if len(parts) == 1:
             return parts[0]
         if len({part.ndim for part in parts}) > 1:  # classes first, rows later
-            parts = [self.dense(as_float_or_class(self.space, part, before=0)) for part in parts]
+            before = start + np.cumsum([0, *map(len, parts[:-1])])
+            parts = [self.dense(as_float_or_class(self.space, *p)) for p in zip(parts, before.tolist(), strict=True)]
         return np.concatenate(parts)
 
     def levels(self, sums: Array, rounds: int, index: int, *, lowest: int = 0) -> tuple[list[Level], Array]:
@@ -141,7 +143,7 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     rows = as_float_or_class(plan.space, raw, before=index)
     size, tree = len(rows), (plan.arity, plan.grows, plan.first)
     sizes = [-(-size // plan.arity**height) for height in range(1, plan.heights + 1)]
-    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, _EPOCHS, 3))
+    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, EPOCHS, 3))
     above, bad = nodes[: sizes[0]], -1
     if rows.ndim == 1 and not plan.mix:
         kernels.climb_classes(rows, index, *tree, above, errors[0])
@@ -155,7 +157,7 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     if bad >= 0:
         refuse(plan.space, rows[bad], index + bad + 1)
     kernels.climb_inner(size, plan.heights, index, *tree, plan.mix, plan.pull, nodes, errors)
-    return Piece(rows, nodes[-1], errors)
+    return Piece(rows, nodes[-1].copy(), errors)  # a view would keep all nodes in memory
 
 
 class Above:

@@ -47,7 +47,7 @@ def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes
 def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
     """Return the values as an array of numbers of the right shape, not yet read: a memory map stays on its disk."""
     if type(values).__module__.partition(".")[0] == "pyarrow":
-        values = _from_arrow(values)
+        values = _from_arrow(values, space.dim, before)
     try:
         raw = values if isinstance(values, np.ndarray) else np.asarray(values)
     except (ValueError, TypeError, OverflowError):
@@ -56,21 +56,28 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         raw = np.empty((0, space.dim))
     classes = raw.ndim == 1 and raw.dtype.kind in "iu" and isinstance(space, Simplex)
     rows = raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
-    if (classes or rows) and not np.ma.is_masked(raw):
+    listed = isinstance(values, list | tuple)
+    hidden = listed and any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in values)
+    if (classes or rows) and not (hidden or np.ma.is_masked(raw)):
         return raw
-    if isinstance(values, list | tuple) or raw.ndim == 2:
-        for index, row in enumerate(values):
+    if classes:
+        missing = int(np.argmax(np.ma.getmaskarray(raw)))
+        raise OutcomeError.at(before + missing + 1, "is missing, expected a class.", hint="drop or impute it.")
+    for index, row in enumerate(values if listed else raw if raw.ndim == 2 else ()):
+        if not (isinstance(space, Simplex) and type(row) is int):  # a class among what are none
             read_outcome(space, row, before + index + 1)
     kind = ", or integers of shape (n,), the classes" if isinstance(space, Simplex) else ""
     raise OutcomeError(
-        f"outcomes are {raw.dtype} of shape {raw.shape}, expected numbers of shape (n, {space.dim}){kind}."
+        f"outcomes from round {before + 1} on are {raw.dtype} of shape {raw.shape}, expected numbers of shape "
+        f"(n, {space.dim}){kind}."
     )
 
 
-def as_float_or_class(space: ConvexSet, raw: NDArray[Any], *, before: int) -> Outcomes:
+def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outcomes:
     """Return the array as kernels take it: float64 rows, not yet checked against the set, or classes that exist."""
     if raw.ndim == 2:
-        return np.ascontiguousarray(raw, dtype=np.float64)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused
+            return np.ascontiguousarray(raw, dtype=np.float64)
     if raw.size and (raw.min() < 0 or raw.max() >= space.dim):
         bad = int(np.argmax((raw < 0) | (raw >= space.dim)))
         raise OutcomeError.at(
@@ -97,14 +104,16 @@ def refuse(space: ConvexSet, row: Array, round_: int) -> None:
     raise OutcomeError.at(round_, f"lies outside {space!r}, within rounding: {space.complaint(row)}.")
 
 
-def _from_arrow(values: Any) -> Any:
+def _from_arrow(values: Any, dim: int, before: int) -> Any:
     """Return Arrow data as NumPy's: a batch or table has a column for each coordinate, an array one class a row."""
     columns = getattr(values, "columns", None)
-    if columns is None:
-        flat = values.combine_chunks() if hasattr(values, "combine_chunks") else values
-        if hasattr(flat.type, "list_size"):
-            return flat.flatten().to_numpy(zero_copy_only=False).reshape(-1, flat.type.list_size)
-        return flat.to_numpy(zero_copy_only=False)
-    if len(columns) == 1:
-        return _from_arrow(columns[0])
-    return np.column_stack([np.asarray(column) for column in columns])
+    if columns is not None and (len(columns) != 1 or dim == 1):
+        return np.column_stack([np.asarray(column) for column in columns])
+    array = values if columns is None else columns[0]
+    array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    null = array.is_null().to_numpy(zero_copy_only=False)
+    if null.any():  # flatten would leave it out, and name later rounds wrongly
+        raise OutcomeError.at(before + int(null.argmax()) + 1, "is null.", hint="drop or impute missing values.")
+    if hasattr(array.type, "list_size"):
+        return array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)
+    return array.to_numpy(zero_copy_only=False)

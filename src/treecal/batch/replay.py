@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._exact import Array, whole_number
-from treecal.batch.climb import Above, Level, Piece, Plan, climb_piece
+from treecal.batch.climb import EPOCHS, Above, Level, Piece, Plan, climb_piece
 from treecal.batch.groups import Groups
 from treecal.batch.outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.batch.weights import Weights
@@ -206,23 +206,20 @@ class Run:
             self._measure(self._walk(chunks), _ALWAYS + others)
             return
         plan, above = self._plan, Above(self._plan)
-        epochs: list[Array] = []
+        shares = [1 / (plan.depth or max(epoch, 1)) for epoch in range(EPOCHS)]
         errors: dict[Distance, list[float]] = {distance: [] for distance in _ALWAYS + others}
         rest = np.zeros(self.space.dim), 0
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
-            epochs.append(piece.errors)
+            for distance, inner in zip(_ALWAYS, np.einsum("hen,e->nh", piece.errors, shares), strict=True):
+                errors[distance] += inner.tolist()
             for level in plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else ():
                 _charge(errors, others, level, _share(1.0, level))
             ended, rest = self._end(above, index, len(piece.rows), piece.total)
             for level in ended:
                 _charge(errors, _ALWAYS + others, level, _share(1.0, level))
+            _settle(errors)
         for level in above.open(*rest):
             _charge(errors, _ALWAYS + others, level, _share(1.0, level))
-        if epochs:
-            shares = [1 / (plan.depth or max(epoch, 1)) for epoch in range(epochs[0].shape[1])]
-            inner = np.einsum("phen,e->phn", np.array(epochs), shares)
-            for column, distance in enumerate(_ALWAYS):
-                errors[distance] += inner[..., column].ravel().tolist()
         self._totals = {distance: math.fsum(terms) for distance, terms in errors.items()}
 
     def _end(self, above: Above, index: int, rounds: int, total: Array) -> tuple[list[Level], tuple[Array, int]]:
@@ -261,6 +258,7 @@ class Run:
         errors: dict[Distance, list[float]] = {distance: [] for distance in distances}
         for level, weights in nodes:
             _charge(errors, distances, level, weights)
+            _settle(errors)
         self._totals |= {distance: math.fsum(terms) for distance, terms in errors.items()}
 
     def __repr__(self) -> str:
@@ -279,6 +277,13 @@ def _charge(errors: dict[Distance, list[float]], distances: Iterable[Distance], 
     means = level.sums[played] / rounds[:, None]
     for distance in distances:
         errors[distance].append(math.fsum(weights[played] * rounds * distance.between(means, labels)))
+
+
+def _settle(errors: dict[Distance, list[float]]) -> None:
+    """Add up what was noted, into a sum and what rounding lost of it, so that notes do not pile up."""
+    for terms in errors.values():
+        total = math.fsum(terms)
+        terms[:] = total, math.fsum([*terms, -total])
 
 
 def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:

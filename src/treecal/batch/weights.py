@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -71,7 +72,11 @@ class Weights:
     def _costs(self, level: Level) -> Array:
         """Return what each node costs its height."""
         gaps, norm = level.sums - level.rounds[:, None] * level.labels, self._forecaster.norm
-        return norm(np.sort(gaps, axis=1) if isinstance(norm, Lp) else gaps)
+        if isinstance(norm, Lp):
+            gaps = np.sort(gaps, axis=1)
+            if norm.p in (1, 2, math.inf):
+                return norm(gaps)
+        return np.array([norm(gap) for gap in gaps])  # powers and products of one row are rounded in their own way
 
     def resume(self, piece: int, sums: Array) -> AdaptiveTreeCal:
         """Return a forecaster as it was when this piece started."""

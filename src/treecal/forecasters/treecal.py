@@ -58,9 +58,7 @@ class LabelledPath:
         clock, weights = self.clock, self._weights
         if clock.depth is not None:
             clock.check()
-        return Forecast.trusted(
-            self.labels, weights, (path_nodes, clock.rounds, clock.arity, len(weights)), self.space
-        )
+        return Forecast.trusted(self.labels, weights, (path_nodes, clock.rounds, clock.arity, len(weights)), self.space)
 
     def add(self, outcome: Array) -> None:
         """Add one leaf's outcome, or the sum of its outcomes, and label the nodes that start next."""

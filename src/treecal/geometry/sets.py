@@ -23,7 +23,6 @@ from treecal.geometry.convex import (
 )
 from treecal.geometry.norms import Lp, Norm, as_norm, l2
 
-
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 
 

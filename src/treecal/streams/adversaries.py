@@ -18,7 +18,17 @@ from treecal.ledger import Ledger
 
 
 class Adversary(ABC):
-    """Chooses each outcome after the forecast is announced, and remembers what it must."""
+    """Chooses each outcome after the forecast is announced, and remembers what it must.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> class Stubborn(Adversary):
+    ...     def outcome(self, forecast):
+    ...         return self.extremes(forecast.mean)[0]
+    >>> Stubborn(Simplex(3)).outcome(Forecast([[0.2, 0.3, 0.5]]))
+    array([1., 0., 0.])
+    """
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
@@ -37,7 +47,14 @@ class Adversary(ABC):
 
 
 class MeanAdversary(Adversary):
-    """Plays the point of the set farthest against the mean forecast: on the simplex, the class thought least likely."""
+    """Plays the point of the set farthest against the mean forecast: on the simplex, the class thought least likely.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> MeanAdversary(Simplex(3)).outcome(Forecast([[0.2, 0.3, 0.5]]))
+    array([1., 0., 0.])
+    """
 
     def outcome(self, forecast: Forecast) -> Array:
         """Return the minimiser of `<y, mean − centre>`."""

@@ -107,6 +107,12 @@ def new_york_flights_model() -> ModelStream:
     Every day's flights are forecast from hour, month, airport, carrier and distance by scikit-learn's
     `SGDClassifier(loss="log_loss")`, which has seen all days before, once, and no other; it then learns that day. The
     first day is left out. Takes some ten seconds.
+
+    Examples
+    --------
+    >>> stream = new_york_flights_model()
+    >>> stream.forecasts.shape == stream.outcomes.shape == (335934, 5)
+    True
     """
     stream, flights = _flights()
     pandas, sklearn = _package("pandas"), _package("sklearn.linear_model")

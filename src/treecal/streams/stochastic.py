@@ -41,6 +41,13 @@ def regime_switches(space: ConvexSet, rounds: int, rng: np.random.Generator, *, 
     """Return draws whose law changes to a new random one every so many rounds.
 
     On sets other than the simplex the regime is a random point, and outcomes are drawn halfway towards it.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> outcomes = regime_switches(Simplex(3), 1000, np.random.default_rng(0), every=500)
+    >>> outcomes[:500].mean(axis=0).round(1), outcomes[500:].mean(axis=0).round(1)
+    (array([0.4, 0.6, 0. ]), array([0. , 0.2, 0.8]))
     """
     rounds, every = whole_number("rounds", rounds, least=1), whole_number("every", every, least=1)
     regimes = space.sample(rng, -(-rounds // every))
@@ -48,7 +55,15 @@ def regime_switches(space: ConvexSet, rounds: int, rng: np.random.Generator, *, 
 
 
 def drift(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
-    """Return draws whose law moves steadily from one random law to another."""
+    """Return draws whose law moves steadily from one random law to another.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> outcomes = drift(Simplex(3), 1000, np.random.default_rng(0))
+    >>> outcomes[:100].mean(axis=0).round(1), outcomes[-100:].mean(axis=0).round(1)
+    (array([0.3, 0.6, 0.1]), array([0. , 0.2, 0.8]))
+    """
     rounds = whole_number("rounds", rounds, least=1)
     begin, end = space.sample(rng, 2)
     share = np.linspace(0, 1, rounds)[:, None]
@@ -56,7 +71,14 @@ def drift(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
 
 
 def random_walk(space: ConvexSet, rounds: int, rng: np.random.Generator, *, step: float = 0.05) -> Array:
-    """Return draws whose law walks at random, thrown back to the set by projection when it leaves it."""
+    """Return draws whose law walks at random, thrown back to the set by projection when it leaves it.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Ball
+    >>> random_walk(Ball(2), 100, np.random.default_rng(0)).shape
+    (100, 2)
+    """
     rounds = whole_number("rounds", rounds, least=1)
     if not 0 < step < np.inf:
         raise ParameterError.expected("step", step, "a positive number")

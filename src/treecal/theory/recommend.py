@@ -28,6 +28,12 @@ class Choice:
         The certified error; None where no certificate covers the case.
     why
         Where the certificate comes from, or why there is none.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> tc.recommend(tc.Simplex(2), "l1", rounds=2_000).best.why
+    'grid certificate'
     """
 
     forecaster: str

@@ -1,14 +1,14 @@
-"""Pictures. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`."""
+"""Pictures of the arena's tables."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError
 from treecal.geometry import Norm, as_norm
+from treecal.plots._style import axes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,7 +46,7 @@ def plot_errors(
     ]
     if not rows:
         raise ParameterError(f"the table has no errors for the stream {stream!r} in {dim} dimensions in {norm!r}.")
-    ax = _axes(ax)
+    ax = axes(ax)
     for index, name in enumerate(dict.fromkeys(row["forecaster"] for row in rows)):
         marks = sorted({row["rounds"] for row in rows})
         means = [np.mean([r["error"] for r in rows if (r["forecaster"], r["rounds"]) == (name, t)]) for t in marks]
@@ -65,7 +65,7 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
     One row a forecaster, one column a (dimension, stream); the number is the factor, and bright is good. Errors below
     0.001 count as 0.001.
     """
-    ax = _axes(ax)
+    ax = axes(ax)
     names = list(dict.fromkeys(name for _, _, name in errors))
     columns = sorted({(dim, stream) for dim, stream, _ in errors})
     floor = 1e-3  # what lies below is as good as nothing
@@ -84,7 +84,7 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 
 def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     """Draw the time of predict and update together, per round, against the number of dimensions."""
-    ax = _axes(ax)
+    ax = axes(ax)
     rows = [row for row in table.to_pylist() if row["seconds"]]
     last = max((row["rounds"] for row in rows), default=0)
     spent: dict[str, dict[int, list[float]]] = {}
@@ -101,15 +101,3 @@ def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
     return ax
-
-
-def _axes(ax: Axes | None) -> Any:
-    if ax is not None:
-        return ax
-    try:
-        pyplot = import_module("matplotlib.pyplot")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "pictures need matplotlib, which is not installed.", hint='pip install "treecal[plots]".'
-        ) from None
-    return pyplot.subplots(layout="constrained")[1]

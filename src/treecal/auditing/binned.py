@@ -1,0 +1,74 @@
+"""The binned audit: one pass over the rows, however many, in memory that does not grow with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treecal._exact import Array, Labels
+from treecal.auditing.groups import Groups, Key
+from treecal.auditing.result import Bins
+from treecal.io import Chunk
+from treecal.io.sources import library
+
+_MEMORY = 1 << 29
+
+
+class Tallies:
+    """For each group, class and bin: how many rows, how often the class happened, and the sum of its probabilities.
+
+    Parameters
+    ----------
+    classes, bins
+        How many there are.
+    by
+        Names of the columns to group by.
+    """
+
+    def __init__(self, classes: int, bins: int, by: Sequence[str]) -> None:
+        library("numba")
+        self.groups = Groups(by, most=max(1, _MEMORY // ((classes + 1) * bins * 32)))
+        self._edges: Array = np.arange(bins) / bins  # 0.3 lies in [0.3, 0.4), where linspace would put it below
+        self._table: Labels = np.zeros((4, 1, classes + 1, bins), np.int64)
+        self._scores: Labels = np.zeros((2, 1), np.int64)
+
+    def add(self, chunk: Chunk) -> None:
+        """Add some rows."""
+        from treecal.auditing import kernels
+
+        assert chunk.forecasts is not None
+        groups = self.groups.of([chunk.kept[name] for name in self.groups.by], len(chunk.rows))
+        room = self._scores.shape[1]
+        if (count := len(self.groups.index)) > room:  # double, so that groups cost O(1) each
+            more = max(count, min(2 * room, self.groups.most)) - room
+            self._table, self._scores = (
+                np.concatenate([old, np.zeros((len(old), more, *old.shape[2:]), np.int64)], axis=1)
+                for old in (self._table, self._scores)
+            )
+        outcomes = np.asarray(chunk.outcomes, np.int64)
+        kernels.tally(np.ascontiguousarray(chunk.forecasts.T), outcomes, groups, self._edges, self._table, self._scores)
+
+    def read(self, key: Key | None) -> tuple[int, float, list[Bins]]:
+        """Return rows, Brier score and bins (for each class, then for the likeliest) of a group, or of all rows."""
+        at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
+        cells = self._table[:, at].astype(object).sum(axis=1)  # whole numbers that cannot run over
+        rows = int(cells[0, -1].sum())
+        ones, rest = self._scores[:, at].astype(object).sum(axis=1)
+        edges = np.append(self._edges, 1.0)
+        return rows, 2 * _mean(ones, rest, rows), [Bins(edges, *_columns(cells[:, k])) for k in range(cells.shape[1])]
+
+
+def _columns(cells: Any) -> tuple[Labels, Array, Array]:
+    """Return rows, mean probability and frequency of each bin."""
+    rows, hits, ones, rest = cells
+    said = np.array([_mean(*cell) for cell in zip(ones, rest, rows, strict=True)])
+    return rows.astype(np.int64), said, np.array([h / n if n else np.nan for h, n in zip(hits, rows, strict=True)])
+
+
+def _mean(ones: int, rest: int, rows: int) -> float:
+    """Return the mean of a sum in two parts, to the 15 decimals that are certain."""
+    from treecal.auditing.kernels import DIGITS
+
+    return round(((ones << DIGITS) + rest) / (rows << DIGITS), 15) if rows else np.nan

@@ -1,0 +1,251 @@
+"""river: a classifier that puts another one right as it learns, and calibration error as a metric."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from treecal._exact import Array
+from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
+from treecal.forecasters.corrector import Corrector, read_forecast
+from treecal.geometry import Distance, Simplex
+from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+
+try:
+    from river import base, metrics
+except ModuleNotFoundError:
+    raise UnsupportedError(
+        "treecal.integrations.river needs river, which is not installed.", hint='pip install "treecal[river]".'
+    ) from None
+
+Said = dict[Any, float]
+
+
+class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
+    """A classifier whose probabilities are put right, online, by a corrector.
+
+    `learn_one(x, y)` first asks the classifier what it says of `x`, before it has seen `y`; then the classifier learns,
+    and the corrector learns from what was said and what came. Where labels come late, that is what the classifier says
+    when the label is there. Sample weights, and all other keyword arguments, go to the classifier alone: a corrector
+    counts every round once.
+
+    Labels may appear at any time, in `y` or in what the classifier says. A corrector is for a fixed set of classes,
+    and what it promises is about these, so **with a new label it is made anew**: from then on it corrects all labels,
+    it starts from the classifier's own word, and its promises count from that round. If labels are rare, name them in
+    `classes`, and nothing will be forgotten. A classifier that says nothing yet is read as one that cannot tell the
+    known labels apart. With fewer than two labels there is nothing to correct.
+
+    Announces the mean of what the corrector does: one probability for each label is all that river's interface holds.
+
+    Parameters
+    ----------
+    classifier
+        Any river classifier with probabilities, a pipeline too.
+    make
+        Makes the corrector from a `Simplex` of as many classes as there are labels: a class such as
+        `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
+        `treecal.VectorScaling` without an audit, whose memory does not grow.
+    classes
+        Labels that are known before they are seen.
+
+    Attributes
+    ----------
+    corrector
+        The corrector as it stands; None while there are fewer than two labels.
+
+    Examples
+    --------
+    >>> from river import datasets, evaluate, naive_bayes
+    >>> said = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
+    >>> model = RecalibratedClassifier(naive_bayes.GaussianNB())
+    >>> said, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
+    (CalibrationError: 0.1328, CalibrationError: 0.0285)
+    """
+
+    def __init__(
+        self, classifier: base.Classifier, make: Make | None = None, classes: Iterable[Hashable] | None = None
+    ) -> None:
+        if not isinstance(classifier, base.Classifier) or isinstance(classifier, base.MultiLabelClassifier):
+            raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
+        self.classifier, self.make = classifier, make
+        self.classes = None if classes is None else list(classes)
+        self._index: dict[Any, int] = {}  # each label's coordinate
+        self.corrector: Corrector | None = None
+        self._index, self.corrector = self._for(checked_label(label) for label in self.classes or ())
+
+    def _for(self, labels: Iterable[Any]) -> tuple[dict[Any, int], Corrector | None]:
+        """Return the index and the corrector for these labels besides those known; new ones if a label is new."""
+        index = dict(self._index)
+        for label in labels:
+            index.setdefault(label, len(index))
+        if len(index) == len(self._index):
+            return index, self.corrector
+        return index, new_corrector(self.make, len(index)) if len(index) > 1 else None
+
+    def _ask(self, x: dict[Any, Any], **kwargs: Any) -> Said:
+        try:
+            return self.classifier.predict_proba_one(x, **kwargs)
+        except NotImplementedError:
+            raise UnsupportedError(f"{self.classifier} has no probabilities, so none can be put right.") from None
+
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Said:
+        """Return the corrected probability of each label; {} before there is any. Changes nothing.
+
+        Parameters
+        ----------
+        x
+            A dictionary of features.
+        **kwargs
+            For the classifier.
+        """
+        said = self._ask(x, **kwargs)
+        index, corrector = self._for(said)
+        if corrector is None:
+            return dict.fromkeys(index, 1.0)
+        return dict(zip(index, corrector.predict(vector(said, index)).mean.tolist(), strict=True))
+
+    def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
+        """Let the classifier learn, and the corrector from what the classifier said before that.
+
+        Parameters
+        ----------
+        x
+            A dictionary of features.
+        y
+            A label.
+        **kwargs
+            For the classifier.
+        """
+        said = self._ask(x)
+        index, corrector = self._for([*said, checked_label(y)])
+        if corrector is not None:
+            corrector.predict(vector(said, index))  # refuses what is no forecast, before anything is learned
+        self.classifier.learn_one(x, y, **kwargs)
+        if corrector is not None:
+            corrector.update(np.eye(len(index))[index[y]])
+        self._index, self.corrector = index, corrector
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.classifier
+
+    @property
+    def _mutable_attributes(self) -> set[str]:
+        return {"classifier"}  # so that its own mutable attributes can be reached
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model
+
+        yield {"classifier": linear_model.LogisticRegression()}
+
+
+class CalibrationError(metrics.base.ClassificationMetric):
+    """Calibration error per round: how far outcomes lay from forecasts that were alike.
+
+    It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label that is not mentioned has
+    probability 0, so that labels may come over time. `revert` is exact, and a forecast that is no longer there takes no
+    room: in `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time for each
+    distinct forecast.
+
+    Parameters
+    ----------
+    norm
+        "l1", "l2", "linf", or any other distance of a ledger, for vectors of any length.
+    resolution
+        Forecasts in one cell of a grid this wide count as alike. None tells them apart exactly, which says something
+        only where forecasts repeat.
+
+    Examples
+    --------
+    >>> metric = CalibrationError()
+    >>> for y in ["rain", "rain", "rain", "sun"]:
+    ...     metric.update(y, {"rain": 0.5, "sun": 0.5})
+    >>> metric
+    CalibrationError: 0.5
+    """
+
+    _fmt = ".4f"
+
+    def __init__(self, norm: Distance | str = "l1", resolution: float | None = 0.1) -> None:
+        self.norm, self.resolution = norm, resolution
+        self._counts: dict[frozenset[tuple[Any, float]], Counter[Any]] = {}
+        self._rounds = 0
+        self.get()  # a norm or a resolution that makes no sense is refused now
+
+    def update(self, y_true: Any, y_pred: Said, w: float = 1.0) -> None:
+        """Count one round: what came, and the probabilities that were forecast."""
+        forecast, label = self._read(y_true, y_pred, w)
+        self._counts.setdefault(forecast, Counter())[label] += 1
+        self._rounds += 1
+
+    def revert(self, y_true: Any, y_pred: Said, w: float = 1.0) -> None:
+        """Take back a round that was counted; one that was not is refused."""
+        forecast, label = self._read(y_true, y_pred, w)
+        outcomes = self._counts.get(forecast, Counter())
+        if not outcomes[label]:
+            raise ParameterError(f"no round with label {label!r} and forecast {y_pred!r} is left to revert.")
+        outcomes[label] -= 1
+        self._rounds -= 1
+        if not outcomes.total():
+            del self._counts[forecast]
+
+    def get(self) -> float:
+        """Return the error per round; 0 before the first round, as river's metrics do."""
+        labels = [label for forecast, outcomes in self._counts.items() for label in (*dict(forecast), *outcomes)]
+        index = {label: i for i, label in enumerate(dict.fromkeys(labels))}
+        points, counts = (np.zeros((len(self._counts), max(len(index), 1))) for _ in range(2))
+        for row, (forecast, outcomes) in enumerate(self._counts.items()):
+            for table, items in ((points, forecast), (counts, outcomes.items())):
+                for label, value in items:
+                    table[row, index[label]] = value
+        ledger = ledger_of(points, counts)
+        reading = ledger.exact() if self.resolution is None else ledger.binned(resolution=self.resolution)
+        return reading.error(self.norm, total=True) / max(self._rounds, 1)
+
+    def _read(self, y_true: Any, y_pred: Said, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
+        if w != 1:
+            raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
+        if not isinstance(y_pred, dict) or not y_pred:
+            raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
+        forecast = read_forecast(Simplex(len(y_pred)), numbers(y_pred.values()), self._rounds + 1)
+        said = zip(y_pred, forecast.tolist(), strict=True)
+        return frozenset((label, p) for label, p in said if p), checked_label(y_true)
+
+    @property
+    def bigger_is_better(self) -> bool:
+        """False: 0 is the best."""
+        return False
+
+    @property
+    def requires_labels(self) -> bool:
+        """False: it needs probabilities."""
+        return False
+
+    @property
+    def works_with_weights(self) -> bool:
+        """False: rounds are counted, not weighed."""
+        return False
+
+
+def numbers(values: Iterable[Any]) -> Array | list[Any]:
+    """Return the values without rounding; what are no numbers stay as they are, for a check to refuse."""
+    said = list(values)
+    return without_rounding(np.array(said)) if all(isinstance(p, int | float | np.number) for p in said) else said
+
+
+def vector(said: Said, index: dict[Any, int]) -> Array | list[Any]:
+    """Return what the classifier says as a vector; all alike where it says nothing.
+
+    Examples
+    --------
+    >>> index = {"a": 0, "b": 1, "c": 2}
+    >>> vector({"b": 0.75, "a": 0.25}, index), vector({}, {"a": 0, "b": 1})
+    (array([0.25, 0.75, 0.  ]), array([0.5, 0.5]))
+    """
+    if not any(said.values()):
+        return np.full(len(index), 1 / len(index))
+    return numbers(said.get(label, 0.0) for label in index)

@@ -1,0 +1,339 @@
+"""scikit-learn: a classifier that puts another one right, by `fit` or row by row, and calibration error as a score."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._exact import Array, finite_array
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
+from treecal.forecasters.corrector import Corrector
+from treecal.geometry import Distance, Simplex
+from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+    from sklearn.exceptions import NotFittedError
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted
+except ModuleNotFoundError:
+    raise UnsupportedError(
+        "treecal.integrations.sklearn needs scikit-learn, which is not installed.",
+        hint='pip install "treecal[sklearn]".',
+    ) from None
+
+
+class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
+    """A classifier whose probabilities are put right by a corrector, and kept right as outcomes come in.
+
+    A corrector must learn from what the model says of rows that it has not learned from.
+
+    - `partial_fit(X, y)` is for a model at work. The model says its probabilities for all rows of `X`; then the
+      corrector learns, row by row, from these and `y`. A model that can learn by `partial_fit` does so too, on a copy,
+      after it has spoken; any other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is
+      fitted on the first batch, from which the corrector then learns nothing.
+    - `fit(X, y)` starts over. The corrector learns from cross-validated probabilities, in the order of the rows, and
+      the model is fitted on all of them. One in a `FrozenEstimator` is not fitted: it should not have seen these rows.
+
+    `predict_proba` gives the mean of what the corrector announces and changes nothing. There are no sample weights: a
+    corrector counts every row once.
+
+    Parameters
+    ----------
+    estimator
+        A classifier with `predict_proba`; fitted, if `partial_fit` is to go on from there.
+    make
+        Makes the corrector from a `Simplex` of as many classes: a class such as `treecal.Recalibrator`, or a function.
+        By default `treecal.VectorScaling` without an audit.
+    cv
+        Folds for `fit`, as `sklearn.model_selection.cross_val_predict` takes them.
+
+    Attributes
+    ----------
+    estimator_
+        The model.
+    corrector_
+        The corrector, which has learned.
+    classes_
+        The labels, sorted.
+    n_features_in_, feature_names_in_
+        Those of the model, if it knows them.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> rng = np.random.default_rng(0)
+    >>> X, noise = rng.normal(size=(4000, 1)), rng.logistic(size=4000)
+    >>> model = LogisticRegression().fit(X[:1000], 5 * X[:1000, 0] + noise[:1000] > 0)
+    >>> drifted = X[:, 0] + noise > 0  # the model is far too sure now
+    >>> online = RecalibratedClassifier(model).partial_fit(X[1000:3000], drifted[1000:3000])
+    >>> score = CalibrationScorer()
+    >>> [round(score(m, X[3000:], drifted[3000:]), 2) for m in (model, online)]
+    [-0.44, -0.04]
+    """
+
+    def __init__(self, estimator: Any, *, make: Make | None = None, cv: Any = 5) -> None:
+        self.estimator = estimator
+        self.make = make
+        self.cv = cv
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit the model, and the corrector on what cross-validated copies of the model say.
+
+        Parameters
+        ----------
+        X
+            Rows of features.
+        y
+            Their labels.
+        """
+        labels = read_labels(X, y)
+        self._check_speaks()
+        model = clone(self.estimator).fit(X, labels)
+        if isinstance(self.estimator, FrozenEstimator):
+            said = model.predict_proba(X)
+        else:
+            said = cross_val_predict(self.estimator, X, labels, cv=self.cv, method="predict_proba")
+        corrector = new_corrector(self.make, len(model.classes_))
+        learn(corrector, checked_rows(said), places(labels, model.classes_))
+        return self._keep(model, model.classes_, corrector)
+
+    def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Learn from a batch of outcomes; the corrector row by row, in order.
+
+        Parameters
+        ----------
+        X
+            Rows of features.
+        y
+            Their labels.
+        classes
+            All labels there will ever be. For the first call; by default those of the model, if it is fitted.
+        """
+        labels = read_labels(X, y)
+        if hasattr(self, "corrector_"):
+            model, known, corrector = self.estimator_, self.classes_, self.corrector_
+        else:
+            self._check_speaks()
+            if not is_fitted(self.estimator):
+                return self._first_batch(X, labels, classes)
+            model = deepcopy(self.estimator) if self._updates() else self.estimator
+            known = model.classes_ if classes is None else np.unique(classes)
+            corrector = new_corrector(self.make, len(known))
+        said, at = ask(model, X, known), places(labels, known)
+        if self._updates():
+            model.partial_fit(X, labels)
+        learn(corrector, said, at)
+        return self._keep(model, known, corrector)
+
+    def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None) -> Self:
+        """Let the batch make the model: it has said nothing yet that a corrector could learn from."""
+        if classes is None:
+            raise ParameterError(
+                "classes is None in the first partial_fit of a model that is not fitted, expected all labels.",
+                hint="partial_fit(X, y, classes=[...]), or fit(X, y) first.",
+            )
+        model, known = clone(self.estimator), np.unique(classes)
+        places(labels, known)
+        model = model.partial_fit(X, labels, classes=known) if self._updates() else model.fit(X, labels)
+        return self._keep(model, known, new_corrector(self.make, len(known)))
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the corrected probability of each class for each row.
+
+        Parameters
+        ----------
+        X
+            Rows of features.
+        """
+        check_is_fitted(self)
+        return np.array([self.corrector_.predict(b).mean for b in ask(self.estimator_, X, self.classes_)])
+
+    def predict(self, X: Any) -> Any:
+        """Return the likeliest class of each row.
+
+        Parameters
+        ----------
+        X
+            Rows of features.
+        """
+        said = self.predict_proba(X)
+        return self.classes_[said.argmax(axis=1)]
+
+    def _check_speaks(self) -> None:
+        if not hasattr(self.estimator, "predict_proba"):
+            raise UnsupportedError(
+                f"{self.estimator!r} has no predict_proba, so there are no probabilities to put right.",
+                hint="wrap it in sklearn.calibration.CalibratedClassifierCV.",
+            )
+
+    def _updates(self) -> bool:
+        return hasattr(self.estimator, "partial_fit") and not isinstance(self.estimator, FrozenEstimator)
+
+    def _keep(self, model: Any, classes: Any, corrector: Corrector) -> Self:
+        self.estimator_, self.classes_, self.corrector_ = model, classes, corrector
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        """The model's number of features."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> Any:
+        """The model's names of features."""
+        return self.estimator_.feature_names_in_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags  # rows go to the model as they come
+        return tags
+
+
+@dataclass(frozen=True)
+class CalibrationScorer:
+    """A scorer for `cross_val_score`, `GridSearchCV` and the like: minus the calibration error, so that more is better.
+
+    Parameters
+    ----------
+    norm, resolution
+        As for `calibration_error`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = make_classification(3000, n_redundant=10, random_state=0)
+    >>> for model in GaussianNB(), RecalibratedClassifier(GaussianNB()):
+    ...     print(cross_val_score(model, X, y, scoring=CalibrationScorer()).mean().round(2))
+    -0.15
+    -0.07
+    """
+
+    norm: Distance | str = "l1"
+    resolution: float | None = 0.1
+
+    def __call__(self, estimator: Any, X: Any, y: ArrayLike) -> float:
+        """Return minus the error of what the estimator says of these rows."""
+        said, classes = estimator.predict_proba(X), estimator.classes_
+        return -calibration_error(y, said, classes=classes, norm=self.norm, resolution=self.resolution)
+
+
+def calibration_error(
+    y_true: ArrayLike,
+    y_proba: ArrayLike,
+    *,
+    classes: ArrayLike | None = None,
+    norm: Distance | str = "l1",
+    resolution: float | None = 0.1,
+) -> float:
+    """Return the calibration error per row, joint over all classes: how far labels lay from forecasts that were alike.
+
+    Parameters
+    ----------
+    y_true
+        The labels.
+    y_proba
+        One row of probabilities each; or for two classes that of the second, as `sklearn.metrics.make_scorer` gives it.
+    classes
+        The label of each column; by default the labels in `y_true`, sorted.
+    norm
+        "l1", "l2", "linf", or any other distance of a ledger.
+    resolution
+        Forecasts in one cell of a grid this wide count as alike. None tells them apart exactly, which says something
+        only where forecasts repeat.
+
+    Examples
+    --------
+    >>> calibration_error(["rain", "rain", "rain", "sun"], [[0.5, 0.5]] * 4)
+    0.5
+    """
+    labels = read_labels(y_proba, y_true)
+    known = np.unique(labels) if classes is None else np.asarray(classes)
+    said = finite_array("y_proba", y_proba)
+    said = np.stack([1 - said, said], axis=1) if said.ndim == 1 else said
+    if said.shape != (len(labels), len(known)):
+        raise ForecastError(
+            f"y_proba has shape {said.shape}, expected ({len(labels)}, {len(known)}) for the labels {known.tolist()}.",
+            hint=None if classes is not None else "name the label of each column in classes.",
+        )
+    points, row = np.unique(checked_rows(said) + 0.0, axis=0, return_inverse=True)
+    counts = np.zeros(points.shape)
+    np.add.at(counts, (row, places(labels, known)), 1)
+    ledger = ledger_of(points, counts)
+    reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
+    return reading.error(norm)
+
+
+def ask(model: Any, X: Any, classes: Any) -> Array:
+    """Return the model's probabilities, checked, with a column for each class; 0 for one that the model never met."""
+    said = np.asarray(model.predict_proba(X))
+    rows = np.zeros((len(said), len(classes)))
+    rows[:, places(model.classes_, classes)] = said
+    return checked_rows(rows)
+
+
+def learn(corrector: Corrector, said: Array, at: Any) -> None:
+    """Let the corrector learn, row by row, from what was said and the places of the labels that came."""
+    for b, y in zip(said, np.eye(corrector.space.dim)[at], strict=True):
+        corrector.predict(b)
+        corrector.update(y)
+
+
+def read_labels(X: Any, y: ArrayLike) -> Any:
+    """Return one finite label for each row, as an array."""
+    if y is None:
+        raise OutcomeError("fitting requires y to be passed, but the target y is None.")
+    for row, label in enumerate(np.asarray(y, dtype=object).ravel()):  # NumPy reads NaN among strings as "nan"
+        checked_label(label, f"y[{row}]")
+    labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name="y"), warn=True)
+    check_consistent_length(X, labels)
+    check_classification_targets(labels)
+    return labels
+
+
+def places(labels: Any, classes: Any) -> Any:
+    """Return each label's place among the classes, or name one that is not there.
+
+    Examples
+    --------
+    >>> places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
+    array([1, 0, 1])
+    """
+    index = {label: place for place, label in enumerate(classes.tolist())}
+    at = np.array([index.get(label, -1) for label in labels.tolist()], np.intp)
+    if (at < 0).any():
+        unknown = labels[at < 0].tolist()[0]
+        raise OutcomeError(
+            f"label {unknown!r} is none of the classes {list(index)}.",
+            hint="name all classes; a classifier's are fixed in fit, or in the first partial_fit(X, y, classes=[...]).",
+        )
+    return at
+
+
+def checked_rows(said: Array) -> Array:
+    """Return rows of probabilities without rounding, or name the first that is none."""
+    rows = without_rounding(said)
+    space = Simplex(rows.shape[1])
+    good = space.contains(rows)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise ForecastError(f"the probabilities in row {at} lie outside {space!r}: {space.complaint(rows[at])}.")
+    return rows
+
+
+def is_fitted(estimator: Any) -> bool:
+    """Return whether the estimator says that it is fitted."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError:
+        return False
+    return True

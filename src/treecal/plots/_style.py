@@ -1,0 +1,60 @@
+"""What all pictures share: axes to draw on, and colours that the colour-blind can tell apart."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.ledger import Ledger, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+BLUE, VERMILION = "#0072B2", "#D55E00"
+PALETTE = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION, "#B8A800", "#7F7F7F")
+"""Okabe and Ito's colours, the yellow darkened so that it shows on white."""
+
+
+def axes(ax: Axes | None) -> Any:
+    """Return the axes, or new ones on a new figure."""
+    if ax is not None:
+        return ax
+    return matplotlib("pyplot").subplots(layout="constrained")[1]
+
+
+def matplotlib(module: str) -> Any:
+    """Import a module of matplotlib, or say what to install."""
+    try:
+        return import_module(f"matplotlib.{module}")
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            "pictures need matplotlib, which is not installed.", hint='pip install "treecal[plots]".'
+        ) from None
+
+
+def as_reading(ledger: Ledger | Reading) -> Reading:
+    """Return the reading, or the exact reading of a ledger; there must be something in it."""
+    if not isinstance(ledger, Ledger | Reading):
+        raise ParameterError.expected("reading", ledger, "a Ledger or a Reading")
+    reading = ledger.exact() if isinstance(ledger, Ledger) else ledger
+    if not len(reading):
+        raise ParameterError("no round is recorded, so there is nothing to draw.")
+    return reading
+
+
+def class_names(classes: Sequence[str] | None, dim: int) -> list[str]:
+    """Return the names of the classes: by default their numbers, from 1."""
+    if classes is None:
+        return [f"class {k + 1}" for k in range(dim)]
+    if len(classes) != dim:
+        raise ParameterError(f"{len(classes)} classes were named, expected {dim}.")
+    return [str(name) for name in classes]
+
+
+def plain(legend: Any) -> None:
+    """Make a name in a legend a name: no `$` starts a formula in it."""
+    for text in legend.get_texts():
+        text.set_parse_math(False)

@@ -1,0 +1,48 @@
+"""`treecal arena`: the race as a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import treecal as tc
+from tests.cli.support import refused, run
+from treecal import arena
+
+SMALL = ["arena", "--dim", 3, "--rounds", 30, "--workers", 1]
+TWO = ["--forecasters", "RunningMean; TreeCal, arity 8", "--streams", "drift; against the mean"]
+
+
+def test_the_table_is_the_race_s() -> None:
+    chosen = {name: arena.FORECASTERS[name] for name in ("RunningMean", "TreeCal, arity 8")}
+    streams = {name: arena.STREAMS[name] for name in ("drift", "against the mean")}
+    race = arena.race(chosen, streams, [tc.Simplex(3)], rounds=30, norms=["l2"], seeds=range(2), workers=1)
+    document = json.loads(run(*SMALL, *TWO, "--norm", "l2", "--seeds", 2, "--json").out)
+    assert document["norm"] == "l2"
+    strip = [{key: row[key] for key in ("forecaster", "stream", "seed", "rounds", "error")} for row in race.to_pylist()]
+    assert [{key: row[key] for key in strip[0]} for row in document["runs"]] == strip
+    done = run(*SMALL, *TWO, "--norm", "l2", "--seeds", 2)
+    assert done.err == ""
+    for error in arena.final(race, norm="l2").values():
+        assert f"{error:.3f}" in done.out
+
+
+def test_who_refuses_says_why() -> None:
+    done = run(*SMALL, "--forecasters", "BinaryGrid;RunningMean", "--streams", "drift")
+    assert "BinaryGrid did not take part: space is Simplex(3), expected Simplex(2)." in done.out
+
+
+def test_a_race_goes_on_in_its_folder(tmp_path: Path) -> None:
+    first = run(*SMALL, *TWO, "--folder", tmp_path / "race")
+    kept = sorted((tmp_path / "race").iterdir())
+    assert len(kept) == 4
+    times = [path.stat().st_mtime_ns for path in kept]
+    assert run(*SMALL, *TWO, "--folder", tmp_path / "race").out == first.out
+    assert [path.stat().st_mtime_ns for path in sorted((tmp_path / "race").iterdir())] == times
+
+
+def test_bad_options() -> None:
+    refused(run(*SMALL, "--streams", "weather"), "--streams is 'weather', expected one of i.i.d.; ")
+    refused(run(*SMALL, "--forecasters", ";"), "forecasters is empty")
+    refused(run(*SMALL, "--seeds", 0), "--seeds is 0")
+    refused(run("arena", "--rounds", 0), "rounds is 0")

@@ -1,0 +1,129 @@
+"""`treecal audit`: a log in, errors out, as a person runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pexpect
+import pytest
+
+import treecal as tc
+from tests.cli.support import TREECAL, refused, run
+from treecal.auditing import audit
+
+WIDE = ("--forecast", "p_a,p_b,p_c", "--outcome", "label")
+
+
+def write_log(path: Path, rows: int = 300, seed: int = 0) -> Path:
+    rng = np.random.default_rng(seed)
+    p = rng.multinomial(10, [0.5, 0.3, 0.2], size=rows) / 10
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["p_a", "p_b", "p_c", "label", "model"])
+        for i, row in enumerate(p.tolist()):
+            writer.writerow([*row, rng.choice(list("abc")), "=cmd()" if i % 2 else "plain"])
+    return path
+
+
+def read_table(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+def test_json_is_the_audit(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.csv")
+    done = run("audit", log, *WIDE, "--by", "model", "--bins", 7, "--norm", "l1,l3", "--json")
+    assert (done.code, done.err) == (0, "")
+    columns = ["p_a", "p_b", "p_c"]
+    found = audit(log, forecast=columns, outcome="label", by="model", bins=7, norms=["l1", tc.Lp(3)])
+    assert json.loads(done.out) == json.loads(json.dumps(found.to_dict()))
+    assert [group["by"] for group in json.loads(done.out)["groups"]] == [{"model": "=cmd()"}, {"model": "plain"}]
+    document = json.loads(run("audit", log, *WIDE, "--no-exact", "--json").out)
+    assert document["whole"]["exact"] is None
+
+
+def test_the_table_is_for_people(tmp_path: Path) -> None:
+    done = run("audit", write_log(tmp_path / "log.csv"), *WIDE, "--by", "model")
+    assert (done.code, done.err) == (0, "")
+    for word in ("300 rows", "too sure by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
+        assert word in done.out
+    assert "\x1b" not in done.out
+
+
+def test_exports_are_inert_and_never_overwrite(tmp_path: Path) -> None:
+    log, out = write_log(tmp_path / "log.csv"), tmp_path / "bins.csv"
+    assert run("audit", log, *WIDE, "--by", "model", "--output", out).code == 0
+    rows = read_table(out)
+    assert {row["model"] for row in rows} == {"", "'=cmd()", "plain"}
+    assert sum(int(row["rows"]) for row in rows if row["kind"] == "top label" and not row["model"]) == 300
+    before = out.read_bytes()
+    refused(run("audit", log, *WIDE, "--output", out), "bins.csv exists", "--force")
+    assert out.read_bytes() == before
+    assert run("audit", log, *WIDE, "--output", out, "--force").code == 0
+    assert out.read_bytes() != before
+    assert sorted(os.listdir(tmp_path)) == ["bins.csv", "log.csv"]
+
+
+def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
+    log, bad = write_log(tmp_path / "log.csv"), tmp_path / "bad.csv"
+    log.write_text(log.read_text() + "0.5,0.5,0,z,m\n0.5,0.47,0,a,m\n0.5,0.5,0,a\n")
+    options = (*WIDE, "--classes", "a,b,c")
+    refused(run("audit", log, *options), "log.csv, line 302 (row 301): label is 'z', expected one of a, b, c")
+    skipped = run("audit", log, *options, "--on-error", "skip")
+    assert skipped.code == 1
+    assert "3 bad rows left out" in skipped.out
+    collected = run("audit", log, *options, "--on-error", "collect", "--bad-rows", bad, "--json")
+    assert collected.code == 1
+    assert "3 bad rows left out" in collected.err
+    assert json.loads(collected.out)["bad_rows"] == 3
+    rows = read_table(bad)
+    assert [(row["row"], row["line"]) for row in rows] == [("301", "302"), ("302", "303"), ("303", "304")]
+    assert "sum to 0.97" in rows[1]["problem"]
+    refused(run("audit", log, *options, "--on-error", "collect"), "--bad-rows and --on-error collect go together")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--forecast", "p_a,p_x", "--outcome", "label"), ["no column 'p_x'", "did you mean p_"]),
+        (("--forecast", "p_a,,p_c", "--outcome", "label"), ["--forecast is 'p_a,,p_c'"]),
+        ((*WIDE, "--norm", "l7x"), ["--norm is 'l7x'"]),
+        ((*WIDE, "--bins", "0"), ["bins is 0, expected a whole number of 1 or more"]),
+        ((*WIDE, "--by", "modle"), ["no column 'modle'", "did you mean model?"]),
+        ((*WIDE, "--memory", "much"), ["expected an amount of memory"]),
+    ],
+)
+def test_mistakes_are_a_paragraph(tmp_path: Path, options: tuple[str, ...], words: list[str]) -> None:
+    refused(run("audit", write_log(tmp_path / "log.csv", rows=20), *options), *words)
+
+
+def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+    """All forecasts are different, so grouping takes long enough to be watched and stopped."""
+    log, n = tmp_path / "log.parquet", 4_000_000
+    duckdb.sql(
+        f"COPY (SELECT p AS p_a, 1 - p AS p_b, i % 2 AS label FROM (SELECT i, random() AS p FROM range({n}) t(i))) "
+        f"TO '{log}' (FORMAT parquet)"
+    )
+    arguments = ["audit", str(log), "--forecast", "p_a,p_b", "--outcome", "label", "--output", str(tmp_path / "o.csv")]
+    child = pexpect.spawn(TREECAL, arguments, timeout=60, dimensions=(24, 120))
+    child.expect(r"reading.*\d+%.*rows.*/s")
+    child.expect("grouping")
+    time.sleep(0.2)
+    child.kill(signal.SIGINT)
+    child.expect("treecal: interrupted")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert os.listdir(tmp_path) == ["log.parquet"]
+
+
+def test_missing_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    refused(run("audit", write_log(tmp_path / "log.csv"), *WIDE), 'pip install "treecal[files]"')

@@ -1,0 +1,110 @@
+"""The main job, as a person runs it, on shorter streams."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from treecal.cli import app, main
+from treecal.report.verdict import judge
+from treecal.streams import ClassStream, ModelStream, iid, seattle_weather
+
+demo: Any = importlib.import_module("treecal.cli.demo")  # the module; `treecal.cli.demo` is the command
+TREECAL = str(Path(sys.executable).with_name("treecal"))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A season of each stream, and a model that a shuffle has put wrong."""
+    weather, rng = seattle_weather(), np.random.default_rng(0)
+    classes = ("early", "on time", "late")
+    said = rng.dirichlet(np.ones(3), size=300)
+    outcomes = np.array([rng.multinomial(1, p[[1, 2, 0]]) for p in said]) * 1.0
+    season = ClassStream(weather.title, weather.classes, weather.outcomes[:120])
+    storms = ClassStream("Storms", ("calm", "storm"), iid(tc.Simplex(2), 120, rng))
+    monkeypatch.setattr(demo, "seattle_weather", lambda: season)
+    monkeypatch.setattr(demo, "atlantic_storms", lambda: storms)
+    monkeypatch.setattr(demo, "new_york_flights_model", lambda: ModelStream("Flights", classes, outcomes, said))
+    monkeypatch.setattr(demo, "FLIGHTS", 300)
+
+
+@pytest.mark.usefixtures("short")
+def test_demo_prints_a_table_for_each_stream_and_writes_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "demo.html"
+    assert app(["demo", "--report", str(report)], result_action="return_value") == 0
+    out, err = capsys.readouterr()
+    for word in (
+        "Seattle's weather",
+        "wet or dry",
+        "Storms",
+        "Flights",
+        "BinaryGrid",
+        "Harmonic",
+        "the model, put right",
+    ):
+        assert word in out
+    assert err == f"treecal: the report, with pictures, is {report}.\n"
+    page = report.read_text(encoding="utf-8")
+    assert page.count("<img") > 10
+    assert "the model, put right" in page
+
+
+@pytest.mark.usefixtures("short")
+def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app(["demo", "--json"], result_action="return_value") == 0
+    found = json.loads(capsys.readouterr().out)
+    for section, told in zip(demo.play_all(), found, strict=True):
+        assert told["stream"] == section.title
+        for verdict, line in zip(judge(section), told["entries"], strict=True):
+            assert line["forecaster"] == verdict.entry.name
+            assert line["exact_error"] == pytest.approx(verdict.entry.ledger.error("l1"))
+
+
+@pytest.mark.usefixtures("short")
+def test_a_report_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = tmp_path / "demo.html"
+    report.write_text("mine")
+    with pytest.raises(SystemExit, match="2"):
+        main(["demo", "--report", str(report)])
+    assert report.read_text() == "mine"
+    assert "--force" in capsys.readouterr().err
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    app(["--help"], result_action="return_value")
+    assert "Forecast real streams" in capsys.readouterr().out
+    app(["--version"], result_action="return_value")
+    assert tc.__version__ in capsys.readouterr().out
+
+
+def test_missing_data_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vega_datasets", None)
+    with pytest.raises(tc.TreeCalError, match=r'pip install "treecal\[data\]"'):
+        seattle_weather()
+
+
+def test_a_mistake_of_ours_is_a_paragraph_and_not_a_traceback() -> None:
+    script = (
+        "import sys; sys.modules['vega_datasets'] = None; sys.argv[1:] = ['demo']; import treecal.cli as c; c.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("treecal: this stream needs the package vega_datasets")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.heavy
+def test_the_whole_demo_is_quiet_in_a_pipe() -> None:
+    done = subprocess.run([TREECAL, "demo"], capture_output=True, text=True, check=True)
+    assert "19,537 rounds" in done.stdout
+    assert done.stderr == ""

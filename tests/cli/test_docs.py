@@ -1,0 +1,61 @@
+"""The examples in the reference run, and print what it says they print."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import TREECAL, run
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
+SCRIPT = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
+
+
+def examples() -> list[tuple[str, str]]:
+    """Return each command and each script with what is printed below it."""
+    found, page = [], PAGE.read_text("utf-8")
+    for block in BLOCK.findall(page):
+        for example in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, printed = example.partition("\n")
+            found.append((command, printed))
+    return found + [(f"python - <<'END'\n{code}END\n", printed) for code, printed in SCRIPT.findall(page)]
+
+
+def shown(command: str) -> str:
+    """Run a line of shell, and return what a person would see: output, words, and a code other than 0."""
+    if command.startswith("treecal ") and "|" not in command:  # no shell is needed, nor another process
+        done = run(*shlex.split(command)[1:])
+        seen, code = done.out + done.err, done.code
+    else:
+        env = os.environ | {"PATH": f"{Path(TREECAL).parent}{os.pathsep}{os.environ['PATH']}"}
+        pipe = subprocess.PIPE
+        shell = subprocess.run(
+            ["bash", "-c", command], env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        seen, code = shell.stdout, shell.returncode
+    return "".join(line.rstrip() + "\n" for line in seen.splitlines()) + f"[{code}]\n" * bool(code)
+
+
+def test_every_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    same = doctest.OutputChecker().check_output
+    wrong = [
+        f"$ {command}\n{got}"
+        for command, printed in examples()
+        if not same(printed, got := shown(command), doctest.ELLIPSIS)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "name", ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "arena", "game", "doctor"]
+)
+def test_every_command_has_an_example(name: str) -> None:
+    assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())

@@ -1,0 +1,127 @@
+"""`treecal recalibrate`: what a model says, put right before the outcome is learnt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.cli.support import refused, run, start
+from treecal.forecasters.groups import Cells, Centroids
+
+RNG = np.random.default_rng(0)
+SAID = RNG.dirichlet([2, 2], size=200)
+HAPPENED = (RNG.random(200) < 0.25 + 0.5 * SAID[:, 1]).astype(int)
+NAMES = ("rain", "sun")
+ROWS = [{"forecast": b.tolist(), "outcome": NAMES[k]} for b, k in zip(SAID, HAPPENED, strict=True)]
+SPACE = tc.Simplex(2)
+
+
+def text(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "corrector"),
+    [
+        ([], tc.Recalibrator(SPACE)),
+        (["--method", "shift", "--groups", "cells"], tc.Recalibrator(SPACE, groups=Cells(), make="shift")),
+        (["--groups", "centroids"], tc.Recalibrator(SPACE, groups=Centroids())),
+        (["--method", "adaptive"], tc.Recalibrator(SPACE, make=lambda: tc.AdaptiveTreeCal(SPACE))),
+        (["--method", "platt"], tc.PlattScaling(SPACE)),
+        (["--method", "temperature"], tc.TemperatureScaling(SPACE)),
+        (["--method", "vector"], tc.VectorScaling(SPACE)),
+        (["--method", "vector-then-mean"], tc.Chain([tc.VectorScaling(SPACE), tc.Recalibrator(SPACE)])),
+    ],
+)
+def test_every_method_is_the_library_s(options: list[str], corrector: Any) -> None:
+    done = run("recalibrate", "--classes", "rain,sun", *options, "--json", stdin=text(ROWS))
+    assert (done.code, done.err) == (0, "")
+    *lines, last = done.lines
+    assert len(lines) == len(ROWS)
+    for t, (line, b, k) in enumerate(zip(lines, SAID, HAPPENED, strict=True)):
+        assert line["round"] == t + 1
+        assert list(line["mean"].values()) == corrector.predict(b).mean.tolist()
+        corrector.update(np.eye(2)[k])
+    report = corrector.report()
+    assert last["scores"]["before"]["brier"] == report.before.brier
+    assert last["scores"]["after"]["log"] == report.after.log
+
+
+def test_scores_for_people_go_to_standard_error() -> None:
+    done = run("recalibrate", "--classes", "rain,sun", stdin=text(ROWS))
+    assert done.err.startswith("200 rounds")
+    assert "before" in done.err
+    assert "after" in done.err
+    assert len(done.lines) == 200
+
+
+def test_files_by_column(tmp_path: Path) -> None:
+    expected = run("recalibrate", "--classes", "rain,sun", stdin=text(ROWS)).out
+    path = tmp_path / "model.csv"
+    cells = [f"{b[0]!r},{b[1]!r},{NAMES[k]}" for b, k in zip(SAID.tolist(), HAPPENED, strict=True)]
+    path.write_text("\n".join(["rain,sun,outcome", *cells]))
+    assert run("recalibrate", path, "--classes", "rain,sun").out == expected
+    path.write_text("\n".join(["p0,p1,weather", *cells]))
+    arguments = ["--forecast", "p0,p1", "--outcome", "weather"]
+    assert run("recalibrate", path, "--classes", "rain,sun", *arguments).out == expected
+    named = [{"forecast": dict(zip(NAMES, b, strict=True)), "outcome": o} for b, o in (row.values() for row in ROWS)]
+    assert run("recalibrate", "--classes", "rain,sun", stdin=text(named)).out == expected
+
+
+def test_in_a_pipe_probabilities_come_first_and_the_outcome_after() -> None:
+    expected = run("recalibrate", "--classes", "rain,sun", stdin=text(ROWS[:30])).lines
+    with start("recalibrate", "--classes", "rain,sun") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for row, line in zip(ROWS[:30], expected, strict=True):
+            process.stdin.write(json.dumps({"forecast": row["forecast"]}) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline()) == line
+            process.stdin.write(json.dumps({"outcome": row["outcome"]}) + "\n")
+            process.stdin.flush()
+        out, err = process.communicate()
+    assert (process.returncode, out) == (0, "")
+    assert err.startswith("30 rounds")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ('{"forecast": [0.5, 0.47], "outcome": "sun"}', "sum to 0.97"),
+        ('{"forecast": [0.5, 0.5], "outcome": "hail"}', "no class 'hail'"),
+        ('{"forecast": [0.5, 0.5], "outcome": [0.5, 0.47]}', "outcome at round 3 lies outside"),
+        ('{"forecast": [0.5, 0.5], "outcome": null}', "outcome is empty"),
+        ('{"forecast": [1], "outcome": "sun"}', "1 numbers, expected 2"),
+        ('{"forecast": 0.5, "outcome": "sun"}', "0.5"),
+        ('{"rain": 0.5, "outcome": "sun"}', "no column sun among rain, outcome"),
+        ('{"p": 0.5}', "neither forecast nor outcome among p"),
+        ('{"outcome": "sun"}', "came before its forecast"),
+        ("[0.5, 0.5]", "not an object"),
+        ("{}", "nothing"),
+    ],
+)
+def test_a_bad_row_is_named_and_changes_nothing(row: str, words: str) -> None:
+    first, last = text(ROWS[:2]), text(ROWS[2:4])
+    done = run("recalibrate", "--classes", "rain,sun", stdin=first + row + "\n" + last)
+    refused(done, "line 3: ", words)
+    skipped = run("recalibrate", "--classes", "rain,sun", "--on-error", "skip", stdin=first + row + "\n" + last)
+    assert skipped.code == 1
+    assert "1 bad row left out" in skipped.err
+    assert skipped.out == run("recalibrate", "--classes", "rain,sun", stdin=first + last).out
+
+
+def test_bad_options() -> None:
+    refused(run("recalibrate", "--classes", "a,b,c", "--method", "platt"), "Simplex(2)")
+    refused(run("recalibrate", "--classes", "a,b", "--method", "platt", "--groups", "cells"), "has no groups")
+    refused(run("recalibrate", "--dim", 2, "--box", 0, 1), "Hint: ")
+    refused(run("recalibrate", "--classes", "a,b", "--method", "guess"), "guess")
+
+
+def test_no_rows_no_scores() -> None:
+    done = run("recalibrate", "--classes", "a,b")
+    assert (done.code, done.out, done.err) == (0, "", "treecal: no row has come, so there are no scores.\n")

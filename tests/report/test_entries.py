@@ -1,0 +1,145 @@
+"""What a report is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.strategies import one_hot
+from treecal import plots, report, streams
+from treecal.auditing import audit
+from treecal.exceptions import ParameterError
+from treecal.report.entries import checkpoints
+
+COINS = one_hot(2, 300, np.random.default_rng(0))
+TWO = tc.Simplex(2)
+
+
+@pytest.mark.parametrize("make", [tc.TreeCal, tc.AdaptiveTreeCal, tc.BinaryGrid, tc.RunningMean])
+def test_playing_is_streams_play_and_a_curve(make: Any) -> None:
+    entry, ledger = report.play(make(TWO), COINS), streams.play(make(TWO), COINS)
+    assert isinstance(entry.ledger, tc.Ledger)
+    assert entry.ledger.exact().masses.tolist() == ledger.exact().masses.tolist()
+    assert entry.name == make.__name__
+    assert entry.curve is not None
+    assert entry.curve.rounds.tolist() == checkpoints(300)
+    for t, error in zip(*entry.curve[:2], strict=True):
+        assert error == streams.play(make(TWO), COINS[: int(t)]).error("l1")
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 10, 1000, 12345])
+def test_checkpoints_go_up_to_the_end(rounds: int) -> None:
+    marks = checkpoints(rounds)
+    assert marks == sorted(set(marks))
+    assert marks[-1:] == [rounds][: rounds > 0]
+    assert len(marks) <= 8 * np.log10(max(rounds, 1)) + 2
+
+
+def test_bounds_are_the_certificates_and_hold() -> None:
+    def last(forecaster: tc.Forecaster, norm: str = "l1") -> float | None:
+        curve = report.play(forecaster, COINS, norm=norm).curve
+        assert curve is not None
+        if curve.bounds is None:
+            return None
+        assert (curve.errors <= curve.bounds).all()
+        return float(curve.bounds[-1])
+
+    assert last(tc.TreeCal(TWO, arity=4)) == tc.certificate(TWO, "l1", rounds=300, arity=4).bound
+    assert last(tc.TreeCal(TWO, arity=7, depth=3)) == tc.certificate(TWO, "l1", rounds=300, arity=7, depth=3).bound
+    away = tc.TreeCal(TWO, start=[1, 0])
+    assert last(away, "l2") == tc.certificate(TWO, "l2", rounds=300, start=[1, 0]).bound
+    block = tc.certificate(TWO, "l1", rounds=300, arity=32, rule="block").bound
+    assert last(tc.AdaptiveTreeCal(TWO, arity=32, rule="block")) == min(block, 2)
+    choices = tc.recommend(TWO, "l1", rounds=300).table
+    grid = next(choice for choice in choices if choice.forecaster.startswith("BinaryGrid"))
+    bins = int(grid.forecaster.split("=")[1].strip(")"))
+    assert last(tc.BinaryGrid(bins=bins)) == grid.bound
+    # What no certificate covers has none.
+    assert last(tc.AdaptiveTreeCal(TWO)) is None
+    assert last(tc.AdaptiveTreeCal(TWO, rule="block"), "l2") is None
+    assert last(tc.TreeCal(TWO, mix=0.1)) is None
+    assert last(tc.RunningMean(TWO)) is None
+
+
+def test_how_it_was_made_can_be_typed_and_does_not_change() -> None:
+    def made(forecaster: Any, **more: Any) -> str | None:
+        return report.play(forecaster, COINS, **more).made
+
+    assert made(tc.TreeCal(TWO)) == "TreeCal(Simplex(2))"
+    assert made(tc.TreeCal(TWO, arity=3, mix=0.5)) == "TreeCal(Simplex(2), arity=3, mix=0.5)"
+    assert made(tc.AdaptiveTreeCal(TWO, rule="block")) == "AdaptiveTreeCal(Simplex(2), norm=l1, rule='block')"
+    assert "start=array([1., 0.])" in str(made(tc.TreeCal(TWO, start=[1, 0])))
+    corrector = tc.Recalibrator(TWO, make=lambda: tc.TreeCal(TWO))
+    assert "0x" not in str(made(corrector, said=np.full((300, 2), 0.5)))
+
+
+def test_a_corrector_is_played_on_what_the_model_said() -> None:
+    said = np.column_stack([np.linspace(0, 1, 300), np.linspace(1, 0, 300)])
+    corrector = tc.Recalibrator(TWO)
+    entry = report.play(corrector, COINS, said=said)
+    assert isinstance(entry.ledger, tc.Ledger)
+    assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
+    assert entry.tree is None
+
+
+def test_progress_is_told_and_ends_at_the_end() -> None:
+    told: list[int] = []
+    report.play(tc.RunningMean(TWO), COINS, progress=told.append)
+    assert told == sorted(set(told))
+    assert told[-1] == 300
+    assert len(told) <= 300
+
+
+def test_play_refuses() -> None:
+    used = tc.TreeCal(TWO)
+    used.update([1, 0])
+    with pytest.raises(ParameterError, match="1 rounds already, expected a fresh one"):
+        report.play(used, COINS)
+    with pytest.raises(ParameterError, match="needs what the model said"):
+        report.play(tc.Recalibrator(TWO), COINS)
+    with pytest.raises(ParameterError, match="needs what the model said"):
+        report.play(tc.TreeCal(TWO), COINS, said=COINS)
+    with pytest.raises(ParameterError, match="299 forecasts came with 300 outcomes"):
+        report.play(tc.Recalibrator(TWO), COINS, said=COINS[1:])
+    with pytest.raises(ParameterError, match="has no rounds"):
+        report.play(tc.TreeCal(TWO), COINS[:0])
+    with pytest.raises(tc.TreeCalError, match="outcome at round 2"):
+        report.play(tc.TreeCal(TWO), [[1.0, 0.0], [0.5, 0.6]])
+
+
+def test_sections_and_entries_refuse() -> None:
+    entry = report.play(tc.TreeCal(TWO), COINS)
+    with pytest.raises(ParameterError, match="no entries"):
+        report.Section("x", [])
+    with pytest.raises(ParameterError, match="each name once"):
+        report.Section("x", [entry, entry])
+    with pytest.raises(ParameterError, match="3 classes were named, expected 2"):
+        report.Section("x", [entry], ["a", "b", "c"])
+    with pytest.raises(ParameterError, match="'other' is judged on Simplex\\(2\\) in l2"):
+        report.Section("x", [entry, report.play(tc.TreeCal(TWO), COINS, name="other", norm="l2")])
+    ball = tc.Ledger(tc.Ball(2))
+    ball.record([0.1, 0.2], [0, 0])
+    assert report.Entry("ball", ball).space == tc.Ball(2)
+    with pytest.raises(ParameterError, match="not one of probabilities"):
+        report.Entry("ball", ball.exact())
+
+
+def test_an_audits_section_has_its_errors() -> None:
+    rng, names = np.random.default_rng(0), [f"class {k}" for k in range(10)]
+    said = rng.dirichlet(np.ones(10), size=400)
+    happened = np.array([rng.choice(10, p=p) for p in said])
+    log = {name: said[:, k] for k, name in enumerate(names)} | {"outcome": np.array(names)[happened]}
+    found = audit(log, forecast=names, outcome="outcome", classes=names, exact=False).whole
+    section = report.audited(found, title="A log")
+    assert section.title == "A log (the 8 most frequent of 10 classes)"
+    rates = [found.classes[entry.name].outcome for entry in section.entries]
+    assert rates == sorted((bins.outcome for bins in found.classes.values()), reverse=True)[:8]
+    for entry in section.entries:
+        assert entry.ledger.rounds == 400
+        assert entry.ledger.error("l1") == pytest.approx(2 * found.classes[entry.name].ece)
+        drawn, bins = plots.reliability(entry.ledger, 1), found.classes[entry.name]
+        assert drawn.mass.tolist() == bins.rows[bins.rows > 0].tolist()
+        assert drawn.happened == pytest.approx(bins.outcomes[bins.rows > 0])

@@ -1,0 +1,227 @@
+"""The page: whole, inert, self-contained, the same every time."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.strategies import one_hot
+from treecal import report
+from treecal.report.verdict import judge
+from treecal.streams import drift
+from treecal.testing import sample_outcomes
+
+EVIL = "</title><script>alert(1)</script> \"'& $x_\x00 " + "雨" * 40
+VOID = {"img", "meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """Keeps tags, text and attributes, and minds that tags close in order."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def sections(names: tuple[str, str] = ("TreeCal", "BinaryGrid")) -> list[report.Section]:
+    rng, three, two = np.random.default_rng(0), tc.Simplex(3), tc.Simplex(2)
+    drifting, coins = drift(three, 200, rng), one_hot(2, 200, rng)
+    makers: list[Any] = [tc.TreeCal, tc.BinaryGrid]
+    entries = [report.play(make(two), coins, name=name) for make, name in zip(makers, names, strict=True)]
+    return [
+        report.Section("Drift", [report.play(tc.TreeCal(three), drifting, name=names[0])], ("lose", "draw", "win")),
+        report.Section("Coins", entries, ("tails", "heads")),
+    ]
+
+
+def audit() -> list[report.Section]:
+    """Return the smallest report there is."""
+    ledger = tc.Ledger(tc.Ball(2))
+    ledger.record([0, 0], [0, 1])
+    return [report.Section("A log", [report.Entry("model", ledger)])]
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return report.render(sections(), title="Two streams", asked={"seed": 0}, command="make demo")
+
+
+def pictures(page: Page) -> list[str]:
+    head = "data:image/svg+xml;base64,"
+    sources = [str(image["src"]) for image in page.all("img")]
+    assert all(source.startswith(head) for source in sources)
+    return [base64.b64decode(source.removeprefix(head)).decode() for source in sources]
+
+
+def test_it_parses_and_tells_all(html: str) -> None:
+    page = Page(html)
+    for words in ("Two streams", "seed", "make demo", "Verdict", "TreeCal(Simplex(3))", f"treecal {tc.__version__}"):
+        assert words in page.text
+    # two curves; reliability and tree for both TreeCals, the triangle for one; reliability for the grid
+    assert len(page.all("img")) == 2 + 3 + 3
+    assert all(len(str(image["alt"])) > 20 for image in page.all("img"))
+    for part in sections():
+        for entry in part.entries:
+            assert f"{entry.ledger.error('l1'):.3f}" in page.text
+            assert entry.curve is not None
+            if entry.curve.bounds is not None:
+                assert f"{entry.curve.bounds[-1]:.3f}" in page.text
+
+
+def test_gaps_are_the_readings_largest(html: str) -> None:
+    (verdict,) = judge(sections()[0])
+    table = verdict.reading.table("l1")
+    share = table.mass[0] * table.gap[0] / (table.mass @ table.gap)
+    rows = html[html.index("<tbody>", html.index("The largest gaps")) :]
+    first = Page(rows[: rows.index("</tr>")] + "</tr></tbody>").text
+    assert f"{100 * share:.2g} %" in first
+    assert f"{table.gap[0]:.3f}" in first
+    assert f"{table.point[0, 2]:.2f} → {table.outcome[0, 2]:.2f}" in first
+
+
+def test_nothing_comes_from_elsewhere(html: str) -> None:
+    page = Page(html)
+    references = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert references
+    assert all(str(value).startswith("data:") for value in references)
+    assert not page.all("script")
+    assert not re.search(r"url\(|@import|https?:", html)
+    for svg in pictures(page):
+        for element in ET.fromstring(svg).iter():
+            for name, value in element.attrib.items():
+                if name.endswith("href"):
+                    assert value.startswith(("#", "data:image/png;base64,"))
+        assert not re.search(r"url\((?!#)|@import|<script", svg)
+
+
+def test_names_are_inert() -> None:
+    parts = sections(names=(EVIL, "_b"))
+    parts = [
+        report.Section(EVIL, part.entries, [f"{EVIL}{k}" for k in range(4)][: 3 - i]) for i, part in enumerate(parts)
+    ]
+    page = Page(report.render(parts, title=EVIL, asked={EVIL: EVIL}, command=EVIL))
+    assert not page.all("script")
+    assert page.text.count("<script>alert(1)</script>") > 10
+    for svg in pictures(page):  # they are well-formed, whatever the names are
+        tags = {element.tag.rpartition("}")[2] for element in ET.fromstring(svg).iter()}
+        assert "script" not in tags
+
+
+def test_pictures_follow_the_colours_of_the_page(html: str) -> None:
+    for svg in pictures(Page(html)):
+        assert "currentColor" in svg
+        assert "prefers-color-scheme" in svg
+
+
+def test_same_input_same_bytes(html: str) -> None:
+    script = (
+        "import matplotlib; matplotlib.rcParams.update({'font.size': 30, 'axes.facecolor': 'red'})\n"
+        "import sys, treecal.report as report; from tests.report.test_page import sections\n"
+        "page = report.render(sections(), title='Two streams', asked={'seed': 0}, command='make demo')\n"
+        "sys.stdout.buffer.write(page.encode()); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    root = Path(__file__).parents[2]
+    again = subprocess.check_output(
+        [sys.executable, "-c", script], cwd=root, env={**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
+    )
+    assert again == html.encode()
+
+
+def test_an_audit_has_neither_curve_nor_tree() -> None:
+    rng, ledger = np.random.default_rng(0), tc.Ledger(tc.Simplex(12))
+    for p in rng.dirichlet(np.ones(12), size=200):
+        ledger.record(p, np.eye(12)[rng.choice(12, p=p)])
+    for given in (ledger, ledger.exact(), ledger.binned(resolution=0.5)):
+        page = Page(report.render([report.Section("A log", [report.Entry("model", given)])], title="Audit"))
+        assert len(page.all("img")) == 1
+        assert "Shown are the 4 most frequent of 12 classes" in page.text
+        assert "forecasts as they were given" in page.text
+
+
+@pytest.mark.parametrize(
+    "space", [tc.Ball(3), tc.Box(0, 1, dim=2), tc.Simplex(1), tc.Product(tc.Simplex(2), tc.Ball(1))]
+)
+def test_every_set_has_its_report(space: tc.ConvexSet) -> None:
+    outcomes = sample_outcomes(space, 30, np.random.default_rng(0))
+    page = Page(report.render([report.Section("x", [report.play(tc.TreeCal(space), outcomes)])], title="x"))
+    assert "Verdict" in page.text
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    target, parts = tmp_path / "report.html", audit()
+    assert report.write(target, parts, title="first") == target
+    first = target.read_text("utf-8")
+    with pytest.raises(tc.TreeCalError, match="exists, and nothing is overwritten"):
+        report.write(target, parts, title="second")
+    assert target.read_text("utf-8") == first == report.render(parts, title="first")
+    report.write(target, parts, title="second", force=True)
+    assert "second" in target.read_text("utf-8")
+    with pytest.raises(tc.TreeCalError, match="no folder"):
+        report.write(tmp_path / "nowhere" / "report.html", parts, title="x")
+    with pytest.raises(tc.TreeCalError, match="is a folder"):
+        report.write(tmp_path, parts, title="x", force=True)
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, parts = tmp_path / "report.html", audit()
+    target.write_text("old")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        report.write(target, parts, title="new", force=True)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.html", "old")]
+
+
+def test_nothing_to_report() -> None:
+    with pytest.raises(tc.TreeCalError, match="nothing to report"):
+        report.render([], title="x")
+
+
+@pytest.mark.parametrize("missing", ["jinja2", "matplotlib"])
+def test_missing_parts_say_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = sections()[1:]
+    for name in [name for name in sys.modules if name.partition(".")[0] == missing]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(tc.TreeCalError, match=r'pip install "treecal\[plots\]"'):
+        report.render(parts, title="x")
+
+
+def test_importing_the_report_is_light() -> None:
+    script = "import treecal.report, treecal.plots, sys; print(*sorted(sys.modules))"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
+    assert "treecal.report.page" in loaded
+    assert not {"matplotlib", "jinja2", "scipy", "duckdb", "pyarrow", "pandas"} & set(loaded)
