@@ -253,14 +253,16 @@ def _track(results: Iterator[Any], *, total: int, done: int, show: bool) -> Iter
     if not show:
         yield from results
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task("runs", total=total, completed=done)
-        for result in results:
+    console, words = Console(stderr=True), (TextColumn("{task.description}"), TextColumn("{task.fields[rate]}"))
+    columns = (words[0], BarColumn(), MofNCompleteColumn(), words[1], TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task, start = bar.add_task("runs", total=total, completed=done, rate=""), time.monotonic()
+        for count, result in enumerate(results, 1):
             yield result
-            bar.advance(task)
+            bar.update(task, advance=1, rate=f"{count / (time.monotonic() - start):.1f}/s")
 
 
 def final(table: pa.Table, *, norm: Norm | str = "l1") -> dict[tuple[int, str, str], float]:

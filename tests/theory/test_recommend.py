@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.exceptions import TreeCalError, UnsupportedError
+from treecal.forecasters.grids import binary_grid_bound
 from treecal.geometry import Gauge, Lp
 from treecal.streams import LedgerAdversary, MeanAdversary, iid, play
 from treecal.theory.recommend import harmonic
@@ -73,3 +76,12 @@ def test_norms_without_a_certificate_say_so() -> None:
     with pytest.raises(TreeCalError, match="rounds is 0"):
         tc.recommend(tc.Ball(2), "l2", rounds=0)
     assert tc.recommend(tc.Ball(2), Lp(3), rounds=10).best.bound is not None
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 50_000))
+def test_the_number_of_bins_is_the_best(rounds: int) -> None:
+    advice = tc.recommend(tc.Simplex(2), "l1", rounds=rounds, numerical_rounds=0)
+    bound = next(choice.bound for choice in advice.table if choice.forecaster.startswith("BinaryGrid"))
+    least = min(binary_grid_bound(rounds, bins=bins) for bins in range(1, 2 + math.isqrt(rounds)))
+    assert bound == min(2.0, 2 * least)

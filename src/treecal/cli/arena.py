@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,18 +64,17 @@ def arena(
     if forecasters is None:
         del racing["SimplexGrid"]
     running = _chosen("--streams", streams, STREAMS)
-    with redirect_stdout(sys.stderr):  # where the bar belongs
-        result = race(
-            racing,
-            running,
-            [space],
-            rounds=rounds,
-            norms=[measure],
-            seeds=range(seeds),
-            workers=workers,
-            folder=folder,
-            progress=sys.stderr.isatty(),
-        )
+    result = race(
+        racing,
+        running,
+        [space],
+        rounds=rounds,
+        norms=[measure],
+        seeds=range(seeds),
+        workers=workers,
+        folder=folder,
+        progress=True,  # on a terminal
+    )
     if json:
         emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
         return Exit.FINE

@@ -9,6 +9,7 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.io.sources import Source
 
 OnError = Literal["stop", "skip", "collect"]
+"""What a bad row does: end the reading, be left out and counted, or be left out and kept with what is wrong with it."""
 _SHOWN = 5
 _MOST = 1_000_000
 

@@ -38,6 +38,17 @@ def plot_errors(
         By forecaster, functions from rounds to a certified error: drawn dashed, in the colour of the forecaster.
     ax
         Where to draw; by default on a new figure.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from treecal import arena
+    >>> from matplotlib.figure import Figure
+    >>> streams = {"drift": arena.STREAMS["drift"]}
+    >>> table = arena.race({"TreeCal": tc.TreeCal}, streams, [tc.Simplex(2)], rounds=64, workers=1)
+    >>> ax = plot_errors(table, stream="drift", dim=2, ax=Figure().add_subplot())
+    >>> ax.get_title()
+    'drift, d = 2'
     """
     rows = [
         row
@@ -64,6 +75,13 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 
     One row a forecaster, one column a (dimension, stream); the number is the factor, and bright is good. Errors below
     0.001 count as 0.001.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> errors = {(2, "drift", "TreeCal"): 0.2, (2, "drift", "Harmonic"): 0.1}
+    >>> [text.get_text() for text in plot_ranking(errors, ax=Figure().add_subplot()).texts]
+    ['2.0', '1.0']
     """
     ax = axes(ax)
     names = list(dict.fromkeys(name for _, _, name in errors))
@@ -83,7 +101,18 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 
 
 def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
-    """Draw the time of predict and update together, per round, against the number of dimensions."""
+    """Draw the time of predict and update together, per round, against the number of dimensions.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from treecal import arena
+    >>> from matplotlib.figure import Figure
+    >>> streams = {"drift": arena.STREAMS["drift"]}
+    >>> table = arena.race({"TreeCal": tc.TreeCal}, streams, [tc.Simplex(2)], rounds=64, workers=1)
+    >>> plot_times(table, ax=Figure().add_subplot()).get_ylabel()
+    'microseconds a round'
+    """
     ax = axes(ax)
     rows = [row for row in table.to_pylist() if row["seconds"]]
     last = max((row["rounds"] for row in rows), default=0)

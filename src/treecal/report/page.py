@@ -117,6 +117,16 @@ def write(
         As for `render`.
     force
         Replace a file that is there.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, treecal as tc
+    >>> from treecal.report import Section, play
+    >>> coins = np.eye(2)[np.random.default_rng(0).integers(2, size=100)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     section = Section("Coins", [play(tc.TreeCal(tc.Simplex(2)), coins)], ["heads", "tails"])
+    ...     write(f"{folder}/coins.html", [section], title="A hundred coins").name
+    'coins.html'
     """
     with new_file(path, force=force) as unfinished:
         unfinished.write_text(render(sections, title=title, asked=asked, command=command), encoding="utf-8")

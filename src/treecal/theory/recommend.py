@@ -169,8 +169,11 @@ def harmonic(space: ConvexSet, norm: Norm | str, *, rounds: int, numerical: bool
 def _binary_grid(space: ConvexSet, norm: Norm, rounds: int) -> Choice:
     if space != Simplex(2) or not isinstance(norm, Lp):
         return Choice("BinaryGrid()", None, "for two outcomes and ℓp norms")
+    # √(n+1)·(a + b/n), the bound of n bins, is least where a·n² = b·(n + 2).
+    a, b = 1 / math.sqrt(rounds), 1 / math.sqrt(8)
+    least = int((b + math.sqrt(b * b + 8 * a * b)) / (2 * a))
+    bins = min((least, least + 1), key=lambda n: binary_grid_bound(rounds, bins=n))
     # An error of δ in one coordinate is (δ, −δ).
-    bins = min(range(1, 2 + math.isqrt(rounds)), key=lambda n: binary_grid_bound(rounds, bins=n))
     bound = 2 ** (1 / norm.p) * binary_grid_bound(rounds, bins=bins)
     return Choice(f"BinaryGrid(bins={bins})", bound, "grid certificate")
 
