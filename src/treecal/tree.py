@@ -76,9 +76,6 @@ class Clock:
         """
         self.rounds += 1
         digits, arity = self.digits, self.arity
-        if (digit := digits[0] + 1) < arity:  # most rounds
-            digits[0] = digit
-            return 0
         for height, digit in enumerate(digits):
             if digit + 1 < arity:
                 digits[height] = digit + 1

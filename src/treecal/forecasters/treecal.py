@@ -68,11 +68,19 @@ class LabelledPath:
         if getrefcount(self.labels) > 2:  # a forecast that someone holds, or a view of it, keeps the labels it shows
             self.labels = self.labels.copy()
         leaves = self.sums[0]
-        np.add(leaves, outcome, leaves)
-        if height := clock.tick():
-            self._carry(height)
+        leaves += outcome
+        digit = clock.digits[0] + 1
+        if (
+            digit < clock.arity
+        ):  # most rounds end a leaf and no more: tick() and _relabel(), written out
+            clock.digits[0] = digit
+            clock.rounds += 1
+            label = self.labels[0]
+            np.divide(leaves, _as_array(digit * self.unit), label)
+            if self.mix:
+                self._draw(label)
         else:
-            self._relabel(0, clock.digits[0])
+            self._carry(clock.tick())
 
     def _carry(self, risen: int) -> None:
         """Carry the sums of the nodes that ended up to this height, and label the nodes that start."""
@@ -94,8 +102,12 @@ class LabelledPath:
         label = self.labels[height]
         np.divide(self.sums[height], _as_array(digit * self.clock.powers[height] * self.unit), label)
         if self.mix:
-            label *= 1 - self.mix
-            label += self.pull
+            self._draw(label)
+
+    def _draw(self, label: Array) -> None:
+        """Draw a label towards the centre."""
+        label *= 1 - self.mix
+        label += self.pull
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,82 @@
+"""A Spark session that fits this package, and what to install where there cannot be one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecal.exceptions import UnsupportedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.maxConcurrentOutputFileWriters": "3",  # an epoch's tables are written side by side, unsorted
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+"""Settings of every session that `session` makes."""
+
+
+def session(master: str = "local[2]", *, name: str = "treecal", settings: dict[str, str] | None = None) -> SparkSession:
+    """Return the Spark session that is there, or start one.
+
+    Workers run the Python that runs this, unless `PYSPARK_PYTHON` says otherwise.
+
+    Parameters
+    ----------
+    master
+        Where Spark runs: `local[n]` for n cores of this machine, or the address of a cluster.
+    name
+        What the session is called in Spark's own pages.
+    settings
+        Settings of Spark's, which go before those of `SETTINGS`.
+    """
+    sql = pyspark("pyspark.sql")
+    if not (shutil.which("java") or _java_home()):
+        raise UnsupportedError(
+            "Spark runs on Java, and there is no `java` here.",
+            hint="install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17, or "
+            "conda install openjdk=17), or set JAVA_HOME to where it is.",
+        )
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = sql.SparkSession.builder.master(master).appName(name)
+    for key, value in (SETTINGS | (settings or {})).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()  # type: ignore[no-any-return] # a builder of builders has no type
+
+
+def pyspark(module: str) -> Any:
+    """Return a module of PySpark, or say what to install."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = (error.name or module).partition(".")[0]
+        raise UnsupportedError(
+            f"this runs on Spark, which needs {missing}; it is not installed.", hint='pip install "treecal[spark]".'
+        ) from None
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """Return an Arrow schema as Spark's."""
+    return pyspark("pyspark.sql.pandas.types").from_arrow_schema(schema)
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema of a DataFrame as Arrow's."""
+    return pyspark("pyspark.sql.pandas.types").to_arrow_schema(frame.schema)
+
+
+def _java_home() -> bool:
+    home = os.environ.get("JAVA_HOME")
+    return home is not None and (Path(home) / "bin" / "java").exists()
