@@ -39,6 +39,12 @@ def ledger(p: np.ndarray, y: np.ndarray) -> tc.Ledger:
     return kept
 
 
+def class_error(said: np.ndarray, came: np.ndarray) -> float:
+    """The error of one class by itself, one distinct probability after the other."""
+    gaps = [(said == p).sum() * abs(came[said == p].mean() - p) for p in np.unique(said)]
+    return math.fsum(gaps) / len(said)
+
+
 @given(log=logs())
 @settings(max_examples=12, deadline=None)
 def test_equals_the_ledger_in_every_distance_and_group(log: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
@@ -53,6 +59,8 @@ def test_equals_the_ledger_in_every_distance_and_group(log: tuple[np.ndarray, np
         assert part.exact.forecasts == len(expected.exact())
         for distance in DISTANCES:
             assert part.exact.errors[repr(distance)] == expected.error(distance)
+        each = [class_error(p[mine, k] + 0.0, y[mine] == k) for k in range(p.shape[1])]
+        assert part.exact.classes == pytest.approx(each, abs=1e-15)
 
 
 @given(log=logs(), bad=st.lists(st.sampled_from(["sum", "nan", "negative", "label", "missing", "inf"]), max_size=8))

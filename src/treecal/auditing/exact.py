@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.auditing import sql
 from treecal.auditing.groups import Groups, Key
-from treecal.geometry import Distance
+from treecal.geometry import Distance, l1
 from treecal.io import Outcomes
 
 
@@ -56,10 +57,14 @@ class Exact:
         Number of distinct forecasts.
     errors
         `Σ_p m_p · D(ν_p, p) / T`, by the name of the distance `D`.
+    classes
+        The same of each class by itself, in the order of the classes: `Σ_p m_p · |ν_p − p| / T` over its distinct
+        probabilities `p`.
     """
 
     forecasts: int
     errors: dict[str, float]
+    classes: tuple[float, ...] = ()
 
 
 def exact_errors(
@@ -91,25 +96,47 @@ def exact_errors(
     d, groups = len(outcomes.labels), Groups(by, most=most)
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=len(by))
     good = sql.good_rows(classes=d, tolerance=outcomes.tolerance) if outcomes.problems.count else "TRUE"
-    question = sql.forecasts(rows, classes=d, by=len(by), good=good)
-    counts: dict[int, tuple[int, int]] = {}
-    sums: dict[int, dict[str, ExactSum]] = {}
-    seen = 0
-    for batch in outcomes.source.batches(question, rows=outcomes.rows):
-        points, came = (np.column_stack([batch.column(f"{c}{k}").to_numpy() for k in range(d)]) for c in "pn")
-        rounds = batch.column("rounds").to_numpy().astype(np.float64)
-        means = came / rounds[:, None]
-        home = groups.of([batch.column(f"by{k}") for k in range(len(by))], len(rounds))
-        shares = {name: rounds * distance.between(means, points) for name, distance in distances.items()}
-        for g in np.unique(home).tolist():
-            mine = home == g
-            forecasts, total = counts.get(g, (0, 0))
-            counts[g] = forecasts + int(mine.sum()), total + int(rounds[mine].sum())
-            for name, share in shares.items():
-                sums.setdefault(g, {}).setdefault(name, ExactSum()).add(share[mine])
-        seen += len(rounds)
-        watch(seen)
+
+    def found(question: str, distances: Mapping[str, Distance], width: int, watch: Callable[[int], None]) -> Tally:
+        tally = Tally(distances)
+        for batch in outcomes.source.batches(question, rows=outcomes.rows):
+            tally.add(batch, groups.of([batch.column(f"by{k}") for k in range(len(by))], batch.num_rows), width)
+            watch(sum(tally.forecasts.values()))
+        return tally
+
+    joint = found(sql.forecasts(rows, classes=d, by=len(by), good=good), distances, d, watch)
+    each = [
+        found(sql.class_forecasts(rows, number=k, by=len(by), good=good), {"l1": l1}, 1, lambda seen: None)
+        for k in range(d)
+    ]
     return {
-        key: Exact(counts[g][0], {name: total.value / counts[g][1] for name, total in sums[g].items()})
+        key: Exact(joint.forecasts[g], joint.errors(g), tuple(tally.errors(g)["l1"] for tally in each))
         for key, g in groups.index.items()
     }
+
+
+class Tally:
+    """Forecasts, rounds and errors of each group, added up batch by batch of distinct forecasts."""
+
+    def __init__(self, distances: Mapping[str, Distance]) -> None:
+        self.forecasts: dict[int, int] = {}
+        self._distances = distances
+        self._rounds: dict[int, int] = {}
+        self._sums: dict[int, dict[str, ExactSum]] = {}
+
+    def add(self, batch: Any, home: Labels, width: int) -> None:
+        """Add distinct forecasts of so many coordinates, each of the group that it is at home in."""
+        points, came = (np.column_stack([batch.column(f"{c}{k}").to_numpy() for k in range(width)]) for c in "pn")
+        rounds = batch.column("rounds").to_numpy().astype(np.float64)
+        means = came / rounds[:, None]
+        shares = {name: rounds * distance.between(means, points) for name, distance in self._distances.items()}
+        for g in np.unique(home).tolist():
+            mine = home == g
+            self.forecasts[g] = self.forecasts.get(g, 0) + int(mine.sum())
+            self._rounds[g] = self._rounds.get(g, 0) + int(rounds[mine].sum())
+            for name, share in shares.items():
+                self._sums.setdefault(g, {}).setdefault(name, ExactSum()).add(share[mine])
+
+    def errors(self, g: int) -> dict[str, float]:
+        """Return the errors of a group, per round, by the name of the distance."""
+        return {name: total.value / self._rounds[g] for name, total in self._sums[g].items()}

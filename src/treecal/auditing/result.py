@@ -106,7 +106,10 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values (an infinite error is a float that JSON lacks)."""
-        exact = None if self.exact is None else {"forecasts": self.exact.forecasts, "errors": self.exact.errors}
+        exact = None
+        if self.exact is not None:
+            classes = dict(zip(self.classes, self.exact.classes, strict=False))
+            exact = {"forecasts": self.exact.forecasts, "errors": self.exact.errors, "classes": classes}
         return {
             "rows": self.rows,
             "brier": self.brier,

@@ -37,7 +37,7 @@ def verdict(whole: Calibration) -> str:
         f"{whole.rows:,} row{'s' * (whole.rows != 1)}. The likeliest class was given {top.forecast:.3f} on average and "
         f"happened {top.outcome:.3f} of the time: {sure} by {abs(gap):.3f}."
     )
-    if whole.exact is not None and whole.exact.forecasts > whole.rows / 10:
+    if whole.exact is not None and whole.exact.forecasts > max(1, whole.rows / 10):
         words += (
             f" There are {whole.exact.forecasts:,} different forecasts, so most are judged by few rows and the exact "
             "errors are mostly chance: look at the binned ones."
@@ -71,10 +71,12 @@ def classes(audit: Audit) -> Table:
     table = Table(title="Class by class", title_justify="left")
     table.add_column("class")
     table.add_column("probability")
-    for name in ("mean forecast", "happened", "ECE", "MCE"):
+    exact = audit.whole.exact
+    for name in ("mean forecast", "happened", *(["exact"] * (exact is not None)), "ECE", "MCE"):
         table.add_column(name, justify="right")
-    for (name, bins), column in zip(audit.whole.classes.items(), audit.columns, strict=True):
-        figures = (bins.forecast, bins.outcome, bins.ece, bins.mce)
+    for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
+        exactly = [] if exact is None else [exact.classes[k]]
+        figures = (bins.forecast, bins.outcome, *exactly, bins.ece, bins.mce)
         table.add_row(_cell(name), _cell(column), *(f"{figure:.4f}" for figure in figures))
     return table
 

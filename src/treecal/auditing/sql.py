@@ -39,6 +39,21 @@ def forecasts(rows: str, *, classes: int, by: int = 0, good: str = "TRUE") -> st
     return f"SELECT {', '.join(columns + keys)} FROM {source} GROUP BY {', '.join(points + keys)}"
 
 
+def class_forecasts(rows: str, *, number: int, by: int = 0, good: str = "TRUE") -> str:
+    """Return SQL for one row for each distinct probability of one class: how often it was given, and came true.
+
+    Examples
+    --------
+    >>> print(class_forecasts("SELECT * FROM log", number=1))
+    SELECT p1 + 0.0 AS p0, COUNT(*) AS rounds, COUNT(CASE WHEN label = 1 THEN 1 END) AS n0
+    FROM (SELECT * FROM log) AS good_rows WHERE TRUE GROUP BY p1 + 0.0
+    """
+    point, keys = f"p{number} + 0.0", [f"by{k}" for k in range(by)]
+    columns = [f"{point} AS p0", "COUNT(*) AS rounds", f"COUNT(CASE WHEN label = {number} THEN 1 END) AS n0", *keys]
+    source = f"({rows}) AS good_rows WHERE {good}"
+    return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {', '.join([point, *keys])}"
+
+
 def good_rows(*, classes: int, tolerance: float) -> str:
     """Return the condition on good rows: a known label, and probabilities from 0 that sum to 1 within `tolerance`.
 

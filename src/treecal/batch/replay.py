@@ -283,7 +283,7 @@ def _settle(errors: dict[Distance, list[float]]) -> None:
     """Add up what was noted, into a sum and what rounding lost of it, so that notes do not pile up."""
     for terms in errors.values():
         total = math.fsum(terms)
-        terms[:] = total, math.fsum([*terms, -total])
+        terms[:] = (total, math.fsum([*terms, -total])) if math.isfinite(total) else (total,)
 
 
 def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:
