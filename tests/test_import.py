@@ -6,7 +6,25 @@ import json
 import subprocess
 import sys
 
-HEAVY = ("scipy", "numba", "pandas", "matplotlib", "cvxpy", "pyarrow", "safetensors", "rich", "cyclopts")
+HEAVY = (
+    "cvxpy",
+    "cyclopts",
+    "duckdb",
+    "jinja2",
+    "matplotlib",
+    "narwhals",
+    "numba",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "river",
+    "safetensors",
+    "scipy",
+    "sklearn",
+    "torch",
+)
 
 
 def modules_after(statement: str) -> set[str]:

@@ -152,7 +152,7 @@ def test_a_class_of_the_users_own_is_not_written() -> None:
     class Mine(tc.TreeCal):
         pass
 
-    with pytest.raises(SnapshotError, match="Mine is not a forecaster or ledger of this package"):
+    with pytest.raises(SnapshotError, match="Mine is nothing of this package that is saved"):
         state.dumps(Mine(tc.Simplex(2)))
 
 

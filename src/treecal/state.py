@@ -1,4 +1,4 @@
-"""Snapshots: forecasters, correctors and ledgers as files that resume bit for bit.
+"""Snapshots: forecasters, correctors, ledgers and banks as files that resume bit for bit.
 
 A snapshot is a safetensors file. Its arrays are the object's state; its metadata holds a JSON text with the class, the
 constructor's arguments, the rest of the state, the format's version, and the SHA-256 of the whole file (taken with that
@@ -44,13 +44,13 @@ _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
 
-def save(thing: Forecaster | Corrector | Ledger, path: str | os.PathLike[str]) -> None:
-    """Write a forecaster, corrector or ledger to a file, atomically: after a crash the old one or the new one is there.
+def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[str]) -> None:
+    """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
     Parameters
     ----------
     thing
-        A forecaster, corrector or ledger of this package.
+        A forecaster, corrector, ledger or bank of this package.
     path
         The file; one that exists is replaced.
 
@@ -86,7 +86,7 @@ def save(thing: Forecaster | Corrector | Ledger, path: str | os.PathLike[str]) -
 
 
 def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:
-    """Read a forecaster, corrector or ledger from a file that `save` wrote.
+    """Read a forecaster, corrector, ledger or bank from a file that `save` wrote.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     return loads(Path(path).read_bytes(), space=space)
 
 
-def dumps(thing: Forecaster | Corrector | Ledger) -> bytes:
+def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     """Return the snapshot as bytes."""
     from safetensors.numpy import save as pack
 
@@ -126,7 +126,7 @@ def dumps(thing: Forecaster | Corrector | Ledger) -> bytes:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector or ledger of a snapshot's bytes."""
+    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
@@ -172,7 +172,9 @@ def _name(thing: object) -> str:
     """Return the name under which the thing is made again."""
     name = type(thing).__name__
     if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(f"{name} is not a forecaster or ledger of this package, so it could not be loaded again.")
+        raise SnapshotError(
+            f"{name} is nothing of this package that is saved, so it could not be loaded again."
+        )
     return name
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal._exact import Array
 from treecal.batch import Run, climb
+from treecal.forecasters.adaptive import Rule
 from treecal.ledger import Reading
 
 Make = Callable[[], tc.TreeCal | tc.AdaptiveTreeCal]
@@ -35,7 +36,7 @@ def makers(draw: st.DrawFn, space: tc.ConvexSet, *, adaptive: bool | None = None
         "start": draw(st.none() | st.integers(0, 99).map(lambda seed: space.sample(np.random.default_rng(seed)))),
     }
     if draw(st.booleans()) if adaptive is None else adaptive:
-        rule = draw(st.sampled_from(["stick", "block"]))
+        rule: Rule = draw(st.sampled_from(["stick", "block"]))
         norm = draw(st.sampled_from([None, "l1", "l2", "linf"]))
         return lambda: tc.AdaptiveTreeCal(space, rule=rule, norm=norm, **tree)
     return lambda: tc.TreeCal(space, **tree)
@@ -70,4 +71,5 @@ def labelled_errors(run: Run) -> list[float]:
 
 
 def corners(dim: int, classes: Any) -> Array:
-    return np.eye(dim)[np.asarray(classes)]
+    rows: Array = np.eye(dim)[np.asarray(classes)]
+    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,13 +14,13 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.batch.support import groups_of, replay
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.batch.climb import Level
 from treecal.batch.groups import Groups
 
 
-def level(labels: Array, sums: Array, rounds: Array) -> Level:
-    return Level(0, 0, sums, labels, rounds.astype(np.int64), np.ones(len(labels), np.int64))
+def level(labels: Array, sums: Array, rounds: Labels) -> Level:
+    return Level(0, 0, sums, labels, rounds, np.ones(len(labels), np.int64))
 
 
 def dictionary(levels: list[Level], units: list[Array]) -> dict[bytes, tuple[float, list[float]]]:
@@ -64,22 +65,21 @@ def test_the_table_grows() -> None:
 def test_points_that_differ_in_one_bit_are_different() -> None:
     labels = np.array([[0.1, 0.2], [np.nextafter(0.1, 1), 0.2], [0.2, 0.1], [0.1, 0.2], [5e-324, 0.0], [0.0, 5e-324]])
     groups = Groups(2)
-    groups.add(level(labels, np.ones((6, 2)), np.ones(6)), np.ones(6))
+    groups.add(level(labels, np.ones((6, 2)), np.ones(6, np.int64)), np.ones(6))
     assert groups_of(groups.reading(6, 1.0)).keys() == {row.tobytes() for row in labels}
     assert sorted(groups.reading(6, 1.0).masses) == [1, 1, 1, 1, 2]
 
 
-def test_minus_zero_is_zero() -> None:
-    """Labels of −0.0 and 0.0 are one point, from rows and in what a run says of itself."""
-    outcomes = np.array([[-0.0], [0.0], [-0.0], [-0.0], [0.0], [0.0], [-0.0], [0.5]])
-    for make in (lambda: tc.TreeCal(tc.Box(-1, 1, dim=1), arity=2), lambda: tc.AdaptiveTreeCal(tc.Box(-1, 1, dim=1))):
-        for start in (1, 40):
-            run = replay(outcomes, make, piece=start)
-            assert len(run.exact()) == 1
-            assert not np.signbit(run.exact().points).any()
-            assert not np.signbit(run.ledger().get_state()["points"]).any()
-    start = np.array([0.0, -0.0, 1.0])
-    run = replay([2, 2, 2], lambda: tc.TreeCal(tc.Simplex(3), start=start))
+@pytest.mark.parametrize("piece", [1, 40])
+def test_minus_zero_is_zero(piece: int) -> None:
+    """First children are labelled −0.0 and later ones 0.0: one point, in all that a run says of itself."""
+    space, zeros = tc.Box(-1, 1, dim=1), np.array([[-0.0], [0.0], [-0.0], [0.0], [-0.0], [-0.0], [0.0], [-0.0], [0.5]])
+    for kind in (tc.TreeCal, tc.AdaptiveTreeCal):
+        run = replay(zeros, partial(kind, space, arity=2, start=[-0.0]), piece=piece)
+        assert len(run.exact()) == 1
+        assert not np.signbit(run.exact().points).any()
+        assert not np.signbit(run.ledger().get_state()["points"]).any()
+    run = replay([2] * 9, lambda: tc.TreeCal(tc.Simplex(3), arity=2, start=[0.0, -0.0, 1.0]), piece=piece)
     assert len(run.exact()) == 1
 
 

@@ -118,14 +118,11 @@ def test_lists_with_something_else_in_them(bad: Any) -> None:
     assert_refused(rows, three, 24)
 
 
-@pytest.mark.parametrize("bad", [None, "rain", 0.5, np.nan, True])
+@pytest.mark.parametrize("bad", [None, "rain", 0.5, np.nan])
 def test_lists_of_classes_with_something_else_in_them(bad: Any) -> None:
     classes: list[Any] = CLASSES.tolist()
     classes[23] = bad
-    if bad is True:  # Python's list does not tell it from 1, and NumPy makes it 1
-        assert replay(classes, three).rounds == ROUNDS
-    else:
-        assert_refused(classes, three, 24)
+    assert_refused(classes, three, 24)
 
 
 def masked(rows: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +28,8 @@ from tests.strategies import play, spaces, streams
 from treecal._exact import Array
 from treecal.batch import Run
 from treecal.exceptions import HorizonError, ParameterError
-from treecal.geometry import Lp
+from treecal.forecasters.adaptive import Rule
+from treecal.geometry import Lp, Norm
 
 ROUNDS = 100
 PIECES = st.sampled_from([1, 12, 40, 2**20])  # pieces of one height, of a few, and one piece that holds all
@@ -61,7 +64,7 @@ def assert_same_errors(run: Run, ledger: tc.Ledger, size: float) -> None:
 
 
 @given(st.data(), PIECES, st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_replay_is_streaming(data: st.DataObject, piece: int, threads: int) -> None:
     space = data.draw(spaces())
     make = data.draw(makers(space))
@@ -106,11 +109,11 @@ def test_classes_are_corners(data: st.DataObject, piece: int, dim: int) -> None:
 
 @pytest.mark.parametrize("rule", ["stick", "block"])
 @pytest.mark.parametrize("norm", [Lp(1.5), Lp(3), tc.Mahalanobis([[2.0, 0.5], [0.5, 1.0]])])
-def test_weights_are_the_forecasters_own_in_any_norm(rule: str, norm: tc.Norm) -> None:
+def test_weights_are_the_forecasters_own_in_any_norm(rule: Rule, norm: Norm) -> None:
     space = tc.Ball(2)
 
     def make() -> tc.AdaptiveTreeCal:
-        return tc.AdaptiveTreeCal(space, arity=3, rule=rule, norm=norm, rate=20.0)  # type: ignore[arg-type]
+        return tc.AdaptiveTreeCal(space, arity=3, rule=rule, norm=norm, rate=20.0)
 
     outcomes = streams(space, 250, 3)
     assert_same_forecasts(replay(outcomes, make), make, outcomes)
@@ -136,6 +139,21 @@ def test_replay_is_the_paper(depth: int | None, piece: int) -> None:
         assert ours == {node: [float(entry) for entry in point] for node, point, _ in mixture}
 
 
+@pytest.mark.parametrize("kind", [tc.TreeCal, tc.AdaptiveTreeCal])
+def test_divergences_may_be_infinite(kind: Any) -> None:
+    """An outcome that was given probability 0 costs an infinite score, in a replay as in a ledger."""
+    classes, entropy = np.random.default_rng(0).integers(3, size=60), tc.NegativeEntropy()
+    for mix in (0.0, 0.1):
+        make = partial(kind, tc.Simplex(3), mix=mix)
+        _, ledger = play(make(), corners(3, classes))
+        run = replay(classes, make, distances=[entropy])
+        chunked = replay(iter([classes[:20], classes[20:]]), make, distances=[entropy])
+        assert np.isinf(ledger.error(entropy)) == (mix == 0)
+        assert run.error(entropy) == pytest.approx(ledger.error(entropy), rel=1e-12)
+        assert run.error(entropy, labelled=True) == pytest.approx(ledger.error(entropy, labelled=True), rel=1e-12)
+        assert chunked.error(entropy, labelled=True) == run.error(entropy, labelled=True)
+
+
 def test_a_set_stands_for_treecal() -> None:
     classes = np.random.default_rng(0).integers(3, size=500)
     run, same = tc.replay(classes, tc.Simplex(3), arity=5), tc.replay(classes, tc.TreeCal(tc.Simplex(3), arity=5))
@@ -150,7 +168,8 @@ def test_no_rounds(adaptive: bool) -> None:
     def make() -> tc.TreeCal | tc.AdaptiveTreeCal:
         return (tc.AdaptiveTreeCal if adaptive else tc.TreeCal)(tc.Simplex(3))
 
-    for outcomes in ([], np.empty((0, 3)), np.empty(0, np.int64)):
+    nothing: list[Any] = [[], np.empty((0, 3)), np.empty(0, np.int64)]
+    for outcomes in nothing:
         run = tc.replay(outcomes, make())
         assert (run.rounds, run.ledger().rounds, len(run.exact())) == (0, 0, 0)
         assert run.forecast(0) == make().predict()

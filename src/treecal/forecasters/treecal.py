@@ -70,9 +70,7 @@ class LabelledPath:
         leaves = self.sums[0]
         leaves += outcome
         digit = clock.digits[0] + 1
-        if (
-            digit < clock.arity
-        ):  # most rounds end a leaf and no more: tick() and _relabel(), written out
+        if digit < clock.arity:  # most rounds end a leaf and no more: tick() and _relabel(), written out
             clock.digits[0] = digit
             clock.rounds += 1
             label = self.labels[0]
