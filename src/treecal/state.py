@@ -172,9 +172,7 @@ def _name(thing: object) -> str:
     """Return the name under which the thing is made again."""
     name = type(thing).__name__
     if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(
-            f"{name} is nothing of this package that is saved, so it could not be loaded again."
-        )
+        raise SnapshotError(f"{name} is nothing of this package that is saved, so it could not be loaded again.")
     return name
 
 

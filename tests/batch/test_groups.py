@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import defaultdict
 from fractions import Fraction
 from functools import partial
@@ -44,7 +45,7 @@ def test_groups_are_a_dictionary(dim: int, size: int, values: int, seed: int) ->
         labels = rng.integers(values, size=(size, dim)) / 7
         levels.append(level(labels, rng.normal(size=(size, dim)), rng.integers(1, 9, size=size)))
         units.append(rng.integers(3, size=size) / 3)
-        groups.add(levels[-1], units[-1])
+        groups.add(levels[-1].labels, levels[-1].rounds, units[-1], levels[-1].sums)
     assert groups_of(groups.reading(3 * size, 1.0)) == dictionary(levels, units)
 
 
@@ -56,7 +57,7 @@ def test_the_table_grows() -> None:
     for order in (np.arange(size), rng.permutation(size)):
         levels.append(level(labels[order], rng.normal(size=(size, 2)), rng.integers(1, 9, size=size)))
         units.append(np.ones(size))
-        groups.add(levels[-1], units[-1])
+        groups.add(levels[-1].labels, levels[-1].rounds, units[-1], levels[-1].sums)
     reading = groups.reading(2 * size, 1.0)
     assert len(reading) == size
     assert groups_of(reading) == dictionary(levels, units)
@@ -65,9 +66,21 @@ def test_the_table_grows() -> None:
 def test_points_that_differ_in_one_bit_are_different() -> None:
     labels = np.array([[0.1, 0.2], [np.nextafter(0.1, 1), 0.2], [0.2, 0.1], [0.1, 0.2], [5e-324, 0.0], [0.0, 5e-324]])
     groups = Groups(2)
-    groups.add(level(labels, np.ones((6, 2)), np.ones(6, np.int64)), np.ones(6))
+    groups.add(labels, np.ones(6, np.int64), np.ones(6), np.ones((6, 2)))
     assert groups_of(groups.reading(6, 1.0)).keys() == {row.tobytes() for row in labels}
     assert sorted(groups.reading(6, 1.0).masses) == [1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("depth", [None, 4])
+@pytest.mark.parametrize("piece", [1, 40, 2**22])
+def test_leaves_counted_apart_are_grouped_alike(depth: int | None, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, classes = (
+        partial(tc.TreeCal, tc.Simplex(3), arity=5, depth=depth),
+        np.random.default_rng(0).integers(3, size=612),
+    )
+    counted = groups_of(replay(classes, make, piece=piece).exact())
+    monkeypatch.setattr(sys.modules["treecal.batch.replay"], "_STATES", 0)
+    assert counted == groups_of(replay(classes, make, piece=piece).exact())
 
 
 @pytest.mark.parametrize("piece", [1, 40])

@@ -8,6 +8,7 @@ the number of threads.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from treecal.forecasters.treecal import LabelledPath
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry.convex import TOLERANCE
 
-_PIECE = 2**20  # numbers in a piece: 8 MB, a few times what a cache holds, and some hundred pieces a gigabyte
+_PIECE = 2**22  # numbers in a piece, at most: 32 MB
 EPOCHS = 64  # more heights than any tree of 2^63 rounds has
 
 
@@ -160,6 +161,23 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     return Piece(rows, nodes[-1].copy(), errors)  # a view would keep all nodes in memory
 
 
+def inner_errors(plan: Plan, piece: Piece) -> list[list[float]]:
+    """Return the labelled errors inside a piece, weighted, by norm (ℓ1, ℓ2, ℓ2²) and height."""
+    shares = [1 / (plan.depth or max(epoch, 1)) for epoch in range(EPOCHS)]
+    weighted: list[list[float]] = np.einsum("hen,e->nh", piece.errors, shares).tolist()
+    return weighted
+
+
+def node_errors(level: Level) -> tuple[float, float, float]:
+    """Return the labelled errors of a single node above the pieces, weighted, in ℓ1, ℓ2 and ℓ2²."""
+    rounds, parts = int(level.rounds[0]), int(level.parts[0])
+    if not parts:
+        return 0.0, 0.0, 0.0
+    gap = level.sums[0] - rounds * level.labels[0]
+    squares = float(gap.dot(gap))
+    return float(np.abs(gap).sum()) / parts, math.sqrt(squares) / parts, squares / (rounds * parts)
+
+
 class Above:
     """The heights above the pieces: the tree whose leaves are whole pieces."""
 
@@ -179,8 +197,10 @@ class Above:
         for step, digit in enumerate(path.clock.digits):
             height, index = plan.heights + step, path.clock.rounds // plan.arity**step
             if rounds:
+                # The tree has all these heights now; only its very first node of a height was over before it grew.
+                parts = plan.depth or (plan.heights + len(path.sums) if index else 0)
                 label = path.labels[step][None] + 0.0
-                yield Level(height, index, total[None], label, np.array([rounds]), plan.parts(height, index, 1))
+                yield Level(height, index, total[None], label, np.array([rounds]), np.array([parts]))
             total = path.sums[step] + total
             rounds += digit * plan.arity**height
 

@@ -18,3 +18,8 @@ def strict(function: F) -> F:
 def loose(function: F) -> F:
     """Compile with leave to reorder sums: for norms, which are added up and never divided by."""
     return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})(function))
+
+
+def inlined(function: F) -> F:
+    """Compile into whatever calls it: handing over arrays counts references, which takes longer than a little work."""
+    return cast(F, njit(inline="always")(function))

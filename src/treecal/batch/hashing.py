@@ -6,11 +6,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._exact import Array
-from treecal.batch.compile import strict
-from treecal.batch.kernels import epoch_of
+from treecal.batch.compile import inlined, strict
 
 Integers = NDArray[np.int64]
 Bits = NDArray[np.uint64]
+
+
+@inlined
+def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array, known: int) -> int:
+    """Return the group of a point, given by its bits; a new one if it has none."""
+    code, factor = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
+    for k in range(len(name)):  # products that do not wait for each other
+        code += (name[k] ^ (name[k] >> np.uint64(32))) * factor
+        factor *= np.uint64(0xD1342543DE82EF95)
+    code = (code ^ (code >> np.uint64(32))) * np.uint64(0xFF51AFD7ED558CCD)
+    code ^= code >> np.uint64(32)
+    mask = np.uint64(len(slots) - 1)
+    slot = code & mask
+    group = slots[slot]
+    while group >= 0:
+        same = hashes[group] == code
+        for k in range(len(name)):
+            same = same and keys[group, k] == name[k]
+        if same:
+            break
+        slot = (slot + np.uint64(1)) & mask
+        group = slots[slot]
+    if group < 0:
+        group = known
+        slots[slot] = known
+        hashes[known] = code
+        for k in range(len(name)):
+            keys[known, k] = name[k]
+            totals[known, k] = 0.0
+        totals[known, len(name)] = 0.0
+    return group  # type: ignore[no-any-return]
 
 
 @strict
@@ -45,78 +75,51 @@ def gather(
 
 
 @strict
-def gather_classes(
+def count_leaves(
     classes: Integers,
-    index: int,
     arity: int,
-    grows: bool,
-    first: Array,
-    units: Array,
+    follow: NDArray[np.int32],
     parents: Array,
     slots: Integers,
     hashes: Bits,
     keys: Bits,
-    totals: Array,
+    hits: Array,
     known: int,
     done: int,
 ) -> tuple[int, int]:
-    """Add the labels of leaves whose outcomes are given as classes; return the number of groups, and of parents done.
+    """Count what follows each state of a node: the classes that its children have brought so far, in any order.
 
-    `units[epoch]` is what a leaf counts for; the sums of the leaves go to `parents`.
+    `hits[state, class + 1]` counts, `follow[state, class]` is the state that comes next, once it is known, and `keys`
+    hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to `parents`.
+    Returns the number of states, and of parents done: fewer when the table is half full.
     """
-    label = np.empty(parents.shape[1])
-    name = label.view(np.uint64)
-    epoch, limit = 0, 2**62
-    if grows:
-        epoch, limit = epoch_of(index + done * arity, 0, arity)
+    counts = np.zeros(parents.shape[1])
+    name = counts.view(np.uint64)
+    if known == 0:
+        known = _group(name, slots, hashes, keys, hits, 0) + 1
+        follow[0, :] = -1
     for parent in range(done, len(parents)):
-        eldest, counts = parent * arity, parents[parent]
-        if index + eldest == limit:
-            epoch += 1
-            limit *= arity
         if 2 * (known + arity) >= len(slots):
             return known, parent
         counts[:] = 0.0
-        label[:] = first
-        for i in range(eldest, min(len(classes), eldest + arity)):
-            if i > eldest:
-                seen = float(i - eldest)
-                for k in range(len(label)):
-                    label[k] = counts[k] / seen
-            group = _group(name, slots, hashes, keys, totals, known)
-            known = max(known, group + 1)
-            totals[group, 0] += units[epoch]
-            totals[group, classes[i] + 1] += units[epoch]
-            counts[classes[i]] += 1.0
+        state, eldest = 0, parent * arity
+        last = min(len(classes), eldest + arity) - 1
+        for i in range(eldest, last + 1):
+            k = classes[i]
+            hits[state, k + 1] += 1.0
+            counts[k] += 1.0
+            if i < last:
+                after = follow[state, k]
+                if after < 0:
+                    after = _group(name, slots, hashes, keys, hits, known)
+                    if after == known:
+                        known += 1
+                        follow[after, :] = -1
+                    follow[state, k] = after
+                state = after
+        for k in range(len(counts)):
+            parents[parent, k] = counts[k]
     return known, len(parents)
-
-
-@strict
-def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array, known: int) -> int:
-    """Return the group of a point, given by its bits; a new one if it has none."""
-    code = np.uint64(0x9E3779B97F4A7C15)
-    for k in range(len(name)):
-        code = (code ^ name[k]) * np.uint64(0xFF51AFD7ED558CCD)
-        code ^= code >> np.uint64(32)
-    mask = np.uint64(len(slots) - 1)
-    slot = code & mask
-    while True:
-        group = slots[slot]
-        if group < 0:
-            break
-        if hashes[group] == code:
-            same = True
-            for k in range(len(name)):
-                same = same and keys[group, k] == name[k]
-            if same:
-                return int(group)
-        slot = (slot + np.uint64(1)) & mask
-    slots[slot] = known
-    hashes[known] = code
-    for k in range(len(name)):
-        keys[known, k] = name[k]
-    totals[known, :] = 0.0
-    return known
 
 
 @strict

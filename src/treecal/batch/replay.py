@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._exact import Array, whole_number
-from treecal.batch.climb import EPOCHS, Above, Level, Piece, Plan, climb_piece
-from treecal.batch.groups import Groups
+from treecal.batch.climb import Above, Level, Piece, Plan, climb_piece, inner_errors, node_errors
+from treecal.batch.groups import Groups, Leaves
 from treecal.batch.outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.batch.weights import Weights
 from treecal.exceptions import ParameterError, UnsupportedError
@@ -24,6 +24,7 @@ from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
 from treecal.ledger import Ledger, Reading, Table
 
+_STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all others
 _ALWAYS: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
 
 
@@ -128,10 +129,16 @@ class Run:
     def exact(self) -> Reading:
         """Read the run with forecasts told apart exactly, by point: the unlabelled error, and the largest gaps."""
         if self._reading is None:
-            groups, unit, rows = Groups(self.space.dim), self._unit(), self._again("all outcomes as one array")
-            leaves = rows.ndim == 1 and not (self._adaptive or self._plan.mix)  # these are told apart as they come
-            for level, weights in self._walk([rows], groups=groups if leaves else None):
-                groups.add(level, weights if self._adaptive else _share(unit, level))
+            unit, rows = self._unit(), self._again("all outcomes as one array")
+            plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.mix)
+            counted = classes and Leaves.states(plan) <= _STATES
+            groups = Groups(plan.space.dim, expected=self.rounds // (plan.arity - 1) + (not counted) * self.rounds)
+            leaves = Leaves(plan, groups, unit) if counted else None
+            for level, weights in self._walk([rows], leaves=leaves):
+                units = weights if self._adaptive else _share(unit, level)
+                groups.add(level.labels, level.rounds, units, level.sums)
+            if leaves is not None:
+                leaves.give()
             self._reading = groups.reading(self.rounds, unit)
         return self._reading
 
@@ -206,21 +213,27 @@ class Run:
             self._measure(self._walk(chunks), _ALWAYS + others)
             return
         plan, above = self._plan, Above(self._plan)
-        shares = [1 / (plan.depth or max(epoch, 1)) for epoch in range(EPOCHS)]
         errors: dict[Distance, list[float]] = {distance: [] for distance in _ALWAYS + others}
         rest = np.zeros(self.space.dim), 0
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
-            for distance, inner in zip(_ALWAYS, np.einsum("hen,e->nh", piece.errors, shares), strict=True):
-                errors[distance] += inner.tolist()
+            for distance, inner in zip(_ALWAYS, inner_errors(plan, piece), strict=True):
+                errors[distance] += inner
             for level in plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else ():
                 _charge(errors, others, level, _share(1.0, level))
             ended, rest = self._end(above, index, len(piece.rows), piece.total)
-            for level in ended:
-                _charge(errors, _ALWAYS + others, level, _share(1.0, level))
+            self._charge_above(errors, others, ended)
             _settle(errors)
-        for level in above.open(*rest):
-            _charge(errors, _ALWAYS + others, level, _share(1.0, level))
+        self._charge_above(errors, others, above.open(*rest))
         self._totals = {distance: math.fsum(terms) for distance, terms in errors.items()}
+
+    @staticmethod
+    def _charge_above(
+        errors: dict[Distance, list[float]], others: tuple[Distance, ...], levels: Iterable[Level]
+    ) -> None:
+        for level in levels:
+            for distance, error in zip(_ALWAYS, node_errors(level), strict=True):
+                errors[distance].append(error)
+            _charge(errors, others, level, _share(1.0, level))
 
     def _end(self, above: Above, index: int, rounds: int, total: Array) -> tuple[list[Level], tuple[Array, int]]:
         """Return the nodes above that end with a piece, and what it leaves open."""
@@ -231,18 +244,17 @@ class Run:
             self._sums.append(total)
         return above.end(total), (np.zeros(self.space.dim), 0)
 
-    def _walk(self, chunks: Iterable[Any], *, groups: Groups | None = None) -> Iterator[tuple[Level, Array]]:
-        """Yield all nodes with their weights, level by level of piece after piece; leaves may go straight to groups."""
+    def _walk(self, chunks: Iterable[Any], *, leaves: Leaves | None = None) -> Iterator[tuple[Level, Array]]:
+        """Yield all nodes with their weights, level by level of piece after piece; leaves may be counted apart."""
         plan, above = self._plan, Above(self._plan)
         weights = Weights(self._forecaster) if isinstance(self._forecaster, AdaptiveTreeCal) else None
         rest = np.zeros(self.space.dim), 0
-        units = self._unit() / (np.full(64, plan.depth) if plan.depth else np.maximum(1, np.arange(64)))
         for index, raw in zip(itertools.count(0, plan.piece), plan.cut(chunks), strict=False):
             rows = read_outcomes(self.space, raw, before=index)
-            if groups is None:
+            if leaves is None:
                 levels, total = plan.levels(plan.dense(rows), len(rows), index)
             else:
-                levels, total = plan.levels(groups.add_classes(plan, rows, index, units), len(rows), index, lowest=1)
+                levels, total = plan.levels(leaves.add(rows, index), len(rows), index, lowest=1)
             ended, rest = self._end(above, index, len(rows), total)
             if weights is None:
                 yield from ((level, _share(1.0, level)) for level in levels + ended)
@@ -282,6 +294,8 @@ def _charge(errors: dict[Distance, list[float]], distances: Iterable[Distance], 
 def _settle(errors: dict[Distance, list[float]]) -> None:
     """Add up what was noted, into a sum and what rounding lost of it, so that notes do not pile up."""
     for terms in errors.values():
+        if len(terms) < 10_000:
+            continue
         total = math.fsum(terms)
         terms[:] = (total, math.fsum([*terms, -total])) if math.isfinite(total) else (total,)
 

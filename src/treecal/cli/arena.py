@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 from rich.text import Text
 
+from treecal.cli.engine import only_spark, start
 from treecal.cli.options import Outcomes, as_norm
 from treecal.cli.terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
@@ -26,6 +27,8 @@ def arena(
     seeds: int = 1,
     workers: int | None = None,
     folder: Path | None = None,
+    engine: Literal["local", "spark"] = "local",
+    master: str | None = None,
     json: bool = False,
 ) -> int:
     """Race forecasters on streams made by chance, made to be hard, and made by adversaries; print who erred least.
@@ -52,11 +55,18 @@ def arena(
         Processes; by default one for each core.
     folder
         Where finished runs are kept: the same race in the same folder goes on where it was stopped.
+    engine
+        Who races them: processes of this machine, or tasks of Spark, which keeps no folder.
+    master
+        Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
     json
         Write one JSON document, with every run at every checkpoint.
     """
     from treecal.arena import FORECASTERS, STREAMS, final, race
 
+    only_spark(engine, master)
+    if engine == "spark" and (folder is not None or workers is not None):
+        raise ParameterError("--engine spark takes neither --folder nor --workers.")
     space, measure = outcomes.space(), as_norm(norm)
     if seeds < 1:
         raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
@@ -64,17 +74,13 @@ def arena(
     if forecasters is None:
         del racing["SimplexGrid"]
     running = _chosen("--streams", streams, STREAMS)
-    result = race(
-        racing,
-        running,
-        [space],
-        rounds=rounds,
-        norms=[measure],
-        seeds=range(seeds),
-        workers=workers,
-        folder=folder,
-        progress=True,  # on a terminal
-    )
+    grid: dict[str, Any] = {"rounds": rounds, "norms": [measure], "seeds": range(seeds)}
+    if engine == "spark":
+        from treecal.distributed.sweep import race as race_there
+
+        result = race_there(start(master), racing, running, [space], **grid)
+    else:
+        result = race(racing, running, [space], **grid, workers=workers, folder=folder, progress=True)
     if json:
         emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
         return Exit.FINE

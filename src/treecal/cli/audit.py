@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from treecal.auditing import audit as audit_log
 from treecal.auditing.show import shown
+from treecal.cli.engine import only_spark, read, start
 from treecal.cli.options import as_norm
 from treecal.cli.terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
@@ -44,6 +45,8 @@ def audit(
     output: Path | None = None,
     force: bool = False,
     memory: str = "1GB",
+    engine: Literal["duckdb", "spark"] = "duckdb",
+    master: str | None = None,
     json: bool = False,
 ) -> int:
     """Say how calibrated the forecasts in a log were: exactly and in bins, class by class, and by group.
@@ -56,6 +59,8 @@ def audit(
         treecal audit log.csv --forecast p --outcome clicked --by model,country --json
 
         treecal audit log.csv.gz --forecast p_a,p_b,p_c --outcome label --on-error collect --bad-rows bad.csv
+
+        treecal audit s3a://logs/2026 --forecast p_a,p_b --outcome label --classes a,b --engine spark
 
     Exit codes: 0 fine, 1 bad rows were left out, 2 bad input, 130 interrupted.
 
@@ -90,28 +95,33 @@ def audit(
         Replace files that exist.
     memory
         Memory that grouping may use before it goes to disk.
+    engine
+        Who counts: DuckDB on this machine, or Spark, which needs --classes. Both give the same digits.
+    master
+        Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
     json
         Write one JSON document.
     """
+    only_spark(engine, master)
     if (bad_rows is not None) != (on_error == "collect"):
         raise ParameterError("--bad-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # files that cannot be written are refused before the work, not after it
         files = [name and stack.enter_context(new_file(name, force=force)) for name in (output, bad_rows)]
-        with _bar() as tell:
-            found = audit_log(
-                path,
-                forecast=_names("--forecast", forecast),
-                outcome=_names("--outcome", outcome),
-                classes=None if classes is None else _names("--classes", classes),
-                by=[] if by is None else _names("--by", by),
-                bins=bins,
-                norms=[as_norm(name) for name in _names("--norm", norm)],
-                exact=exact,
-                on_error=on_error,
-                tolerance=tolerance,
-                memory_limit=memory,
-                progress=tell,
-            )
+        asked: dict[str, Any] = {
+            "forecast": _names("--forecast", forecast),
+            "outcome": _names("--outcome", outcome),
+            "classes": None if classes is None else _names("--classes", classes),
+            "by": [] if by is None else _names("--by", by),
+            "bins": bins,
+            "norms": [as_norm(name) for name in _names("--norm", norm)],
+            "on_error": on_error,
+            "tolerance": tolerance,
+        }
+        if engine == "spark":
+            found = _on_spark(path, master, asked, exact=exact)
+        else:
+            with _bar() as tell:
+                found = audit_log(path, **asked, exact=exact, memory_limit=memory, progress=tell)
         table, bad = files
         if table is not None:
             names = [*found.by, "kind", "class", "low", "high", "rows", "forecast", "outcome"]
@@ -124,6 +134,18 @@ def audit(
     if json:
         say(str(found.problems))
     return Exit.FLAWED
+
+
+def _on_spark(path: str, master: str | None, asked: dict[str, Any], *, exact: bool) -> Audit:
+    from treecal.distributed.audit import audit as audit_there
+
+    if not exact or asked["classes"] is None or asked["on_error"] == "collect" or len(asked["outcome"]) > 1:
+        raise ParameterError(
+            "--engine spark needs --classes and one column for --outcome, and has no --no-exact and no --bad-rows."
+        )
+    spark = start(master)
+    asked["outcome"] = asked["outcome"][0]
+    return audit_there(read(spark, path), **asked)
 
 
 def _show(found: Audit, *, json: bool) -> None:

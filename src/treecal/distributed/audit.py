@@ -12,16 +12,17 @@ import numpy as np
 from treecal._exact import whole_number
 from treecal.auditing import Audit, Calibration, Exact, _order, sql
 from treecal.auditing.binned import Tallies
-from treecal.auditing.exact import ExactSum
+from treecal.auditing.exact import Tally
 from treecal.auditing.groups import Groups, Key
 from treecal.auditing.kernels import DIGITS
-from treecal.distributed.session import pyspark
+from treecal.distributed.session import arrow_schema, pyspark, spark_schema
 from treecal.distributed.tables import arrow
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Distance, as_distance
+from treecal.geometry import Distance, as_distance, l1
 from treecal.io import Problems
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -162,52 +163,58 @@ def _tally(tallies: Tallies, cells: Any, d: int, bins: int) -> None:
 
 def _exact(rows: DataFrame, distances: Mapping[str, Distance], d: int, by: int, most: int) -> dict[Key, Exact]:
     """Return the exact errors of each group."""
-    question = sql.forecasts("SELECT * FROM {rows}", classes=d, by=by)
-    grouped = rows.sparkSession.sql(question, rows=rows)
-    types = pyspark("pyspark.sql.types")
-    groups = [field for field in grouped.schema if field.name.startswith("by")]
-    whole, real = types.LongType(), types.DoubleType()
-    schema = types.StructType(groups).add("forecasts", whole).add("rounds", whole)
-    for k in range(len(distances)):
-        schema = schema.add(f"d{k}", types.ArrayType(real))
-    found: dict[Key, tuple[int, int, list[list[float]]]] = {}
-    add_up = partial(_add_up, distances=tuple(distances.values()), d=d, by=by, most=most)
-    for row in grouped.mapInArrow(add_up, schema).toArrow().to_pylist():
-        key = tuple(None if row[f"by{k}"] != row[f"by{k}"] else row[f"by{k}"] for k in range(by))
-        forecasts, rounds, parts = found.get(key, (0, 0, [[] for _ in distances]))
-        parts = [mine + row[f"d{k}"] for k, mine in enumerate(parts)]
-        found[key] = forecasts + row["forecasts"], rounds + row["rounds"], parts
+    source = "SELECT * FROM {rows}"
+    joint = _errors(rows, sql.forecasts(source, classes=d, by=by), distances, d, by, most)
+    each = [_errors(rows, sql.class_forecasts(source, number=k, by=by), {"l1": l1}, 1, by, most) for k in range(d)]
     return {
-        key: Exact(forecasts, {name: math.fsum(part) / rounds for name, part in zip(distances, parts, strict=True)})
-        for key, (forecasts, rounds, parts) in found.items()
+        key: Exact(forecasts, errors, tuple(one[key][1]["l1"] for one in each))
+        for key, (forecasts, errors) in joint.items()
     }
 
 
-def _add_up(batches: Iterator[Any], distances: tuple[Distance, ...], d: int, by: int, most: int) -> Iterator[Any]:
-    """Add up the errors of some distinct forecasts, exactly: one row for each group, with the parts of each sum."""
-    pa = arrow()
-    names = [f"by{k}" for k in range(by)]
-    groups, types = Groups(names, most=most), []
-    counts: dict[int, tuple[int, int]] = {}
-    sums: dict[int, list[ExactSum]] = {}
+def _errors(
+    rows: DataFrame, question: str, distances: Mapping[str, Distance], width: int, by: int, most: int
+) -> dict[Key, tuple[int, dict[str, float]]]:
+    """Return the number of distinct forecasts and their errors, for each group."""
+    grouped = rows.sparkSession.sql(question, rows=rows)
+    add_up = partial(_add_up, distances=distances, width=width, by=by, most=most)
+    found: dict[Key, dict[str, list[Any]]] = {}
+    for row in grouped.mapInArrow(add_up, spark_schema(_parts(arrow_schema(grouped), by))).toArrow().to_pylist():
+        key = tuple(row[f"by{k}"] for k in range(by))
+        found.setdefault(key, {}).setdefault(row["name"], []).append(row)
+    return {
+        key: (
+            sum(part["forecasts"] for part in next(iter(parts.values()))),
+            {name: _total(parts[name]) / sum(part["rounds"] for part in parts[name]) for name in distances},
+        )
+        for key, parts in found.items()
+    }
+
+
+def _total(parts: list[dict[str, Any]]) -> float:
+    return math.fsum(term for part in parts for term in part["parts"])
+
+
+def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], width: int, by: int, most: int) -> Iterator[Any]:
+    """Add up the errors of distinct forecasts: a row for each group and distance, with the parts of an exact sum."""
+    names, tally, schema = [f"by{k}" for k in range(by)], Tally(distances), None
+    groups = Groups(names, most=most)
     for batch in batches:
-        types = [batch.schema.field(name).type for name in names]
-        points, came = (np.column_stack([batch.column(f"{c}{k}").to_numpy() for k in range(d)]) for c in "pn")
-        rounds = batch.column("rounds").to_numpy().astype(np.float64)
-        means = came / rounds[:, None]
-        home = groups.of([batch.column(name) for name in names], len(rounds))
-        shares = [rounds * distance.between(means, points) for distance in distances]
-        for g in np.unique(home).tolist():
-            mine = home == g
-            forecasts, total = counts.get(g, (0, 0))
-            counts[g] = forecasts + int(mine.sum()), total + int(rounds[mine].sum())
-            for sum_, share in zip(sums.setdefault(g, [ExactSum() for _ in distances]), shares, strict=True):
-                sum_.add(share[mine])
-    order = list(counts)
-    keys = {g: key for key, g in groups.index.items()}
-    columns = [pa.array([keys[g][k] for g in order], type_) for k, type_ in enumerate(types)]
-    columns += [pa.array([counts[g][i] for g in order], pa.int64()) for i in range(2)]
-    columns += [pa.array([sums[g][i]._parts for g in order], pa.list_(pa.float64())) for i in range(len(distances))]
-    names += ["forecasts", "rounds", *(f"d{k}" for k in range(len(distances)))]
-    if order:
-        yield pa.record_batch(columns, names=names)
+        tally.add(batch, groups.of([batch.column(name) for name in names], batch.num_rows), width)
+        schema = batch.schema
+    if schema is not None:
+        rows = [
+            dict(zip(names, key, strict=True))
+            | {"forecasts": tally.forecasts[g], "rounds": tally._rounds[g], "name": name, "parts": total._parts}
+            for key, g in groups.index.items()
+            for name, total in tally._sums[g].items()
+        ]
+        yield arrow().RecordBatch.from_pylist(rows, _parts(schema, by))
+
+
+def _parts(schema: pa.Schema, by: int) -> pa.Schema:
+    """Return the schema of such rows, given that of the distinct forecasts."""
+    pa = arrow()
+    keys = [schema.field(f"by{k}") for k in range(by)]
+    fields = {"forecasts": pa.int64(), "rounds": pa.int64(), "name": pa.string(), "parts": pa.list_(pa.float64())}
+    return pa.schema([*keys, *fields.items()])

@@ -5,7 +5,7 @@ Shuffling, sorting and state stores cost by the row. A blob is an Arrow stream.
 
 from __future__ import annotations
 
-import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ def packed(table: pa.Table, shards: int) -> Any:
 
 
 def recipe(bank: Bank) -> dict[str, str]:
-    """Return what tells the set and parameters of these streams from others: in words, and exactly.
+    """Return what tells the set and parameters of these streams from others, in words and exactly.
 
     Examples
     --------
@@ -91,6 +91,9 @@ def recipe(bank: Bank) -> dict[str, str]:
     'Bank(Simplex(2), arity=4)'
     """
     own: Any = Bank(**bank.arguments())
+    content = snapshot(own)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    arguments = json.loads(header["__metadata__"]["treecal"])["arguments"]
     shown = [repr(own.space), f"arity={own.arity}"]
     shown += [f"{name}={getattr(own, name)}" for name in ("depth", "mix") if getattr(own, name)]
-    return {"shown": f"Bank({', '.join(shown)})", "sha256": hashlib.sha256(snapshot(own)).hexdigest()}
+    return {"shown": f"Bank({', '.join(shown)})", "arguments": json.dumps(arguments, sort_keys=True)}

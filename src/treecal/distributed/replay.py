@@ -14,7 +14,7 @@ import numpy as np
 
 from treecal._exact import Array
 from treecal.batch import Bank
-from treecal.batch.climb import EPOCHS, Above, Level, Plan, climb_piece
+from treecal.batch.climb import Above, Level, Plan, climb_piece, inner_errors, node_errors
 from treecal.distributed.session import arrow_schema
 from treecal.distributed.tables import arrow, check_numbered, heights_of, numbers, points_and_mean
 from treecal.exceptions import FileError, ParameterError, TreeCalError
@@ -100,12 +100,12 @@ class Replayed:
 
 def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
     """Climb one piece; return its number, rounds, sum, and errors by norm and height; or what is wrong with it."""
-    pa, shares = arrow(), [1 / (plan.depth or max(epoch, 1)) for epoch in range(EPOCHS)]
+    pa = arrow()
     number, total, errors, problem = key[0].as_py(), None, None, None
     try:
         piece = climb_piece(plan, _rows(number, table, plan), number * plan.piece)
         total = piece.total.tolist()
-        errors = np.einsum("hen,e->nh", piece.errors, shares).ravel().tolist()
+        errors = np.ravel(inner_errors(plan, piece)).tolist()
     except TreeCalError as error:
         problem = str(error)
     real = pa.list_(pa.float64())
@@ -144,12 +144,9 @@ def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
 
 
 def _charge(terms: dict[Distance, list[float]], level: Level) -> None:
-    """Note the error of nodes above the pieces: weight times rounds times distance."""
-    played = level.parts > 0
-    rounds, labels = level.rounds[played], level.labels[played]
-    means = level.sums[played] / rounds[:, None]
-    for distance, parts in terms.items():
-        parts.append(math.fsum(1.0 / level.parts[played] * rounds * distance.between(means, labels)))
+    """Note the errors of a node above the pieces."""
+    for parts, error in zip(terms.values(), node_errors(level), strict=True):
+        parts.append(error)
 
 
 def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, bank: Bank, above: list[Array]) -> pa.Table:

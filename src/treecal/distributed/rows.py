@@ -60,17 +60,24 @@ def arrange(state: pa.Table, table: pa.Table, bank: Bank) -> Rows:
     rows = rows[numbered[rows]]
     streams, seq = streams[rows], seq[rows]
     values = table.column("outcome").combine_chunks().take(pa.array(rows))
-    outcomes, bad = _read(values, bank.space)
-    log.fail("outcome", streams, seq, bad, lambda i: _complaint(bank.space, values[i].as_py()))
     again = np.zeros(len(rows), bool)
     again[1:] = (streams[1:] == streams[:-1]) & (seq[1:] == seq[:-1])
+    number = np.cumsum(~again)  # one for each key and sequence number
+    outcomes, bad = _read(values, bank.space)
+
+    def complaint(row: int) -> str:
+        """Return what is wrong with a number; of several outcomes for it, always the same, whatever their order."""
+        same = range(*np.searchsorted(number, [number[row], number[row] + 1]).tolist())
+        return min(_complaint(bank.space, values[i].as_py()) for i in same if bad[i])
+
+    log.fail("outcome", streams, seq, bad, complaint)
     other = again.copy()
     at = np.flatnonzero(again)
     other[at] = (_bits(outcomes[at]) != _bits(outcomes[at - 1])).any(axis=1)
     log.fail("conflict", streams, seq, other, lambda i: "comes with two different outcomes.")
     if bank.depth is not None:
         horizon = bank.arity**bank.depth
-        left = np.full(len(keys), horizon)
+        left = np.full(len(keys), min(horizon, 2**62))
         left[: len(state)] -= state.column("rounds").to_numpy()
         full = np.bincount(streams[~again], minlength=len(keys)) > left
         log.fail("horizon", streams, seq, full[streams], lambda i: f"would make more than {horizon} rounds.")

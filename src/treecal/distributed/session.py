@@ -15,20 +15,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.maxConcurrentOutputFileWriters": "3",  # an epoch's tables are written side by side, unsorted
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
+    "spark.sql.shuffle.partitions": "32",
+    PROVIDER: ROCKSDB,
 }
 """Settings of every session that `session` makes."""
 
 
-def session(master: str = "local[2]", *, name: str = "treecal", settings: dict[str, str] | None = None) -> SparkSession:
+def session(
+    master: str | None = None, *, name: str = "treecal", settings: dict[str, str] | None = None
+) -> SparkSession:
     """Return the Spark session that is there, or start one.
 
     Workers run the Python that runs this, unless `PYSPARK_PYTHON` says otherwise.
@@ -36,21 +41,25 @@ def session(master: str = "local[2]", *, name: str = "treecal", settings: dict[s
     Parameters
     ----------
     master
-        Where Spark runs: `local[n]` for n cores of this machine, or the address of a cluster.
+        Where Spark runs: `local[2]` for two cores of this machine, or the address of a cluster. By default what
+        `spark-submit` says; without it, all cores of this machine.
     name
         What the session is called in Spark's own pages.
     settings
-        Settings of Spark's, which go before those of `SETTINGS`.
+        More settings of Spark's; they go before those of `SETTINGS`.
     """
     sql = pyspark("pyspark.sql")
-    if not (shutil.which("java") or _java_home()):
+    home = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java") or (home and (Path(home) / "bin" / "java").exists())):
         raise UnsupportedError(
             "Spark runs on Java, and there is no `java` here.",
-            hint="install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17, or "
-            "conda install openjdk=17), or set JAVA_HOME to where it is.",
+            hint="install Java 17 (apt install openjdk-17-jre-headless, or brew install openjdk@17), or set JAVA_HOME "
+            "to where it is.",
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder: Any = sql.SparkSession.builder.master(master).appName(name)
+    builder: Any = sql.SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
     for key, value in (SETTINGS | (settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()  # type: ignore[no-any-return] # a builder of builders has no type
@@ -75,8 +84,3 @@ def spark_schema(schema: pa.Schema) -> Any:
 def arrow_schema(frame: DataFrame) -> pa.Schema:
     """Return the schema of a DataFrame as Arrow's."""
     return pyspark("pyspark.sql.pandas.types").to_arrow_schema(frame.schema)
-
-
-def _java_home() -> bool:
-    home = os.environ.get("JAVA_HOME")
-    return home is not None and (Path(home) / "bin" / "java").exists()

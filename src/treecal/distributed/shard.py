@@ -188,9 +188,10 @@ def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
 def _bank(state: pa.Table, bank: Bank) -> Bank:
     """Return the streams of a state, in its order."""
     own = Bank(**bank.arguments())
-    rounds = state.column("rounds").to_numpy()
-    sums = unpack(state.column("sums").combine_chunks(), heights_of(own, rounds), own.space.dim)
-    own.set_state({"rounds": rounds, "sums": sums})
+    if len(state):
+        rounds = state.column("rounds").to_numpy()
+        sums = unpack(state.column("sums").combine_chunks(), heights_of(own, rounds), own.space.dim)
+        own.set_state({"rounds": rounds, "sums": sums})
     return own
 
 

@@ -41,7 +41,7 @@ class Store:
         if not self._files.exists(folder):
             return []
         names = [str(status.getPath().getName()) for status in self._files.listStatus(folder)]
-        return sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json") and name[0] != ".")
+        return sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
 
     def manifest(self, epoch: int) -> dict[str, Any]:
         """Return the manifest of a finished epoch."""

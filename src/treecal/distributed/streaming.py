@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from treecal._exact import whole_number
 from treecal.batch import Bank
 from treecal.distributed.packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
-from treecal.distributed.session import arrow_schema, pyspark, spark_schema
+from treecal.distributed.session import PROVIDER, ROCKSDB, arrow_schema, pyspark, spark_schema
 from treecal.distributed.shard import advance, no_state
 from treecal.distributed.tables import as_one, check_outcomes, one_schema
-from treecal.exceptions import SnapshotError
+from treecal.exceptions import SnapshotError, UnsupportedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STATE = "recipe string, shards int, blob binary"
+STATE = "bank string, shards int, blob binary"
 
 
 def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame:
@@ -46,6 +46,11 @@ def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame
     shards = whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), bank)
     pyspark("google.protobuf")  # which Spark needs for state in Python, and misses late
+    if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
+        raise UnsupportedError(
+            "state of streams is kept in RocksDB, and this session keeps it elsewhere.",
+            hint=f"set {PROVIDER} to {ROCKSDB}, or let treecal.distributed.session.session start the session.",
+        )
     rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
     stepped = rows.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=_processor(bank, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
@@ -62,14 +67,14 @@ def _processor(bank: Bank, shards: int) -> Any:
 
     def handle(self: Any, key: tuple[int], rows: Iterator[Any], timers: Any) -> Iterator[Any]:
         kept = self.state.get()
-        if kept is not None and kept[:2] != (mine["sha256"], shards):
+        if kept is not None and kept[:2] != (mine["arguments"], shards):
             raise SnapshotError(
                 f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
                 hint="go on with the set, parameters and shards that it was begun with; or from another checkpoint.",
             )
         before = no_state() if kept is None else loads([kept[2]])
         step = advance(before, loads(blob for part in rows for blob in part["blob"]), bank)
-        self.state.update((mine["sha256"], shards, dumps(step.state)))
+        self.state.update((mine["arguments"], shards, dumps(step.state)))
         blob = dumps(as_one(forecasts=step.forecasts, problems=step.problems))
         yield pyspark("pandas").DataFrame({"shard": [key[0]], "blob": [blob]})
 

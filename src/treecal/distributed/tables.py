@@ -48,7 +48,7 @@ def schemas() -> dict[str, pa.Schema]:
     return {
         "state": pa.schema({**head, "sums": pa.binary(), "format": pa.int32()}),
         "forecasts": pa.schema({"key": text, "round": whole, "seq": whole, "points": numbers, "mean": numbers}),
-        "problems": pa.schema({"key": "text", "seq": whole, "rows": whole, "kind": text, "detail": text}),
+        "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
         "shards": pa.schema({"shard": pa.int32(), "blob": pa.binary()}),
     }
 

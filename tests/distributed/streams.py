@@ -1,0 +1,58 @@
+"""Many keyed streams cut into epochs, and what one `TreeCal` for each key makes of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import treecal as tc
+
+Row = tuple[str, int, int, list[float]]
+"""A key, its coming round, the number it has learned up to, and the points of its forecast."""
+
+
+def epochs(keys: int, count: int, *, seed: int, longest: int = 40, classes: int = 3) -> list[pa.Table]:
+    """Return the outcomes of so many keys in so many epochs, each shuffled; not every key comes in every epoch."""
+    rng = np.random.default_rng(seed)
+    learned, tables = np.zeros(keys, np.int64), []
+    for _ in range(count):
+        lengths = rng.integers(longest, size=keys) * (rng.random(keys) < 0.7)
+        key = np.repeat(np.arange(keys), lengths)
+        seq = np.concatenate([learned[k] + np.arange(n) for k, n in enumerate(lengths)]).astype(np.int64)
+        learned += lengths
+        outcome = rng.dirichlet(np.ones(classes), size=len(key))
+        order = rng.permutation(len(key))
+        names = [f"key {k}" for k in key[order]]
+        tables.append(pa.table({"key": names, "seq": seq[order], "outcome": list(outcome[order])}))
+    return tables
+
+
+def one_by_one(tables: list[pa.Table], space: tc.ConvexSet, **parameters: Any) -> list[list[Row]]:
+    """Return what a `TreeCal` for each key forecasts after each epoch, of the keys that came in it."""
+    own: dict[str, tc.TreeCal] = {}
+    after = []
+    for table in tables:
+        rows = sorted(table.to_pylist(), key=lambda row: row["seq"])
+        for row in rows:
+            own.setdefault(row["key"], tc.TreeCal(space, **parameters)).update(row["outcome"])
+        last = {row["key"]: row["seq"] for row in rows}
+        after.append([(k, own[k].rounds + 1, n, own[k].predict().points.ravel().tolist()) for k, n in last.items()])
+    return [sorted(rows) for rows in after]
+
+
+def rows_of(forecasts: pa.Table) -> list[Row]:
+    """Return a table of forecasts in the same form."""
+    return sorted((row["key"], row["round"], row["seq"], row["points"]) for row in forecasts.to_pylist())
+
+
+def write_day(day: pa.Table, folder: Path, number: int) -> None:
+    """Write a file that Spark sees whole or not at all, and takes up in the order of numbers."""
+    draft = folder / f"_{number:03d}.parquet"
+    pq.write_table(day, draft)
+    os.utime(draft, (1e9 + number, 1e9 + number))
+    draft.rename(folder / f"{number:03d}.parquet")
