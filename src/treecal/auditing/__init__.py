@@ -142,12 +142,12 @@ def audit(
         rows, brier, (*each, top) = tallies.read(key)
         return Calibration(rows, brier, top, dict(zip(names, each, strict=True)), exactly.get(key))
 
-    keys = sorted(tallies.groups.index, key=_order) if by else []
+    keys = sorted(tallies.groups.index, key=in_order) if by else []
     return Audit(
         opened.name, names, tuple(outcomes.names), by, read(None), {key: read(key) for key in keys}, outcomes.problems
     )
 
 
-def _order(key: Key) -> list[tuple[bool, str, Any]]:
+def in_order(key: Key) -> list[tuple[bool, str, Any]]:
     """Sort values of a kind together, and missing ones to the end."""
     return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]

@@ -31,8 +31,8 @@ class Tallies:
         library("numba")
         self.groups = Groups(by, most=max(1, _MEMORY // ((classes + 1) * bins * 32)))
         self._edges: Array = np.arange(bins) / bins  # 0.3 lies in [0.3, 0.4), where linspace would put it below
-        self._table: Labels = np.zeros((4, 1, classes + 1, bins), np.int64)
-        self._scores: Labels = np.zeros((2, 1), np.int64)
+        self.table: Labels = np.zeros((4, 1, classes + 1, bins), np.int64)
+        self.scores: Labels = np.zeros((2, 1), np.int64)
 
     def add(self, chunk: Chunk) -> None:
         """Add some rows."""
@@ -40,22 +40,22 @@ class Tallies:
 
         assert chunk.forecasts is not None
         groups = self.groups.of([chunk.kept[name] for name in self.groups.by], len(chunk.rows))
-        room = self._scores.shape[1]
+        room = self.scores.shape[1]
         if (count := len(self.groups.index)) > room:  # double, so that groups cost O(1) each
             more = max(count, min(2 * room, self.groups.most)) - room
-            self._table, self._scores = (
+            self.table, self.scores = (
                 np.concatenate([old, np.zeros((len(old), more, *old.shape[2:]), np.int64)], axis=1)
-                for old in (self._table, self._scores)
+                for old in (self.table, self.scores)
             )
         outcomes = np.asarray(chunk.outcomes, np.int64)
-        kernels.tally(np.ascontiguousarray(chunk.forecasts.T), outcomes, groups, self._edges, self._table, self._scores)
+        kernels.tally(np.ascontiguousarray(chunk.forecasts.T), outcomes, groups, self._edges, self.table, self.scores)
 
     def read(self, key: Key | None) -> tuple[int, float, list[Bins]]:
         """Return rows, Brier score and bins (for each class, then for the likeliest) of a group, or of all rows."""
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
-        cells = self._table[:, at].astype(object).sum(axis=1)  # whole numbers that cannot run over
+        cells = self.table[:, at].astype(object).sum(axis=1)  # whole numbers that cannot run over
         rows = int(cells[0, -1].sum())
-        ones, rest = self._scores[:, at].astype(object).sum(axis=1)
+        ones, rest = self.scores[:, at].astype(object).sum(axis=1)
         edges = np.append(self._edges, 1.0)
         return rows, 2 * _mean(ones, rest, rows), [Bins(edges, *_columns(cells[:, k])) for k in range(cells.shape[1])]
 

@@ -29,14 +29,14 @@ class ExactSum:
     """
 
     def __init__(self) -> None:
-        self._parts: list[float] = []
+        self.parts: list[float] = []
 
     def add(self, terms: Array) -> None:
         """Add some terms."""
         # fsum rounds correctly, so what it leaves of the terms gets smaller each time, until nothing is left.
         rest = terms.tolist()
         while part := math.fsum(rest):
-            self._parts.append(part)
+            self.parts.append(part)
             if not math.isfinite(part):
                 break
             rest.append(-part)
@@ -44,7 +44,7 @@ class ExactSum:
     @property
     def value(self) -> float:
         """The sum of all terms."""
-        return math.fsum(self._parts)
+        return math.fsum(self.parts)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Exact:
 
     forecasts: int
     errors: dict[str, float]
-    classes: tuple[float, ...] = ()
+    classes: tuple[float, ...]
 
 
 def exact_errors(
@@ -120,9 +120,9 @@ class Tally:
 
     def __init__(self, distances: Mapping[str, Distance]) -> None:
         self.forecasts: dict[int, int] = {}
+        self.rounds: dict[int, int] = {}
         self._distances = distances
-        self._rounds: dict[int, int] = {}
-        self._sums: dict[int, dict[str, ExactSum]] = {}
+        self.sums: dict[int, dict[str, ExactSum]] = {}
 
     def add(self, batch: Any, home: Labels, width: int) -> None:
         """Add distinct forecasts of so many coordinates, each of the group that it is at home in."""
@@ -133,10 +133,10 @@ class Tally:
         for g in np.unique(home).tolist():
             mine = home == g
             self.forecasts[g] = self.forecasts.get(g, 0) + int(mine.sum())
-            self._rounds[g] = self._rounds.get(g, 0) + int(rounds[mine].sum())
+            self.rounds[g] = self.rounds.get(g, 0) + int(rounds[mine].sum())
             for name, share in shares.items():
-                self._sums.setdefault(g, {}).setdefault(name, ExactSum()).add(share[mine])
+                self.sums.setdefault(g, {}).setdefault(name, ExactSum()).add(share[mine])
 
     def errors(self, g: int) -> dict[str, float]:
         """Return the errors of a group, per round, by the name of the distance."""
-        return {name: total.value / self._rounds[g] for name, total in self._sums[g].items()}
+        return {name: total.value / self.rounds[g] for name, total in self.sums[g].items()}

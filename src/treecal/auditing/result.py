@@ -108,7 +108,7 @@ class Calibration:
         """Return all of it as JSON values (an infinite error is a float that JSON lacks)."""
         exact = None
         if self.exact is not None:
-            classes = dict(zip(self.classes, self.exact.classes, strict=False))
+            classes = dict(zip(self.classes, self.exact.classes, strict=True))
             exact = {"forecasts": self.exact.forecasts, "errors": self.exact.errors, "classes": classes}
         return {
             "rows": self.rows,

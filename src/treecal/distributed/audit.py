@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from treecal._exact import whole_number
-from treecal.auditing import Audit, Calibration, Exact, _order, sql
+from treecal.auditing import Audit, Calibration, Exact, in_order, sql
 from treecal.auditing.binned import Tallies
 from treecal.auditing.exact import Tally
 from treecal.auditing.groups import Groups, Key
@@ -100,7 +100,7 @@ def audit(
         count, brier, (*each, top) = tallies.read(key)
         return Calibration(count, brier, top, dict(zip(names, each, strict=True)), exact[key])
 
-    keys = sorted(tallies.groups.index, key=_order) if by else []
+    keys = sorted(tallies.groups.index, key=in_order) if by else []
     groups = {key: read(key) for key in keys}
     return Audit("the log", names, tuple(forecast), tuple(by), read(None), groups, problems)
 
@@ -154,11 +154,11 @@ def _tally(tallies: Tallies, cells: Any, d: int, bins: int) -> None:
     group = tallies.groups.of(by, len(cells))
     k, b, n, hits, high, low = (cells.column(c).to_numpy() for c in ("k", "b", "n", "hits", "high", "low"))
     ones, rest = high >> (DIGITS - 26), ((high & ((1 << (DIGITS - 26)) - 1)) << 26) + low
-    tallies._table = np.zeros((4, max(1, len(tallies.groups.index)), d + 1, bins), np.int64)
-    tallies._scores = np.zeros((2, tallies._table.shape[1]), np.int64)
+    tallies.table = np.zeros((4, max(1, len(tallies.groups.index)), d + 1, bins), np.int64)
+    tallies.scores = np.zeros((2, tallies.table.shape[1]), np.int64)
     cell, score = k <= d, k > d
-    tallies._table[:, group[cell], k[cell], b[cell]] = np.stack([n, hits, ones, rest])[:, cell]
-    tallies._scores[:, group[score]] = np.stack([ones, rest])[:, score]
+    tallies.table[:, group[cell], k[cell], b[cell]] = np.stack([n, hits, ones, rest])[:, cell]
+    tallies.scores[:, group[score]] = np.stack([ones, rest])[:, score]
 
 
 def _exact(rows: DataFrame, distances: Mapping[str, Distance], d: int, by: int, most: int) -> dict[Key, Exact]:
@@ -205,9 +205,9 @@ def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], width: in
     if schema is not None:
         rows = [
             dict(zip(names, key, strict=True))
-            | {"forecasts": tally.forecasts[g], "rounds": tally._rounds[g], "name": name, "parts": total._parts}
+            | {"forecasts": tally.forecasts[g], "rounds": tally.rounds[g], "name": name, "parts": total.parts}
             for key, g in groups.index.items()
-            for name, total in tally._sums[g].items()
+            for name, total in tally.sums[g].items()
         ]
         yield arrow().RecordBatch.from_pylist(rows, _parts(schema, by))
 

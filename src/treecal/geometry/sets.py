@@ -67,7 +67,7 @@ class Simplex(ConvexSet):
         else:
             least, total = outcome.item(outcome.argmin()), float(self._total(outcome))
         if least >= 0:
-            return _LEAST <= total <= _MOST  # NaN fails
+            return bool(_LEAST <= total <= _MOST)  # NaN fails
         return bool(self.contains(outcome))
 
     def complaint(self, outcome: Array) -> str:
