@@ -162,11 +162,9 @@ def unlabelled() -> Iterator[Line]:
 
 
 def growth() -> Iterator[Line]:
-    base = None
     for power in range(4, 9):
         seconds, peak = _child("growth", str(10**power))
         per = seconds / 10**power * 1e9
-        base = base or per
         yield Line(f"chunked labels, 10^{power} rounds", "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.batch.compile import inlined, strict
 
-Integers = NDArray[np.int64]
 Bits = NDArray[np.uint64]
 
 
 @inlined
-def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array, known: int) -> int:
+def _group(name: Bits, slots: Labels, hashes: Bits, keys: Bits, totals: Array, known: int) -> int:
     """Return the group of a point, given by its bits; a new one if it has none."""
     code, factor = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
     for k in range(len(name)):  # products that do not wait for each other
@@ -49,7 +48,7 @@ def gather(
     masses: Array,
     units: Array,
     sums: Array,
-    slots: Integers,
+    slots: Labels,
     hashes: Bits,
     keys: Bits,
     totals: Array,
@@ -76,11 +75,11 @@ def gather(
 
 @strict
 def count_leaves(
-    classes: Integers,
+    classes: Labels,
     arity: int,
     follow: NDArray[np.int32],
     parents: Array,
-    slots: Integers,
+    slots: Labels,
     hashes: Bits,
     keys: Bits,
     hits: Array,
@@ -123,7 +122,7 @@ def count_leaves(
 
 
 @strict
-def rehash(slots: Integers, hashes: Bits, known: int) -> None:
+def rehash(slots: Labels, hashes: Bits, known: int) -> None:
     """Put all groups into a new table."""
     mask = np.uint64(len(slots) - 1)
     for group in range(known):

@@ -7,12 +7,9 @@ Only norms may be added up in another order.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.batch.compile import loose, strict
-
-Integers = NDArray[np.int64]
 
 
 @loose
@@ -29,7 +26,7 @@ def first_off_simplex(rows: Array, tol: float) -> int:
 
 
 @strict
-def bank_add(keys: Integers, rows: Array, rounds: Integers, sums: Array, arity: int, grows: bool, done: int) -> int:
+def bank_add(keys: Labels, rows: Array, rounds: Labels, sums: Array, arity: int, grows: bool, done: int) -> int:
     """Add row after row to the streams of a bank; return how many are done, fewer when a tree needs a new height."""
     for i in range(done, len(keys)):
         stream = keys[i]
@@ -47,9 +44,7 @@ def bank_add(keys: Integers, rows: Array, rounds: Integers, sums: Array, arity: 
 
 
 @strict
-def bank_count(
-    keys: Integers, classes: Integers, rounds: Integers, sums: Array, arity: int, grows: bool, done: int
-) -> int:
+def bank_count(keys: Labels, classes: Labels, rounds: Labels, sums: Array, arity: int, grows: bool, done: int) -> int:
     """Add outcomes given as classes to the streams of a bank, as `bank_add` does."""
     for i in range(done, len(keys)):
         stream = keys[i]
@@ -84,7 +79,7 @@ def _carry(sums: Array, stream: int, risen: int) -> None:
 
 @strict
 def bank_labels(
-    keys: Integers, rounds: Integers, sums: Array, arity: int, first: Array, mix: float, pull: Array, points: Array
+    keys: Labels, rounds: Labels, sums: Array, arity: int, first: Array, mix: float, pull: Array, points: Array
 ) -> None:
     """Write the labels on each stream's path, `points[i, height]`."""
     for i in range(len(keys)):
@@ -265,7 +260,7 @@ def climb_leaves(
 
 @strict
 def climb_classes(
-    classes: Integers, index: int, arity: int, grows: bool, first: Array, parents: Array, totals: Array
+    classes: Labels, index: int, arity: int, grows: bool, first: Array, parents: Array, totals: Array
 ) -> None:
     """Go up from leaves whose outcomes are given as classes, without mixing: `O(1)` a leaf, whatever the dimension."""
     start_size, start_squares = 0.0, 0.0

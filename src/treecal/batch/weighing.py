@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.batch.compile import strict
-
-Integers = NDArray[np.int64]
 
 
 @strict
@@ -18,7 +15,7 @@ def weigh(
     before: int,
     size: int,
     arity: int,
-    offsets: Integers,
+    offsets: Labels,
     node_costs: Array,
     ends: Array,
     grows: bool,
@@ -41,7 +38,7 @@ def weigh(
         for height in range(inner):  # the nodes that start with this leaf
             if i % count != 0:
                 break
-            given[offsets[height] + i // count] = weights[height] if height < heights else 0.0
+            given[offsets[height] + i // count] = weights[height]  # 0 above the tree
             count *= arity
         rest, count, height = before + i, 1, 0
         while height < heights:  # those that end with it

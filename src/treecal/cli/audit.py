@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from treecal.auditing import audit as audit_log
 from treecal.auditing.show import shown
 from treecal.cli.engine import only_spark, read, start
-from treecal.cli.options import as_norm
+from treecal.cli.options import as_norm, split
 from treecal.cli.terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
 from treecal.io import OnError, inert, new_file
@@ -108,12 +108,12 @@ def audit(
     with ExitStack() as stack:  # files that cannot be written are refused before the work, not after it
         files = [name and stack.enter_context(new_file(name, force=force)) for name in (output, bad_rows)]
         asked: dict[str, Any] = {
-            "forecast": _names("--forecast", forecast),
-            "outcome": _names("--outcome", outcome),
-            "classes": None if classes is None else _names("--classes", classes),
-            "by": [] if by is None else _names("--by", by),
+            "forecast": split("--forecast", forecast),
+            "outcome": split("--outcome", outcome),
+            "classes": None if classes is None else split("--classes", classes),
+            "by": [] if by is None else split("--by", by),
             "bins": bins,
-            "norms": [as_norm(name) for name in _names("--norm", norm)],
+            "norms": [as_norm(name) for name in split("--norm", norm)],
             "on_error": on_error,
             "tolerance": tolerance,
         }
@@ -153,14 +153,6 @@ def _show(found: Audit, *, json: bool) -> None:
         emit(found.to_dict())
     else:
         page().print(shown(found))
-
-
-def _names(option: str, text: str) -> list[str]:
-    """Return names with commas between them; one that holds a comma is quoted."""
-    names = [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
-    if not names or "" in names:
-        raise ParameterError.expected(option, text, "one or more names, with commas between them")
-    return names
 
 
 def _write(path: Path, names: list[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from treecal._exact import Labels
 from treecal.batch import Bank
 from treecal.batch.outcomes import Outcomes, first_refused, read_outcomes
-from treecal.distributed.tables import Integers, Mask, arrow, numbers, schemas
+from treecal.distributed.tables import Mask, arrow, numbers, schemas
 from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet
 from treecal.geometry.outcomes import read_outcome
@@ -34,8 +35,8 @@ class Rows(NamedTuple):
     """
 
     keys: pa.Array
-    streams: Integers
-    seq: Integers
+    streams: Labels
+    seq: Labels
     outcomes: Outcomes
     problems: pa.Table
 
@@ -98,7 +99,7 @@ class _Log:
         self._pa, self._keys = arrow(), keys
         self._tables = [schemas()["problems"].empty_table()]
         self.failed: Mask = np.zeros(len(keys), bool)
-        self.counts: Integers = np.zeros(len(keys), np.int64)
+        self.counts: Labels = np.zeros(len(keys), np.int64)
 
     def add(self, kind: str, streams: Any, seq: Any, rows: Any, details: str | list[str]) -> None:
         """Report some problems of a kind."""
@@ -109,7 +110,7 @@ class _Log:
             text = pa.repeat(details, n) if isinstance(details, str) else details
             self._tables.append(pa.table([key, number, rows, pa.repeat(kind, n), text], schema=schemas()["problems"]))
 
-    def fail(self, kind: str, streams: Integers, seq: Any, bad: Mask, detail: Callable[[int], str]) -> None:
+    def fail(self, kind: str, streams: Labels, seq: Any, bad: Mask, detail: Callable[[int], str]) -> None:
         """Fail the streams of bad rows, and report the first bad row of each with the number of rows it refuses."""
         at = np.flatnonzero(bad)
         failing, firsts = np.unique(streams[at], return_index=True)
@@ -122,7 +123,7 @@ class _Log:
         return self._pa.concat_tables(self._tables).combine_chunks()
 
 
-def _streams(known: pa.Array, keys: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+def _streams(known: pa.Array, keys: pa.ChunkedArray) -> tuple[Labels, pa.Array]:
     """Return the stream of each key, −1 for a null one, and the key of each stream."""
     import pyarrow.compute as pc
 
@@ -159,13 +160,13 @@ def _complaint(space: ConvexSet, value: Any) -> str:
     return f"lies outside {space!r}."
 
 
-def _bits(outcomes: Outcomes) -> Integers:
+def _bits(outcomes: Outcomes) -> Labels:
     """Return outcomes as whole numbers that are equal if they are the same; −0.0 is 0.0."""
     columns = outcomes[:, None] if outcomes.ndim == 1 else outcomes
     return (columns + 0).view(np.int64)
 
 
-def _report_past(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
+def _report_past(log: _Log, state: pa.Table, streams: Labels, seq: Labels) -> None:
     """Report numbers up to the last one learned: learned before, for certain, if the key left none out."""
     first, last, rounds = (state.column(name).to_numpy()[streams] for name in ("first", "seq", "rounds"))
     learned = (seq >= first) & (last - first + 1 == rounds)
@@ -177,7 +178,7 @@ def _report_past(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -
         log.add(kind, streams[mine], seq[mine], ones[mine], detail)
 
 
-def _report_missing(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
+def _report_missing(log: _Log, state: pa.Table, streams: Labels, seq: Labels) -> None:
     """Report the numbers left out before each row."""
     before = np.empty(len(seq), np.int64)
     before[1:] = seq[:-1]

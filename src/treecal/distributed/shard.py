@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from treecal._exact import whole_number
+from treecal._exact import Labels, whole_number
 from treecal.batch import Bank
 from treecal.distributed.rows import arrange
 from treecal.distributed.tables import (
     FORMAT,
-    Integers,
     arrow,
     check_outcomes,
     check_state,
@@ -142,7 +141,7 @@ def no_state() -> pa.Table:
     return schemas()["state"].empty_table()
 
 
-def shard_of(keys: pa.Array, shards: int) -> Integers:
+def shard_of(keys: pa.Array, shards: int) -> Labels:
     """Return the shard of each key: the 64-bit FNV-1a hash of its UTF-8 bytes, modulo `shards`.
 
     A key is in the same shard in every process, on every machine, for ever. A null one counts as empty.
@@ -195,7 +194,7 @@ def _bank(state: pa.Table, bank: Bank) -> Bank:
     return own
 
 
-def _forecasts(keys: pa.Array, seq: Integers, own: Bank) -> pa.Table:
+def _forecasts(keys: pa.Array, seq: Labels, own: Bank) -> pa.Table:
     pa, rounds = arrow(), own.rounds
     open_ = np.arange(len(own)) if own.depth is None else np.flatnonzero(rounds < own.arity**own.depth)
     columns = points_and_mean(own.predict(open_).points, heights_of(own, rounds[open_]))

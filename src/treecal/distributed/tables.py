@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._exact import Array
+from treecal._exact import Array, Labels
 from treecal.batch import Bank
 from treecal.batch.outcomes import Outcomes
 from treecal.exceptions import FileError, SnapshotError, UnsupportedError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the state's layout."""
 
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 
@@ -138,7 +137,7 @@ def check_state(state: pa.Table, bank: Bank) -> None:
         )
 
 
-def heights_of(bank: Bank, rounds: Integers) -> Integers:
+def heights_of(bank: Bank, rounds: Labels) -> Labels:
     """Return the heights on each stream's path after so many rounds."""
     heights = np.full(len(rounds), bank.depth or 1)
     power = bank.arity
@@ -148,7 +147,7 @@ def heights_of(bank: Bank, rounds: Integers) -> Integers:
     return heights
 
 
-def pack(sums: Array, heights: Integers) -> pa.Array:
+def pack(sums: Array, heights: Labels) -> pa.Array:
     """Return the carried sums of each stream as bytes: little-endian float64, lowest height first, none above its own.
 
     Parameters
@@ -172,7 +171,7 @@ def pack(sums: Array, heights: Integers) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(heights), buffers)
 
 
-def unpack(packed: pa.Array, heights: Integers, d: int) -> Array:
+def unpack(packed: pa.Array, heights: Labels, d: int) -> Array:
     """Return the carried sums, `(heights, streams, d)`, that `pack` made bytes of."""
     offsets = _offsets(packed)
     data = packed.buffers()[2]
@@ -200,7 +199,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
     return vectors
 
 
-def points_and_mean(points: Array, heights: Integers) -> list[pa.Array]:
+def points_and_mean(points: Array, heights: Labels) -> list[pa.Array]:
     """Return forecasts as two columns of lists: their points, one after the other, and the mean of these.
 
     Parameters
@@ -218,12 +217,12 @@ def points_and_mean(points: Array, heights: Integers) -> list[pa.Array]:
     return [_lists(points[mine], heights * d), _lists(mean / heights[:, None], np.full(len(points), d))]
 
 
-def _lists(values: Array, sizes: Integers) -> pa.Array:
+def _lists(values: Array, sizes: Labels) -> pa.Array:
     pa = arrow()
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(np.ascontiguousarray(values).ravel()))
 
 
-def _offsets(packed: pa.Array) -> Integers:
+def _offsets(packed: pa.Array) -> Labels:
     raw = np.frombuffer(packed.buffers()[1], np.int32) if len(packed) else np.zeros(1, np.int32)
     return raw[packed.offset : packed.offset + len(packed) + 1].astype(np.int64)
