@@ -103,12 +103,14 @@ def step() -> Iterator[Line]:
 
     rounds = 2_000
     for dim in (3, 10, 100):
-        tree, outcomes = tc.TreeCal(tc.Simplex(dim)), list(one_hot(rounds, dim))
-        plain = partial(go, tree, outcomes)
-        base, own, kept = times(100, partial(go, Empty(), outcomes), plain, partial(go_and_read, tree, outcomes))
+        space, outcomes = tc.Simplex(dim), list(one_hot(rounds, dim))
+        tree, mixed = tc.TreeCal(space), list(space.sample(np.random.default_rng(0), rounds))
+        plain, empty, read = (partial(f, g, outcomes) for f, g in ((go, tree), (go, Empty()), (go_and_read, tree)))
+        base, own, kept, other = times(100, empty, plain, read, partial(go, tree, mixed))
         what = f"predict()+update() / two empty calls, d = {dim}"
         yield line(what, "≤ 38×", own / base, micro(own, rounds), "{:.1f}×")
         yield line("  the same, forecast kept and its points read", "", kept / base, micro(kept, rounds), "{:.1f}×")
+        yield line("  the same, outcomes that are no classes", "", other / base, micro(other, rounds), "{:.1f}×")
         if dim == 10:
             classes = [int(y.argmax()) for y in outcomes]
             own, prior, softmax, mean = times(

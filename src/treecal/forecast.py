@@ -107,10 +107,8 @@ class Forecast:
     @property
     def points(self) -> Array:
         """The points, `(n, d)`, read-only."""
-        points = self._points
-        if points.flags.writeable:  # the owner's own array: what others get is a view that cannot be written to
-            points = self._points = points.view()
-            points.setflags(write=False)
+        points = self._points.view()  # one for each who asks: by their number the owner knows that someone looks
+        points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
         return points
 
     @property

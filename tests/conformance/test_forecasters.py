@@ -90,8 +90,8 @@ class Forgetful(tc.RunningMean):
 class Sloppy(tc.TreeCal):
     """Breaks its contract: hands out its own buffer."""
 
-    def _announce(self) -> tc.Forecast:
-        x = super()._announce()
+    def predict(self) -> tc.Forecast:
+        x = super().predict()
         self._buffer = getattr(self, "_buffer", np.zeros((64, self.space.dim)))
         self._buffer[: len(x)] = x.points
         return tc.Forecast.trusted(self._buffer[: len(x)], x.weights, x.labels, self.space)

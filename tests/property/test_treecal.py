@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,6 +76,76 @@ def test_mixing_moves_labels_to_the_centre(seed: int, arity: int, mix: float) ->
     mixed, _ = play(tc.TreeCal(space, arity=arity, mix=mix), outcomes)
     for x, z in zip(plain, mixed, strict=True):
         np.testing.assert_allclose(z.points, (1 - mix) * x.points + mix * space.centre, atol=1e-15)
+
+
+HOLDS: dict[str, Callable[[tc.Forecast], Any]] = {
+    "nothing": lambda x: None,
+    "the forecast": lambda x: x,
+    "its points": lambda x: x.points,
+    "a point": lambda x: x.points[0],
+    "a column": lambda x: x.points.T[0, ::2],
+    "a buffer": lambda x: memoryview(x.points),  # type: ignore[arg-type]
+    "its nodes": lambda x: x.labels,
+    "a method": lambda x: x.merged,
+}
+
+
+@given(what=st.lists(st.sampled_from([*HOLDS]), min_size=1, max_size=60), keep=st.integers(1, 5), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_what_is_held_never_changes(what: list[str], keep: int, data: st.DataObject) -> None:
+    """Forecasts are made anew only if someone still holds the last: a held one, or any view of it, stays as it was."""
+    f, held = tc.TreeCal(tc.Simplex(3), arity=data.draw(st.integers(2, 4))), []
+    for kind in what:
+        thing = HOLDS[kind](f.predict())
+        then = f.predict()
+        held.append((thing, kind, then.points.copy(), then.labels.copy()))  # type: ignore[union-attr]
+        del held[:-keep], then
+        f.update(np.eye(3)[data.draw(st.integers(0, 2))])
+        for thing, kind, points, nodes in held:
+            if kind == "the forecast":
+                assert np.array_equal(thing.points, points)
+                assert np.array_equal(thing.labels, nodes)
+            elif kind == "a method":
+                assert np.array_equal(thing.__self__.points, points)
+            elif kind == "its nodes":
+                assert np.array_equal(thing, nodes)
+            elif kind != "nothing":
+                assert np.array_equal(thing, {"a point": points[0], "a column": points.T[0, ::2]}.get(kind, points))
+        del thing
+
+
+@given(seed=seeds, dim=st.sampled_from([1, 2, 5, 17, 128, 129]), arity=st.integers(2, 5))
+@settings(max_examples=40, deadline=None)
+def test_a_class_is_taken_like_any_other_outcome(seed: int, dim: int, arity: int) -> None:
+    """Unit vectors have a shorter way, vectors of integers or with zeros of the other sign the common one."""
+    rng, space = np.random.default_rng(seed), tc.Simplex(dim)
+    short, common, whole = (tc.TreeCal(space, arity=arity) for _ in range(3))
+    for _ in range(40):
+        y = np.eye(dim)[rng.integers(dim)] if rng.random() < 0.8 else space.sample(rng)
+        short.update(y)
+        common.update(np.where(y == 0, -0.0, y))
+        whole.update((y.astype(int) if set(y) <= {0.0, 1.0} else y).tolist())
+        assert short.predict() == common.predict() == whole.predict()
+        assert np.array_equal(np.signbit(short.sums), np.signbit(common.sums))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda f: pickle.loads(pickle.dumps(f))])
+@pytest.mark.parametrize("kind", [tc.TreeCal, tc.AdaptiveTreeCal])
+def test_copies_go_their_own_way(kind: Callable[[tc.ConvexSet], Any], again: Callable[[Any], Any]) -> None:
+    outcomes = one_hot(3, 40, np.random.default_rng(0))
+    f = kind(tc.Simplex(3))
+    play(f, outcomes[:21])
+    g, before = again(f), f.predict()
+    assert g.predict() == before
+    play(g, outcomes[21:])
+    assert f.predict() == before
+    play(f, outcomes[21:])
+    assert f.predict() == g.predict()
+
+
+def test_a_subclass_that_would_not_be_heard() -> None:
+    with pytest.raises(TypeError, match="Loud would not be heard: TreeCal's subclasses override predict and update"):
+        type("Loud", (tc.TreeCal,), {"_learn": None})
 
 
 def test_memory_does_not_grow_with_rounds() -> None:

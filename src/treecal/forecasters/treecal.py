@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from sys import getrefcount
 from typing import Any
@@ -14,7 +15,10 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters.base import Forecaster, checked_space, checked_start
 from treecal.geometry import ConvexSet
+from treecal.geometry.outcomes import FLOAT64, classes, read_outcome
 from treecal.tree import Clock, path_nodes
+
+_divide = np.divide
 
 
 class LabelledPath:
@@ -43,42 +47,55 @@ class LabelledPath:
         self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
         self.restore(0, np.zeros((self.clock.height, space.dim)))
 
-    def restore(self, leaves: int, sums: Array) -> None:
+    def restore(self, leaves: int, sums: Sequence[Array] | Array) -> None:
         """Go on from the sums as they stood after so many leaves."""
         self.clock.seek(leaves)
         self.sums = [np.array(total) for total in sums]
-        self.labels = np.tile(self.first, (self.clock.height, 1)).copy()  # its own owner, as `add` relies on
-        self._weights = uniform(self.clock.height)
+        self._show(np.tile(self.first, (self.clock.height, 1)))
         for height, digit in enumerate(self.clock.digits):
             if digit:
                 self._relabel(height, digit)
 
+    def _show(self, labels: Array) -> None:
+        """Go on with a copy of these labels, and with a new forecast that shows them."""
+        clock, self.labels = self.clock, labels.copy()
+        self._leaf = self.labels[0]
+        nodes = (path_nodes, clock.rounds, clock.arity, len(labels))
+        self._shown = Forecast.trusted(self.labels, uniform(len(labels)), nodes, self.space)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.restore(self.clock.rounds, self.sums)  # the view of the first row came as an array of its own
+
     def forecast(self) -> Forecast:
-        """Return the uniform distribution over the labels, each under its node."""
-        clock, weights = self.clock, self._weights
-        if clock.depth is not None:
-            clock.check()
-        return Forecast.trusted(self.labels, weights, (path_nodes, clock.rounds, clock.arity, len(weights)), self.space)
+        """Return the uniform distribution over the labels, each under its node; the same object until `add`."""
+        if self.clock.depth is not None:
+            self.clock.check()
+        return self._shown
 
     def add(self, outcome: Array) -> None:
         """Add one leaf's outcome, or the sum of its outcomes, and label the nodes that start next."""
+        if self.clock.depth is not None:
+            self.clock.check()
+        self.sums[0] += outcome
+        self._advance()
+
+    def _advance(self) -> None:
+        """End a leaf, whose outcome has been added, and label the nodes that start next."""
         clock = self.clock
-        if clock.depth is not None:
-            clock.check()
-        if getrefcount(self.labels) > 2:  # a forecast that someone holds, or a view of it, keeps the labels it shows
-            self.labels = self.labels.copy()
-        leaves = self.sums[0]
-        leaves += outcome
+        # The labels are known to this path, its forecast and the view of their first row (and to the call itself).
+        if getrefcount(self._shown) > 2 or getrefcount(self.labels) > 4:
+            self._show(self.labels)  # someone holds the forecast, or has its points: that one must not change
         digit = clock.digits[0] + 1
         if digit < clock.arity:  # most rounds end a leaf and no more: tick() and _relabel(), written out
             clock.digits[0] = digit
             clock.rounds += 1
-            label = self.labels[0]
-            np.divide(leaves, _as_array(digit * self.unit), label)
+            _divide(self.sums[0], _as_array(digit * self.unit), self._leaf)
             if self.mix:
-                self._draw(label)
+                self._draw(self._leaf)
         else:
             self._carry(clock.tick())
+        self._shown._labels = (path_nodes, clock.rounds, clock.arity, len(self.sums))
 
     def _carry(self, risen: int) -> None:
         """Carry the sums of the nodes that ended up to this height, and label the nodes that start."""
@@ -87,8 +104,7 @@ class LabelledPath:
             if self.clock.depth is not None:
                 return  # the last leaf: nothing starts
             sums.append(np.zeros(self.space.dim))
-            self.labels = np.vstack([self.labels, self.first])
-            self._weights = uniform(len(sums))
+            self._show(np.vstack([self.labels, self.first]))
         for height in range(risen):
             sums[height + 1] += sums[height]
             sums[height].fill(0.0)
@@ -98,7 +114,7 @@ class LabelledPath:
     def _relabel(self, height: int, digit: int) -> None:
         """Label the node that starts at this height with the mean of its `digit` finished siblings."""
         label = self.labels[height]
-        np.divide(self.sums[height], _as_array(digit * self.clock.powers[height] * self.unit), label)
+        _divide(self.sums[height], _as_array(digit * self.clock.powers[height] * self.unit), label)
         if self.mix:
             self._draw(label)
 
@@ -172,17 +188,36 @@ class TreeCal(LabelledPath, Forecaster):
     ) -> None:
         super().__init__(checked_space(space), arity=arity, depth=depth, mix=mix, start=start)
         self.arity, self.depth = self.clock.arity, self.clock.depth
+        self._shape, self._classes = (space.dim,), classes(space)
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
         return self.clock.rounds
 
-    _announce = LabelledPath.forecast
+    predict = _announce = LabelledPath.forecast
+    _learn = LabelledPath.add
 
-    def _learn(self, outcome: Array) -> None:
-        self._announced = None  # so that only those who asked for the forecast still hold it
-        self.add(outcome)
+    def __init_subclass__(cls) -> None:
+        if vars(cls).keys() & {"_announce", "_learn"}:
+            raise TypeError(f"{cls.__name__} would not be heard: TreeCal's subclasses override predict and update.")
+
+    def update(self, outcome: ArrayLike) -> None:
+        """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""
+        # `Forecaster.update` and `add`, written out, with a shorter way for classes.
+        if type(outcome) is np.ndarray and outcome.dtype is FLOAT64 and outcome.shape == self._shape:
+            k = self._classes.get(outcome.tobytes())
+            if k is None and not self.space.admits(outcome):
+                outcome = read_outcome(self.space, outcome, self.rounds + 1)
+        else:
+            k, outcome = None, read_outcome(self.space, outcome, self.rounds + 1)
+        if self.clock.depth is not None:
+            self.clock.check()
+        if k is None:
+            self.sums[0] += outcome
+        else:
+            self.sums[0][k] += 1.0  # no sum is -0.0, so that adding the zeros too would change nothing
+        self._advance()
 
     def get_state(self) -> dict[str, Any]:
         """Return the number of rounds and the carried sums: the labels follow from them."""
@@ -191,4 +226,3 @@ class TreeCal(LabelledPath, Forecaster):
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from such a state."""
         self.restore(state["rounds"], state["sums"])
-        self._announced = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,25 @@ from treecal.geometry.convex import ConvexSet
 from treecal.geometry.sets import Simplex
 
 FLOAT64 = np.dtype(np.float64)
+
+
+def classes(space: ConvexSet) -> dict[bytes, int]:
+    """Return the class that each unit vector stands for, by the vector's bytes: no arithmetic is needed to know it.
+
+    Only for the simplex, and for so few classes that their bytes take little room; else there are none.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> classes(Simplex(3))[np.array([0.0, 0.0, 1.0]).tobytes()]
+    2
+    """
+    return _classes(space.dim) if isinstance(space, Simplex) and space.dim <= 128 else {}
+
+
+@lru_cache(maxsize=8)
+def _classes(dim: int) -> dict[bytes, int]:
+    return {vertex.tobytes(): k for k, vertex in enumerate(np.eye(dim))}
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
