@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from treecal._exact import whole_number
@@ -110,16 +109,9 @@ def audit(
         raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
     opened.watch = lambda: tell("rows", seen, opened.done())
     tallies = Tallies(len(outcomes.names), bins, by)
-    with ThreadPoolExecutor(1) as pool:  # a chunk is counted while the next is read
-        counted: Future[None] | None = None
-        for chunk in outcomes.chunks(reuse=True):
-            if counted is not None:
-                counted.result()
-            counted = pool.submit(tallies.add, chunk)
-            seen += len(chunk.rows)
-            opened.watch()
-        if counted is not None:
-            counted.result()
+    for before, batch in outcomes.batches():
+        seen += tallies.add(outcomes, batch, before)
+        opened.watch()
     if not seen:
         raise FileError(f"{opened.name} has no good row. {outcomes.problems}")
     exactly: dict[Key | None, Exact] = {}
@@ -143,9 +135,8 @@ def audit(
         return Calibration(rows, brier, top, dict(zip(names, each, strict=True)), exactly.get(key))
 
     keys = sorted(tallies.groups.index, key=in_order) if by else []
-    return Audit(
-        opened.name, names, tuple(outcomes.names), by, read(None), {key: read(key) for key in keys}, outcomes.problems
-    )
+    groups = {key: found for key in keys if (found := read(key)).rows}  # a group may have had bad rows only
+    return Audit(opened.name, names, tuple(outcomes.names), by, read(None), groups, outcomes.problems)
 
 
 def in_order(key: Key) -> list[tuple[bool, str, Any]]:

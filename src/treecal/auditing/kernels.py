@@ -7,10 +7,15 @@ these multiples. What an integer cannot hold any more is carried over to another
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import Any
 
-from treecal._exact import Array, Labels
+import numpy as np
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
+
+from treecal._exact import Labels
 
 DIGITS = 51
 _TWO = int(np.float64(2.0).view(np.int64))
@@ -18,20 +23,37 @@ _FULL, _REST = 1 << 62, (1 << DIGITS) - 1
 _BLOCK = 1024  # rows at a time, so that what is known of them stays in the cache
 
 
+def _inttoptr(context: Any, address: Any) -> Any:
+    return types.voidptr(address), lambda _, builder, __, args: builder.inttoptr(args[0], cgutils.voidptr_t)
+
+
+_pointer: Any = intrinsic(_inttoptr)  # an address as a pointer, for `carray`
+
+
 @njit(cache=True, nogil=True)
-def tally(forecasts: Array, outcomes: Labels, groups: Labels, edges: Array, table: Labels, scores: Labels) -> None:
-    """Add a chunk of rows to the tallies.
+def tally(
+    forecasts: Labels,
+    outcomes: Labels,
+    groups: Labels,
+    tolerance: float,
+    bins: int,
+    table: Labels,
+    scores: Labels,
+) -> int:
+    """Add rows to the tallies, up to the first thousand that holds a bad one; return how many.
 
     Parameters
     ----------
     forecasts
-        Probabilities, `(d, n)`.
+        Addresses of the probabilities of each class, `(d,)`: Arrow's own columns, without a copy.
     outcomes
-        Class of each row, `(n,)`.
+        Class of each row, `(n,)`; a row of any other is bad.
     groups
         Group of each row, `(n,)`.
-    edges
-        Lower edges of the bins, `(b,)`.
+    tolerance
+        How far from 1 a row's probabilities may sum.
+    bins
+        Number of bins, all of one width.
     table
         Rows, rows in which the class happened, and the sum of its probabilities in ones and in multiples of 2^-51; of
         each group, class and bin. In the place of one more class stands the likeliest one: `(4, g, d + 1, b)`.
@@ -39,32 +61,41 @@ def tally(forecasts: Array, outcomes: Labels, groups: Labels, edges: Array, tabl
         The sum of halved Brier scores of each group, in ones and in multiples of 2^-51: `(2, g)`.
     """
     # No function is called with an array in here: counting references to it would take longer than the work.
-    d, n = forecasts.shape
-    bins, last = float(len(edges)), len(edges) - 1.0
+    d, n = len(forecasts), len(outcomes)
+    count, last = float(bins), bins - 1.0
     cells = table.reshape(4, -1)
     rows, hits, ones, rest = cells[0], cells[1], cells[2], cells[3]
     score_ones, score_rest = scores[0], scores[1]
     most, top, squares = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK)
-    first, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
+    sums, cell, above = np.empty(_BLOCK), np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
     digits = above.view(np.int64)
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
         group, outcome = groups[start : start + size], outcomes[start : start + size]
-        most[:], top[:], squares[:] = -1.0, 0, 0.0
+        most[:], top[:], squares[:], sums[:] = -1.0, 0, 0.0, 0.0
+        bad = 0  # rows as `Outcomes.read` finds them; NaN compares as False
+        for k in range(d):
+            row = carray(_pointer(forecasts[k] + 8 * start), (size,), np.float64)
+            for i in range(size):
+                larger = row[i] > most[i]  # of equal ones the first is the likeliest
+                most[i] = row[i] if larger else most[i]
+                top[i] = k if larger else top[i]
+                squares[i] += row[i] * row[i]
+                sums[i] += row[i]
+                bad += row[i] < 0
+        for i in range(size):
+            bad += not ((abs(sums[i] - 1) <= tolerance) & (outcome[i] >= 0) & (outcome[i] < d))
+        if bad:
+            return start
         for k in range(d + 1):
-            row = forecasts[k, start : start + size] if k < d else most[:size]
-            if k < d:
-                for i in range(size):
-                    larger = row[i] > most[i]  # of equal ones the first is the likeliest
-                    most[i] = row[i] if larger else most[i]
-                    top[i] = k if larger else top[i]
-                    squares[i] += row[i] * row[i]
-            for i in range(size):
+            row = carray(_pointer(forecasts[k] + 8 * start), (size,), np.float64) if k < d else most[:size]
+            for i in range(size):  # without looking anything up, so that several rows are worked on at once
                 above[i] = row[i] + 2.0
-                first[i] = (group[i] * (d + 1) + k) * len(edges)
+                b = np.int64(min(row[i] * count, last))
+                b -= row[i] < b / count  # the product may have been rounded up to an edge
+                cell[i] = (group[i] * (d + 1) + k) * bins + b
             for i in range(size):
-                b = np.uint64(min(row[i] * bins, last))
-                at = first[i] + b - np.uint64(row[i] < edges[b])  # the product may have been rounded up to an edge
+                at = cell[i]
                 rows[at] += 1
                 total = rest[at] + (digits[i] - _TWO)
                 if total >= _FULL:
@@ -72,11 +103,11 @@ def tally(forecasts: Array, outcomes: Labels, groups: Labels, edges: Array, tabl
                     total &= _REST
                 rest[at] = total
         for i in range(size):
-            p, at = forecasts[outcome[i], start + i], np.uint64(group[i] * (d + 1) * len(edges))
-            b = np.uint64(min(p * bins, last))
-            at += b - np.uint64(p < edges[b])
-            hits[at + np.uint64(outcome[i] * len(edges))] += 1
-            hits[at + np.uint64(d * len(edges))] += outcome[i] == top[i]  # p is then the largest, and in its bin
+            p = carray(_pointer(forecasts[outcome[i]] + 8 * start), (size,), np.float64)[i]
+            b = np.int64(min(p * count, last))
+            b += group[i] * (d + 1) * bins - (p < b / count)
+            hits[np.uint64(b + outcome[i] * bins)] += 1
+            hits[np.uint64(b + d * bins)] += outcome[i] == top[i]  # p is then the largest, and in its bin
             above[i] = (squares[i] + 1.0) / 2 - p + 2.0  # Σ(p − y)² / 2
         for i in range(size):
             at = np.uint64(group[i])
@@ -85,3 +116,4 @@ def tally(forecasts: Array, outcomes: Labels, groups: Labels, edges: Array, tabl
                 score_ones[at] += total >> DIGITS
                 total &= _REST
             score_rest[at] = total
+    return n

@@ -47,13 +47,15 @@ class Numbers(NamedTuple):
 class Label(NamedTuple):
     """A class label: what to call it, SQL for it (NULL where there is none), and whether it is an integer or text.
 
-    The columns of a one-hot label are `hot`; the label is then the index of one of them.
+    The columns of a one-hot label are `hot`; the label is then the index of one of them. It is `stored` if it is what
+    the column of its name holds, without any SQL.
     """
 
     name: str
     sql: str
     integer: bool
     hot: int = 0
+    stored: bool = False
 
     def values(self, classes: Sequence[str]) -> tuple[str | int, ...]:
         """Return what the SQL gives for each of these classes."""
@@ -95,7 +97,7 @@ def label(source: Source, name: str) -> Label:
     """Return the column as labels: text, or integers."""
     kind, column = column_type(source, name), identifier(name)
     if _INTEGER.match(kind):
-        return Label(name, f"TRY_CAST({column} AS BIGINT)", True)
+        return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
     if kind == "BOOLEAN":
         return Label(name, f"CAST({column} AS BIGINT)", True)
     if _REAL.match(kind):  # pandas makes floats of integers among which one is missing
@@ -105,7 +107,7 @@ def label(source: Source, name: str) -> Label:
         return Label(name, f"({column} ->> '$')", False)
     if kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected labels.")
-    return Label(name, f"CAST({column} AS VARCHAR)", False)
+    return Label(name, f"CAST({column} AS VARCHAR)", False, stored=kind == "VARCHAR")
 
 
 def one_hot(source: Source, names: Sequence[str]) -> Label:

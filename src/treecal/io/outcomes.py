@@ -17,7 +17,7 @@ from treecal.io.columns import one_hot as hot_label
 from treecal.io.problems import OnError, Problems
 from treecal.io.sources import LOG, Source, library, open_source
 
-_CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 1 << 15
+_CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 
 
 class Chunk(NamedTuple):
@@ -90,6 +90,18 @@ class Outcomes:
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
 
     @property
+    def _columns(self) -> dict[str, str] | None:
+        """The columns that the SQL asks for, by the names it gives them, if it asks for no more than that."""
+        cells = [cell for cells in self._cells.values() for cell in cells]
+        stored = self._label is None or self._label.stored
+        if not stored or any(cell.column.doubtful or len(cell.entries) > 1 for cell in cells):
+            return None
+        columns = {cell.entries[0][0]: cell.column.name for cell in cells}
+        if self._label is not None:
+            columns["label"] = self._label.name
+        return columns | {f"by{k}": name for k, name in enumerate(self._keep)}
+
+    @property
     def _doubtful(self) -> list[_Cell]:
         """The cells that may hold something else than what they must."""
         return [cell for cells in self._cells.values() for cell in cells if cell.column.doubtful]
@@ -100,33 +112,35 @@ class Outcomes:
         return [name for cell in self._cells["p"] for name in cell.column.names]
 
     def __iter__(self) -> Iterator[Chunk]:
-        return self.chunks()
+        for before, batch in self.batches():
+            chunk = self.read(batch, before)
+            if len(chunk.rows):
+                yield chunk
 
-    def chunks(self, *, reuse: bool = False) -> Iterator[Chunk]:
-        """Read the source once; with `reuse`, faster, a chunk's forecasts are overwritten by the next but one's."""
+    def batches(self) -> Iterator[tuple[int, Any]]:
+        """Read the source once, and yield its rows as Arrow batches that nobody has looked at, for `read`.
+
+        With each comes how many rows were before.
+        """
         self.problems = Problems(self.source, self.problems.on_error)
-        rooms = [np.empty((len(self.names), self.rows)) if reuse else None for _ in range(2)]
         sql = self.sql
         if cells := self._doubtful:  # what a cell holds is asked for only where it is not what it must be
             gone = " OR ".join(f"{entry} IS NULL" for cell in cells for _, entry in cell.entries)
             held = ", ".join(cell.column.text for cell in cells)
             sql = sql.removesuffix(f" FROM {LOG}") + f", CASE WHEN {gone} THEN [{held}] END AS held FROM {LOG}"
-        record = 0
-        for batch in self.source.batches(sql, rows=self.rows):
-            chunk = self._read(batch, record, rooms[0])
-            record += batch.num_rows
-            if len(chunk.rows):
-                rooms.reverse()
-                yield chunk
+        before = 0
+        for batch in self.source.batches(sql, rows=self.rows, columns=self._columns):
+            yield before, batch
+            before += batch.num_rows
         self.problems.close()
 
-    def _read(self, batch: Any, before: int, room: Array | None) -> Chunk:
+    def read(self, batch: Any, before: int) -> Chunk:
         """Return the good rows of a batch that so many rows came before; take note of the bad ones."""
-        p, y = self._matrix(batch, "p", room), self._matrix(batch, "y")
+        p, y = (np.array(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
         good = np.ones(batch.num_rows, np.bool_)
         outcomes: Labels | Array
         if self._label is not None:
-            outcomes = self._indices(batch.column("label"))
+            outcomes = self.indices(batch)
             good &= outcomes >= 0
         else:
             assert y is not None
@@ -153,20 +167,20 @@ class Outcomes:
         kept = {name: column.filter(mask) for name, column in kept.items()}
         return Chunk(rows[good], outcomes[good], None if p is None else p[:, good].T, kept)
 
-    def _matrix(self, batch: Any, letter: str, room: Array | None = None) -> Array | None:
+    def columns(self, batch: Any, letter: str) -> list[Array]:
+        """Return the probabilities ("p") or outcomes ("y") of a batch, column by column, NaN where one is missing."""
         names = [name for cell in self._cells[letter] for name, _ in cell.entries]
-        if not names:
-            return None
-        n = batch.num_rows
-        matrix = np.empty((len(names), n)) if room is None or n < room.shape[1] else room
-        for row, name in zip(matrix, names, strict=True):
-            row[:] = batch.column(name).to_numpy(zero_copy_only=False)  # a missing number is NaN
-        return matrix
+        return [np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.float64) for name in names]
 
-    def _indices(self, column: Any) -> Labels:
+    def indices(self, batch: Any) -> Labels:
+        """Return the class of each row of a batch, -1 where it is none."""
+        column = batch.column("label")
+        if self._label is not None and self._label.integer:
+            column = column.cast("int64")
         if self.labels == tuple(range(len(self.labels))) and not column.null_count:  # labels that are their indices
-            codes = column.to_numpy()
-            return np.where((codes >= 0) & (codes < len(self.labels)), codes, -1)
+            codes: Labels = column.to_numpy()
+            known = (codes >= 0) & (codes < len(self.labels))
+            return codes if known.all() else np.where(known, codes, -1)
         arrow, compute = library("pyarrow"), library("pyarrow.compute")
         found = compute.index_in(column, value_set=arrow.array(self.labels, column.type), skip_nulls=True)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
