@@ -93,6 +93,16 @@ def test_the_first_of_many_is_named() -> None:
     rows[[60, 41, 99]], classes[[60, 41, 99]] = np.nan, -1
     assert_refused(rows, three, 42)
     assert_refused(classes, three, 42)
+    rows[30] = 1.5, -0.5, 0.0  # of which the sum is right
+    assert_refused(rows, three, 31)
+
+
+def test_what_rounding_leaves_below_zero_is_taken() -> None:
+    rows = np.where(CORNERS == 0, -1e-12, CORNERS)
+    f = three()
+    for y in rows:
+        f.update(y)
+    assert tc.replay(rows, three()).forecast(len(rows)) == f.predict()
 
 
 @pytest.mark.parametrize(

@@ -146,18 +146,21 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     sizes = [-(-size // plan.arity**height) for height in range(1, plan.heights + 1)]
     nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, EPOCHS, 3))
     above, bad = nodes[: sizes[0]], -1
+    few = (0,) * plan.space.dim if plan.space.dim <= 6 else ()  # loops of so few turns are written out
     if rows.ndim == 1 and not plan.mix:
         kernels.climb_classes(rows, index, *tree, above, errors[0])
     elif isinstance(plan.space, Simplex) and not plan.mix:
-        bad = kernels.climb_leaves(rows, index, *tree, 1 - TOLERANCE, 1 + TOLERANCE, above, errors[0])
+        if not kernels.climb_leaves(rows, index, *tree, TOLERANCE, above, errors[0], few):
+            bad = kernels.first_off_simplex(rows, TOLERANCE)
     else:
         dense = plan.dense(rows)
         refused = first_refused(plan.space, dense)
         bad = -1 if refused is None else refused
-        kernels.climb(dense, 0, index, plan.arity, 1, 1, plan.grows, plan.first, plan.mix, plan.pull, above, errors[0])
+        draw = plan.mix, plan.pull
+        kernels.climb(dense, 0, index, plan.arity, 1, 1, plan.grows, plan.first, *draw, above, errors[0], few)
     if bad >= 0:
         refuse(plan.space, rows[bad], index + bad + 1)
-    kernels.climb_inner(size, plan.heights, index, *tree, plan.mix, plan.pull, nodes, errors)
+    kernels.climb_inner(size, plan.heights, index, *tree, plan.mix, plan.pull, nodes, errors, few)
     return Piece(rows, nodes[-1].copy(), errors)  # a view would keep all nodes in memory
 
 

@@ -154,6 +154,7 @@ def climb(
     pull: Array,
     parents: Array,
     totals: Array,
+    few: tuple[int, ...],
 ) -> None:
     """Go up one height: add errors to `totals[epoch]`, and write the sums of the nodes above.
 
@@ -162,6 +163,7 @@ def climb(
     less its label times its rounds: with `total` its elder siblings' sum and `digit` their number, that is
     `(f·row − (1−mix)·total − f·rounds·pull) / f` with `f = digit·count/rounds`, with no division for each coordinate.
     """
+    dim = len(few) or rows.shape[1]
     epoch, limit = 0, 2**62
     if grows:
         epoch, limit = epoch_of(index, height, arity)
@@ -174,7 +176,7 @@ def climb(
         one, two, square = 0.0, 0.0, 0.0
         rounds = float(last if eldest == len(rows) - 1 else count)
         size, squares = 0.0, 0.0
-        for k in range(rows.shape[1]):
+        for k in range(dim):
             value = rows[eldest, k]
             gap = value - rounds * first[k]
             size += abs(gap)
@@ -187,7 +189,7 @@ def climb(
             factor = float((i - eldest) * count) / rounds
             drawn = factor * rounds
             size, squares = 0.0, 0.0
-            for k in range(rows.shape[1]):
+            for k in range(dim):
                 value, total = rows[i, k], parents[parent, k]
                 gap = factor * value - weight * total - drawn * pull[k]
                 size += abs(gap)
@@ -208,46 +210,49 @@ def climb_leaves(
     arity: int,
     grows: bool,
     first: Array,
-    low: float,
-    high: float,
+    tol: float,
     parents: Array,
     totals: Array,
-) -> int:
-    """Go up from the leaves, without mixing; return the first row with `Σ < low` or `Σ|·| > high`, or −1."""
+    few: tuple[int, ...],
+) -> bool:
+    """Go up from the leaves, without mixing; return whether all rows are probability vectors for certain.
+
+    They are if their sums are 1 within `tol` and nothing is negative, which is seen to once for all rows.
+    """
+    dim = len(few) or rows.shape[1]
     epoch, limit = 0, 2**62
     if grows:
         epoch, limit = epoch_of(index, 0, arity)
     inverse = 1.0 / np.maximum(1, np.arange(arity))
+    least, off = np.zeros(dim), 0
     for parent in range(len(parents)):
         eldest = parent * arity
         if index + eldest == limit:
             epoch += 1
             limit *= arity
-        size, squares, mass, length = 0.0, 0.0, 0.0, 0.0
-        for k in range(rows.shape[1]):
+        size, squares, mass = 0.0, 0.0, 0.0
+        for k in range(dim):
             value = rows[eldest, k]
             gap = value - first[k]
             size += abs(gap)
             squares += gap * gap
             mass += value
-            length += abs(value)
+            least[k] = min(least[k], value)
             parents[parent, k] = 0.0 + value
-        if not (mass >= low and length <= high):  # NaN fails both
-            return eldest
+        off += not abs(mass - 1.0) <= tol  # NaN compares as False
         one, two, square = size, np.sqrt(squares), squares
         for i in range(eldest + 1, min(len(rows), eldest + arity)):
             digit = float(i - eldest)
-            size, squares, mass, length = 0.0, 0.0, 0.0, 0.0
-            for k in range(rows.shape[1]):
+            size, squares, mass = 0.0, 0.0, 0.0
+            for k in range(dim):
                 value, total = rows[i, k], parents[parent, k]
                 gap = digit * value - total
                 size += abs(gap)
                 squares += gap * gap
                 mass += value
-                length += abs(value)
+                least[k] = min(least[k], value)
                 parents[parent, k] = total + value
-            if not (mass >= low and length <= high):
-                return i
+            off += not abs(mass - 1.0) <= tol
             scale = inverse[i - eldest]
             one += size * scale
             two += np.sqrt(squares) * scale
@@ -255,7 +260,7 @@ def climb_leaves(
         totals[epoch, 0] += one
         totals[epoch, 1] += two
         totals[epoch, 2] += square
-    return -1
+    return off == 0 and least.min() >= 0
 
 
 @strict
@@ -307,6 +312,7 @@ def climb_inner(
     pull: Array,
     nodes: Array,
     totals: Array,
+    few: tuple[int, ...],
 ) -> None:
     """Climb on from height 1 in a piece of `size` leaves: `nodes` holds its sums, and takes those of heights above."""
     offset, count = 0, arity
@@ -326,6 +332,7 @@ def climb_inner(
             pull,
             nodes[offset + here : offset + here + above],
             totals[height],
+            few,
         )
         offset += here
         count *= arity

@@ -59,9 +59,8 @@ class Problems:
     def add(self, record: int, what: str, *, hint: str | None = None) -> None:
         """Take note of a bad row by the order in which it came; or stop there."""
         if self.on_error == "stop":
-            torn = self._source.torn_before(record)
-            place, why = torn if torn else (self._source.places([record])[0], what)
-            raise FileError.at(self._source.name, *place, why, hint=None if torn else hint)
+            place, why = self._source.first_bad(record, what)
+            raise FileError.at(self._source.name, *place, why, hint=hint if why == what else None)
         self.count += 1
         if self.count <= (_SHOWN if self.on_error == "skip" else _MOST):
             self._noted.append((record, what))

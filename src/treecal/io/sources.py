@@ -112,9 +112,9 @@ class Source:
         """Return where the rows that came as these stand."""
         return [Place(record, None) for record in records]
 
-    def torn_before(self, record: int) -> tuple[Place, str] | None:
-        """Return the first piece before this row that is no row at all, and why, if there is one."""
-        return None
+    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
+        """Return the first piece before this row that is no row at all, and why; or where this one stands."""
+        return self.places([record])[0], what
 
     def torn(self) -> list[tuple[Place, str]]:
         """Return, after the last batch has come, all pieces that are no rows."""
@@ -145,9 +145,9 @@ class _Csv(Source):
     def places(self, records: Sequence[int]) -> list[Place]:
         return csv_places(self._path, self._header, records, self._rejected)[0] if records else []
 
-    def torn_before(self, record: int) -> tuple[Place, str] | None:
-        broken = csv_places(self._path, self._header, [record], None)[1]
-        return broken[0] if broken else None
+    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
+        found, broken = csv_places(self._path, self._header, [record], None)
+        return broken[0] if broken else (found[0], what)
 
     def torn(self) -> list[tuple[Place, str]]:
         rejected = self._rejected
