@@ -1,6 +1,6 @@
 """How fast everything is, as ratios against a limit or a peer measured in the same run.
 
-    python benchmarks/speed.py                   # all, some six minutes on two cores; leave the machine alone meanwhile
+    python benchmarks/speed.py                   # all, a minute or two on two cores; leave the machine alone meanwhile
     python benchmarks/speed.py --only step bank  # some parts
     python benchmarks/speed.py --markdown        # the table of docs/reference/benchmarks.md
 

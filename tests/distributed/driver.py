@@ -13,7 +13,8 @@ BANK, SHARDS = tc.Bank(tc.Simplex(3), arity=3), 4
 
 
 def main(kind: str, folder: Path) -> None:
-    cluster = session(settings={"spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR"})
+    kept = {"spark.sql.streaming.minBatchesToRetain": "1000"}  # for the tests to read
+    cluster = session(settings={"spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR", **kept})
     if kind == "batch":
         for number, day in enumerate(sorted((folder / "in").glob("*.parquet"))):
             spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), BANK, shards=SHARDS)

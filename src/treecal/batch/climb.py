@@ -54,6 +54,7 @@ class Plan:
         while self.heights != self.depth and self.arity ** (self.heights + 1) * self.space.dim <= _PIECE:
             self.heights += 1
         self.piece: int = self.arity**self.heights
+        self.shares = np.array([1 / (self.depth or max(epoch, 1)) for epoch in range(EPOCHS)])  # of a node, by epoch
 
     def cut(self, chunks: Iterable[Any]) -> Iterator[NDArray[Any]]:
         """Cut chunks of any sizes anew into pieces, as they come in; all but the last are whole."""
@@ -166,8 +167,7 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
 
 def inner_errors(plan: Plan, piece: Piece) -> list[list[float]]:
     """Return the labelled errors inside a piece, weighted, by norm (ℓ1, ℓ2, ℓ2²) and height."""
-    shares = [1 / (plan.depth or max(epoch, 1)) for epoch in range(EPOCHS)]
-    weighted: list[list[float]] = np.einsum("hen,e->nh", piece.errors, shares).tolist()
+    weighted: list[list[float]] = np.einsum("hen,e->nh", piece.errors, plan.shares).tolist()
     return weighted
 
 

@@ -214,10 +214,11 @@ class Run:
             return
         plan, above = self._plan, Above(self._plan)
         errors: dict[Distance, list[float]] = {distance: [] for distance in _ALWAYS + others}
+        always = [errors[distance] for distance in _ALWAYS]
         rest = np.zeros(self.space.dim), 0
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
-            for distance, inner in zip(_ALWAYS, inner_errors(plan, piece), strict=True):
-                errors[distance] += inner
+            for terms, inner in zip(always, inner_errors(plan, piece), strict=True):
+                terms += inner
             for level in plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else ():
                 _charge(errors, others, level, _share(1.0, level))
             ended, rest = self._end(above, index, len(piece.rows), piece.total)
@@ -233,7 +234,8 @@ class Run:
         for level in levels:
             for distance, error in zip(_ALWAYS, node_errors(level), strict=True):
                 errors[distance].append(error)
-            _charge(errors, others, level, _share(1.0, level))
+            if others:
+                _charge(errors, others, level, _share(1.0, level))
 
     def _end(self, above: Above, index: int, rounds: int, total: Array) -> tuple[list[Level], tuple[Array, int]]:
         """Return the nodes above that end with a piece, and what it leaves open."""

@@ -25,8 +25,8 @@ def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame
 
     Every micro-batch is an epoch of `treecal.distributed.advance`. State is kept in Spark's state store, one entry for
     each shard. Written with a checkpoint, a query that was killed goes on where it was, and neither loses nor repeats
-    an outcome. A number that comes in a later micro-batch than one after it is *late*: outcomes of a key should come in
-    order, or together.
+    an outcome; what would have been two micro-batches may then be one. A number that comes in a later micro-batch than
+    one after it is *late*: outcomes of a key should come in order, or together.
 
     Parameters
     ----------
