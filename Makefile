@@ -19,7 +19,7 @@ demo: $(READY)  ## forecast real streams, say how calibrated each forecaster was
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example
-	$(BIN)/python -m pytest -m "not heavy"
+	$(BIN)/python -m pytest
 
 heavy: $(READY)  ## the long checks, left out of `make test`
 	$(BIN)/python -m pytest -m heavy
