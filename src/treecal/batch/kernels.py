@@ -162,6 +162,9 @@ def climb(
     `count` rounds, the last one `last`. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g` being its sum
     less its label times its rounds: with `total` its elder siblings' sum and `digit` their number, that is
     `(f·row − (1−mix)·total − f·rounds·pull) / f` with `f = digit·count/rounds`, with no division for each coordinate.
+
+    Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to
+    the compiler, which then writes the loops out.
     """
     dim = len(few) or rows.shape[1]
     epoch, limit = 0, 2**62

@@ -90,7 +90,7 @@ class Outcomes:
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
 
     @property
-    def _columns(self) -> dict[str, str] | None:
+    def _stored(self) -> dict[str, str] | None:
         """The columns that the SQL asks for, by the names it gives them, if it asks for no more than that."""
         cells = [cell for cells in self._cells.values() for cell in cells]
         stored = self._label is None or self._label.stored
@@ -129,7 +129,7 @@ class Outcomes:
             held = ", ".join(cell.column.text for cell in cells)
             sql = sql.removesuffix(f" FROM {LOG}") + f", CASE WHEN {gone} THEN [{held}] END AS held FROM {LOG}"
         before = 0
-        for batch in self.source.batches(sql, rows=self.rows, columns=self._columns):
+        for batch in self.source.batches(sql, rows=self.rows, columns=self._stored):
             yield before, batch
             before += batch.num_rows
         self.problems.close()
