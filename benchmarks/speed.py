@@ -267,21 +267,19 @@ def audit() -> Iterator[Line]:
     import duckdb
 
     rows, names = int(os.environ.get("TREECAL_LOG_ROWS", 10**7)), [f"p{k}" for k in range(10)]
-    draws = {
-        "any doubles": "-ln(1 - random())",
-        "whole per cent": "(1 + floor(10 * random()))",  # of which Parquet keeps a dictionary
+    *first, last = names
+    rest = f"(100 - ({' + '.join(first)})) / 100 AS {last}"
+    logs = {  # what is asked; what is drawn; what becomes of it
+        "any doubles": ("≤ 3×", "-ln(1 - random())", [f"{name} / ({' + '.join(names)}) AS {name}" for name in names]),
+        "whole per cent": ("", "1 + floor(10 * random())", [*(f"{name} / 100 AS {name}" for name in first), rest]),
     }
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(config={"threads": 2}) as connection:
-        for what, draw in draws.items():
-            log, shares = f"{folder}/{what}.parquet", ", ".join(f"{draw} AS {name}" for name in names)
-            parts = ", ".join(f"{name} / ({' + '.join(names)}) AS {name}" for name in names)
-            if what == "whole per cent":
-                *first, last = names
-                parts = ", ".join(f"{name} / 100 AS {name}" for name in first)
-                parts += f", (100 - ({' + '.join(first)})) / 100 AS {last}"
+        for what, (asked, draw, parts) in logs.items():
+            log = f"{folder}/{what}.parquet"
             connection.execute(
-                f"COPY (SELECT {parts}, floor(10 * random())::INTEGER AS label FROM (SELECT {shares} "
-                f"FROM range({rows}))) TO '{log}' (FORMAT parquet)"
+                f"COPY (SELECT {', '.join(parts)}, floor(10 * random())::INTEGER AS label "
+                f"FROM (SELECT {', '.join(f'{draw} AS {name}' for name in names)} FROM range({rows}))) "
+                f"TO '{log}' (FORMAT parquet)"
             )
             sums = f"SELECT {', '.join(f'sum({name})' for name in names)} FROM '{log}'"
             total, own = times(
@@ -290,7 +288,6 @@ def audit() -> Iterator[Line]:
                 lambda log=log: tc.audit(log, forecast=names, outcome="label", exact=False),  # type: ignore[misc]
             )
             note = f"{np.median(own) / rows * 1e9:.0f} against {np.median(total) / rows * 1e9:.0f} ns a row"
-            asked = "≤ 3×" if what == "any doubles" else ""
             yield line(f"binned audit of {rows:,} rows × 10, {what} / DuckDB's sums", asked, own / total, note)
 
 

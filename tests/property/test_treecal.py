@@ -146,6 +146,9 @@ def test_copies_go_their_own_way(kind: Callable[[tc.ConvexSet], Any], again: Cal
 def test_a_subclass_that_would_not_be_heard() -> None:
     with pytest.raises(TypeError, match="Loud would not be heard: TreeCal's subclasses override predict and update"):
         type("Loud", (tc.TreeCal,), {"_learn": None})
+    with pytest.raises(TypeError, match="Loud would not be heard"):
+        type("Loud", (type("Mixin", (), {"_announce": None}), tc.TreeCal), {})
+    type("Quiet", (tc.TreeCal,), {"update": None})
 
 
 def test_memory_does_not_grow_with_rounds() -> None:

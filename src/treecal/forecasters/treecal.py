@@ -198,8 +198,9 @@ class TreeCal(LabelledPath, Forecaster):
     predict = _announce = LabelledPath.forecast
     _learn = LabelledPath.add
 
-    def __init_subclass__(cls) -> None:
-        if vars(cls).keys() & {"_announce", "_learn"}:
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if cls._announce is not LabelledPath.forecast or cls._learn is not LabelledPath.add:
             raise TypeError(f"{cls.__name__} would not be heard: TreeCal's subclasses override predict and update.")
 
     def update(self, outcome: ArrayLike) -> None:
