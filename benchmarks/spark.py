@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import treecal as tc
-from treecal.distributed import local, no_state, spark
-from treecal.distributed.session import session
+from treecal.keyed import local, no_state, spark
+from treecal.keyed.session import session
 
 OUTCOMES, CLASSES = 5, 3
 

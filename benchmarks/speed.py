@@ -332,7 +332,7 @@ def child(name: str, *arguments: str) -> None:
         left, chunk = int(arguments[0]), np.random.default_rng(0).integers(10, size=10**6)
         chunks = (chunk[: min(len(chunk), left - done)] for done in range(0, left, len(chunk)))
         start = time.perf_counter()
-        tc.replay(chunks, space, threads=1).error("l1", labelled=True)
+        tc.replay(chunks, space, threads=1).error("l1", per_node=True)
         print(time.perf_counter() - start, peak())
 
 

@@ -87,7 +87,7 @@ def calibration(
     outcomes: Sequence[Point],
     distance: Callable[[Point, Point], Fraction],
     *,
-    labelled: bool = False,
+    per_node: bool = False,
 ) -> Fraction:
     """Cal^D: Σ_p (Σ_t x_t(p)) · D(ν_p, p), over points, or over points with their labels."""
     mass: dict[object, Fraction] = {}
@@ -95,7 +95,7 @@ def calibration(
     where: dict[object, Point] = {}
     for x, y in zip(played, outcomes, strict=True):
         for node, point, weight in x:
-            key: object = (point, node) if labelled else point
+            key: object = (point, node) if per_node else point
             where[key] = point
             mass[key] = mass.get(key, Fraction(0)) + weight
             before = total.get(key, [Fraction(0)] * len(y))

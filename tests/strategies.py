@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import treecal as tc
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.geometry import Lp
 from treecal.testing import sample_outcomes
 

@@ -9,7 +9,7 @@ import pytest
 
 import treecal as tc
 from treecal import arena, plots
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.streams import Adversary, LedgerAdversary, iid, play
 

@@ -34,10 +34,10 @@ def test_what_is_no_distribution_is_refused(arguments: dict[str, Any], message: 
 
 def test_immutable() -> None:
     points = np.array([[0.5, 0.5], [1.0, 0.0]])
-    x = tc.Forecast(points, labels=[[0, 1], [1, 0]])
+    x = tc.Forecast(points, nodes=[[0, 1], [1, 0]])
     points[:] = 0
     assert x.mean.tolist() == [0.75, 0.25]
-    for array in (x.points, x.weights, x.labels):
+    for array in (x.points, x.weights, x.nodes):
         assert array is not None
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
@@ -62,9 +62,9 @@ def test_samples_follow_the_weights() -> None:
 
 
 def test_equality_is_by_value() -> None:
-    x = tc.Forecast([[0.5, 0.5]], labels=[[0, 3]])
-    assert x == tc.Forecast([[0.5, 0.5]], labels=[[0, 3]])
-    assert x != tc.Forecast([[0.5, 0.5]], labels=[[0, 4]])
+    x = tc.Forecast([[0.5, 0.5]], nodes=[[0, 3]])
+    assert x == tc.Forecast([[0.5, 0.5]], nodes=[[0, 3]])
+    assert x != tc.Forecast([[0.5, 0.5]], nodes=[[0, 4]])
     assert x != tc.Forecast([[0.5, 0.5]])
     assert x != "a forecast"
     assert "1 point in R^2" in repr(x)

@@ -55,7 +55,7 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     missing = [
         f"{module}.{name}"
         for module, name, thing in public()
-        # A function may have the name of its module, as treecal.theory.plan: where it is defined is unmistakable.
+        # A function may have the name of its module, as treecal.theory._plan: where it is defined is unmistakable.
         if not {f"{module}.{name}", f"{getattr(thing, '__module__', '')}.{name}"} & documented
     ]
     assert not missing, f"names in an __all__ and on no page of docs/reference: {missing}"

@@ -33,8 +33,8 @@ def test_the_ledger_resumes_bit_for_bit(tmp_path: Path) -> None:
         for each in (ledger, again):
             each.record(x, y)
         f.update(y)
-    for labelled in (False, True):
-        assert ledger.error("l2", labelled=labelled) == again.error("l2", labelled=labelled)
+    for per_node in (False, True):
+        assert ledger.error("l2", per_node=per_node) == again.error("l2", per_node=per_node)
     assert state.dumps(ledger) == state.dumps(again)
 
 

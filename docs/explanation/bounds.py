@@ -8,10 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import treecal as tc
-from treecal.forecasters.adaptive import block_regret
-from treecal.forecasters.grids import binary_grid_bound
+from treecal.forecasters import binary_grid_bound, block_regret
 from treecal.streams import LedgerAdversary, iid
-from treecal.theory.recommend import harmonic
+from treecal.theory import harmonic
 
 HERE = Path(__file__).parent
 ROUNDS = np.unique(np.geomspace(30, 6000, 13).astype(int))

@@ -25,7 +25,7 @@ def main() -> None:
     f, labels, shown = tc.TreeCal(tc.Simplex(2), arity=ARITY, depth=DEPTH), {}, None
     for t, rain in enumerate(wet, start=1):
         x = f.predict()
-        labels.update(zip(map(tuple, x.labels.tolist()), x.points[:, 1].tolist(), strict=True))
+        labels.update(zip(map(tuple, x.nodes.tolist()), x.points[:, 1].tolist(), strict=True))
         shown = x if t == ROUND else shown
         f.update([1 - rain, rain])
 
@@ -43,7 +43,7 @@ def main() -> None:
     tree.text(ROUND - 0.5, 0, f"round {ROUND}", ha="center", va="center", color="C1")
     tree.set(xlim=(0, days), ylim=(-0.2, DEPTH + 1), xticks=[], yticks=[0.45, 1.45, 2.45, 3.45])
     tree.set_yticklabels(["rain?", "1 day", "3 days", "9 days"])
-    tree.set_title("Labels: chance of rain in each interval, in per cent", loc="left", fontsize=11)
+    tree.set_title("Integers: chance of rain in each interval, in per cent", loc="left", fontsize=11)
     tree.spines[:].set_visible(False)
     tree.tick_params(length=0)
 

@@ -14,7 +14,8 @@ Examples
 """
 
 from treecal.auditing import audit
-from treecal.batch import Bank, replay
+from treecal.correctors import Chain, Corrector, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
+from treecal.engine import Bank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -27,9 +28,6 @@ from treecal.forecasters import (
     SimplexGrid,
     TreeCal,
 )
-from treecal.forecasters.corrector import Chain
-from treecal.forecasters.recalibrate import Recalibrator
-from treecal.forecasters.scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.geometry import (
     Ball,
     Box,
@@ -60,6 +58,7 @@ __all__ = [
     "Box",
     "Chain",
     "ConvexSet",
+    "Corrector",
     "Forecast",
     "Forecaster",
     "Harmonic",

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal._exact import Array, whole_number
+from treecal._typing import Array
+from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecasters import (
     AdaptiveTreeCal,
@@ -142,9 +143,9 @@ class Run:
             forecaster.update(y)
             seconds += time.perf_counter() - begin
             if t in self.checkpoints:
-                plain, labelled = ledger.exact(), ledger.exact(labelled=True)
+                plain, by_node = ledger.exact(), ledger.exact(per_node=True)
                 for norm in self.norms:
-                    errors = {"error": plain.error(norm), "labelled": labelled.error(norm)}
+                    errors = {"error": plain.error(norm), "per_node": by_node.error(norm)}
                     rows.append({**head, "rounds": t, "norm": repr(norm), **errors, "seconds": seconds})
         return rows
 
@@ -187,7 +188,7 @@ def race(
 
     Returns
     -------
-    A `pyarrow.Table` with the columns forecaster, stream, space, dim, seed, rounds, norm, error, labelled, seconds
+    A `pyarrow.Table` with the columns forecaster, stream, space, dim, seed, rounds, norm, error, per_node, seconds
     (spent in predict and update so far) and note.
 
     Examples
@@ -329,4 +330,4 @@ def _arrow() -> tuple[Any, Any]:
 def _schema(pa: Any) -> Any:
     text, whole, real = pa.string(), pa.int64(), pa.float64()
     fields = {"forecaster": text, "stream": text, "space": text, "dim": whole, "seed": whole, "rounds": whole}
-    return pa.schema({**fields, "norm": text, "error": real, "labelled": real, "seconds": real, "note": text})
+    return pa.schema({**fields, "norm": text, "error": real, "per_node": real, "seconds": real, "note": text})

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._exact import Array, Labels, finite_array
+from treecal._typing import Array, Integers
+from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, TreeCalError
 from treecal.geometry import TOLERANCE, ConvexSet
 
@@ -24,9 +25,9 @@ class Forecast:
         The points, `(n, d)`.
     weights
         Their weights, `(n,)`: non-negative, with sum 1. Uniform when left out.
-    labels
+    nodes
         Optional `(n, 2)` integers, one pair for each point: the node of the tree it stands on, `(height, index)`.
-        They tell equal points apart in the labelled error.
+        They tell equal points apart in the per-node error, the paper's labelled calibration error.
     space
         The set the points must lie in; when given, they are checked against it.
 
@@ -44,15 +45,15 @@ class Forecast:
     treecal.exceptions.ForecastError: weights sum to 0.9, expected 1 within 1e-09.
     """
 
-    __slots__ = ("_labels", "_points", "_space", "_weights")
-    _labels: Labels | tuple[Any, ...] | None
+    __slots__ = ("_nodes", "_points", "_space", "_weights")
+    _nodes: Integers | tuple[Any, ...] | None
 
     def __init__(
         self,
         points: ArrayLike,
         *,
         weights: ArrayLike | None = None,
-        labels: Any = None,
+        nodes: Any = None,
         space: ConvexSet | None = None,
     ) -> None:
         try:
@@ -70,15 +71,15 @@ class Forecast:
             raise ForecastError(f"weights sum to {w.sum():.10g}, expected 1 within {TOLERANCE:g}.")
         if space is not None:
             self._check_inside(space, p)
-        if labels is not None:
-            given = np.asarray(labels)
+        if nodes is not None:
+            given = np.asarray(nodes)
             if given.dtype.kind not in "iu" or given.shape != (len(p), 2):
                 raise ForecastError(
-                    f"labels are {given.dtype} of shape {given.shape}, expected integers of shape ({len(p)}, 2)."
+                    f"nodes are {given.dtype} of shape {given.shape}, expected integers of shape ({len(p)}, 2)."
                 )
-            labels = given.astype(np.int64)
-            labels.setflags(write=False)
-        self._points, self._weights, self._labels, self._space = p, w, labels, space
+            nodes = given.astype(np.int64)
+            nodes.setflags(write=False)
+        self._points, self._weights, self._nodes, self._space = p, w, nodes, space
 
     @staticmethod
     def _check_inside(space: ConvexSet, points: Array) -> None:
@@ -91,16 +92,16 @@ class Forecast:
 
     @classmethod
     def trusted(
-        cls, points: Array, weights: Array, labels: Labels | tuple[Any, ...] | None, space: ConvexSet
+        cls, points: Array, weights: Array, nodes: Integers | tuple[Any, ...] | None, space: ConvexSet
     ) -> Forecast:
         """Make a forecast of arrays known to be right, that nobody changes while the forecast lives.
 
-        Labels may be put off until someone asks for them: a tuple of a function and its arguments.
+        Integers may be put off until someone asks for them: a tuple of a function and its arguments.
         """
         self = _new(cls)
         self._points = points
         self._weights = weights
-        self._labels = labels
+        self._nodes = nodes
         self._space = space
         return self
 
@@ -117,13 +118,13 @@ class Forecast:
         return self._weights
 
     @property
-    def labels(self) -> Labels | None:
+    def nodes(self) -> Integers | None:
         """The node of each point, `(n, 2)` as (height, index), read-only; None when there is no tree."""
-        labels = self._labels
-        if isinstance(labels, tuple):
-            make, *arguments = labels
-            labels = self._labels = make(*arguments)
-        return labels
+        nodes = self._nodes
+        if isinstance(nodes, tuple):
+            make, *arguments = nodes
+            nodes = self._nodes = make(*arguments)
+        return nodes
 
     @property
     def space(self) -> ConvexSet | None:
@@ -140,7 +141,7 @@ class Forecast:
         return np.asarray(self.points[rng.choice(len(self._weights), p=self._weights)])
 
     def merged(self) -> Forecast:
-        """Return the same distribution with equal points joined and labels dropped, in order of first appearance."""
+        """Return the same distribution with equal points joined and nodes dropped, in order of first appearance."""
         first: dict[bytes, int] = {}
         home = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(self.points + 0.0)])
         keep = np.array(list(first.values()))
@@ -156,8 +157,8 @@ class Forecast:
         return (
             np.array_equal(self.points, other.points)
             and np.array_equal(self._weights, other._weights)
-            and (self.labels is None) == (other.labels is None)
-            and (self.labels is None or np.array_equal(self.labels, other.labels))  # type: ignore[arg-type]
+            and (self.nodes is None) == (other.nodes is None)
+            and (self.nodes is None or np.array_equal(self.nodes, other.nodes))  # type: ignore[arg-type]
         )
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays

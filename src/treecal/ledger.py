@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._exact import Array, Labels, group_rows, two_sum
+from treecal._sums import group_rows, two_sum
+from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
-from treecal.geometry.outcomes import read_outcome
+from treecal.geometry._outcomes import read_outcome
 
 _NO_LABEL = -1
 _ONE = np.ones(1)
@@ -26,18 +27,18 @@ class Table(NamedTuple):
 
     Attributes
     ----------
-    point
-        The forecast, `(n, d)`.
-    mass
+    forecast
+        The forecast point, `(n, d)`.
+    weight
         Its total weight: the number of rounds it was forecast in, counted by weight.
     outcome
         The mean outcome of those rounds, `(n, d)`.
     gap
-        The distance of the mean outcome from the forecast; `mass @ gap` is the total error.
+        The distance of the mean outcome from the forecast; `weight @ gap` is the total error.
     """
 
-    point: Array
-    mass: Array
+    forecast: Array
+    weight: Array
     outcome: Array
     gap: Array
 
@@ -47,7 +48,7 @@ class Reading:
 
     Attributes
     ----------
-    points, masses, outcomes
+    forecasts, weights, outcomes
         For each group: the forecast, its total weight, and the mean outcome.
     rounds
         Number of rounds read.
@@ -55,14 +56,16 @@ class Reading:
         Width of the grid's cells; None when forecasts were told apart exactly.
     """
 
-    def __init__(self, points: Array, masses: Array, outcomes: Array, rounds: int, resolution: float | None) -> None:
-        self.points, self.masses, self.outcomes = points, masses, outcomes
+    def __init__(
+        self, forecasts: Array, weights: Array, outcomes: Array, rounds: int, resolution: float | None
+    ) -> None:
+        self.forecasts, self.weights, self.outcomes = forecasts, weights, outcomes
         self.rounds, self.resolution = rounds, resolution
 
     def error(self, distance: Distance | str, *, total: bool = False) -> float:
         """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
         # Correctly rounded, so the order in which rounds or ledgers came leaves no trace.
-        error = math.fsum(self.masses * as_distance(distance).between(self.outcomes, self.points))
+        error = math.fsum(self.weights * as_distance(distance).between(self.outcomes, self.forecasts))
         if total:
             return error
         if self.rounds == 0:
@@ -71,12 +74,12 @@ class Reading:
 
     def table(self, distance: Distance | str) -> Table:
         """Return one row for each group, the largest share of the error first."""
-        gap = as_distance(distance).between(self.outcomes, self.points)
-        order = np.argsort(-self.masses * gap, kind="stable")
-        return Table(self.points[order], self.masses[order], self.outcomes[order], gap[order])
+        gap = as_distance(distance).between(self.outcomes, self.forecasts)
+        order = np.argsort(-self.weights * gap, kind="stable")
+        return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
 
     def __len__(self) -> int:
-        return len(self.masses)
+        return len(self.weights)
 
     def __repr__(self) -> str:
         how = "exact" if self.resolution is None else f"binned at {self.resolution:g}"
@@ -139,19 +142,19 @@ class Ledger:
         if not isinstance(forecast, Forecast):
             forecast = Forecast(np.asarray(forecast)[None], space=self.space)
         elif forecast.space is not self.space and forecast.space != self.space:
-            forecast = Forecast(forecast.points, weights=forecast.weights, labels=forecast.labels, space=self.space)
+            forecast = Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=self.space)
         y = read_outcome(self.space, outcome, self._rounds + 1)
         n, w = len(forecast), forecast.weights
         parts = n if w is uniform(n) or (w == 1 / n).all() else 0
         keys = np.full((n, 3), _NO_LABEL, np.int64)
-        if forecast.labels is not None:
-            keys[:, :2] = forecast.labels
+        if forecast.nodes is not None:
+            keys[:, :2] = forecast.nodes
         keys[:, 2] = parts
         self._add(forecast.points, keys, np.multiply.outer(np.ones(n) if parts else w, np.concatenate([_ONE, y])))
         self._rounds += 1
 
-    def _add(self, points: Array, keys: Labels, totals: Array) -> None:
-        """Add masses and outcome sums to the rows of these keys, making the rows that are new."""
+    def _add(self, points: Array, keys: Integers, totals: Array) -> None:
+        """Add weights and outcome sums to the rows of these keys, making the rows that are new."""
         rows = self._rows(points, keys)
         # A fancy-indexed addition would count a row that comes twice only once.
         steps = [slice(None)] if len(set(rows)) == len(rows) else [slice(i, i + 1) for i in range(len(rows))]
@@ -160,7 +163,7 @@ class Ledger:
             self._totals[at, 0], lost = two_sum(self._totals[at, 0], totals[step])
             self._totals[at, 1] += lost
 
-    def _rows(self, points: Array, keys: Labels) -> list[int]:
+    def _rows(self, points: Array, keys: Integers) -> list[int]:
         points = points + 0.0  # −0.0 is 0.0
         if self._index is None:
             self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
@@ -195,10 +198,10 @@ class Ledger:
         merged._rounds = self._rounds + other._rounds
         return merged
 
-    def exact(self, *, labelled: bool = False) -> Reading:
+    def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts told apart exactly: by point, or by point and label."""
         n = self._size
-        names = _bits(self._points[:n], self._keys[:n, :2] if labelled else self._keys[:n, :0])
+        names = _bits(self._points[:n], self._keys[:n, :2] if per_node else self._keys[:n, :0])
         return self._read(names, resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
@@ -226,7 +229,7 @@ class Ledger:
         cells = np.rint(self._points[: self._size] / resolution) + 0.0
         return self._read(_bits(cells, self._keys[: self._size, :0]), resolution=float(resolution))
 
-    def _read(self, names: Labels, *, resolution: float | None) -> Reading:
+    def _read(self, names: Integers, *, resolution: float | None) -> Reading:
         n = len(names)
         first, group = group_rows(names)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
@@ -247,23 +250,23 @@ class Ledger:
         outcomes = totals[played, 1:] / mass[played, None]
         return Reading(points[played], mass[played] / unit, outcomes, self._rounds, resolution)
 
-    def error(self, distance: Distance | str = "l1", *, labelled: bool = False, total: bool = False) -> float:
+    def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
 
         Parameters
         ----------
         distance
             A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
-        labelled
-            Tell equal points under different labels apart: the paper's labelled error, never less than the unlabelled.
+        per_node
+            Count each node of the tree by itself: the paper's labelled error, never less than the error by point alone.
         total
             Sum over rounds instead of the mean.
         """
-        return self.exact(labelled=labelled).error(distance, total=total)
+        return self.exact(per_node=per_node).error(distance, total=total)
 
-    def table(self, distance: Distance | str = "l1", *, labelled: bool = False) -> Table:
+    def table(self, distance: Distance | str = "l1", *, per_node: bool = False) -> Table:
         """Return one row for each distinct forecast, the largest share of the error first."""
-        return self.exact(labelled=labelled).table(distance)
+        return self.exact(per_node=per_node).table(distance)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -290,12 +293,12 @@ class Ledger:
         return f"Ledger({self.space!r}: {self._rounds} rounds, {self._size} rows)"
 
 
-def _bits(points: Array, keys: Labels) -> Labels:
+def _bits(points: Array, keys: Integers) -> Integers:
     """Return the exact identity of each row, as integers."""
     return np.concatenate([np.ascontiguousarray(points).view(np.int64), keys], axis=1)
 
 
-def _names(points: Array, keys: Labels) -> list[bytes]:
+def _names(points: Array, keys: Integers) -> list[bytes]:
     """Return the exact identity of each row, as bytes."""
     raw = _bits(points, keys)
     width, flat = raw.shape[1] * 8, raw.tobytes()

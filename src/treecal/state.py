@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from treecal import forecasters, geometry
-from treecal.batch import Bank
+from treecal.correctors._base import Chain, Corrector
+from treecal.correctors._calibeating import Recipe
+from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._scaling import PlattScaling, TemperatureScaling, VectorScaling
+from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
-from treecal.forecasters.calibeating import Recipe
-from treecal.forecasters.corrector import Chain, Corrector
-from treecal.forecasters.groups import ByKey, Cells, Centroids, Groups, TopClass
-from treecal.forecasters.recalibrate import Recalibrator
-from treecal.forecasters.scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
@@ -197,7 +197,7 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Groups) or not isinstance(value, Value):
         raise SnapshotError(
             f"{value!r} cannot be saved: a snapshot holds data, not code.",
-            hint="leave the source out and call predict(source(...)); choose groups of treecal.forecasters.groups.",
+            hint="leave the source out and call predict(source(...)); choose groups of treecal.correctors._groups.",
         )
     return {"custom": name}
 

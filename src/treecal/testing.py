@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import SnapshotError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
-from treecal.geometry.convex import LARGEST
+from treecal.geometry._convex import LARGEST
 from treecal.ledger import Ledger
 from treecal.state import dumps, loads
 
@@ -64,7 +64,7 @@ def check_forecasts_are_distributions(make: Make, outcomes: Array) -> None:
         assert x.weights.min() >= 0, "a weight is negative"
         assert abs(x.weights.sum() - 1) < 1e-12, f"weights sum to {x.weights.sum()!r}"
         assert forecaster.space.contains(x.points).all(), "a point lies outside the set"
-        for array in (x.points, x.weights, x.labels):
+        for array in (x.points, x.weights, x.nodes):
             assert array is None or not array.flags.writeable, "a forecast can be written to"
 
 
@@ -180,7 +180,7 @@ def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
     """The labelled error is at least the unlabelled one in every norm (Jensen)."""
     ledger = _ledger(make(), outcomes)
     for norm in ("l1", "l2", "linf"):
-        assert ledger.error(norm, labelled=True) >= ledger.error(norm) - 1e-12, f"labelled < unlabelled in {norm}"
+        assert ledger.error(norm, per_node=True) >= ledger.error(norm) - 1e-12, f"labelled < unlabelled in {norm}"
 
 
 def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from treecal._exact import Labels, whole_number
+from treecal._typing import Integers
+from treecal._validate import whole_number
 from treecal.exceptions import HorizonError
 
 
@@ -87,12 +88,12 @@ class Clock:
             return len(digits) - 1
         return len(digits)
 
-    def nodes(self) -> Labels:
+    def nodes(self) -> Integers:
         """Return the nodes on the path, `(height, index)` from leaf to root, as an `(n, 2)` integer array."""
         return path_nodes(self.rounds, self.arity, len(self.digits))
 
 
-def path_nodes(rounds: int, arity: int, height: int) -> Labels:
+def path_nodes(rounds: int, arity: int, height: int) -> Integers:
     """Return the nodes on a path of so many heights, after so many rounds, as `Clock.nodes` does."""
     path = []
     for level in range(height):

@@ -22,7 +22,7 @@ from torchmetrics.functional.classification import binary_calibration_error, mul
 from torchmetrics.functional.classification.calibration_error import _ce_compute
 
 from treecal.auditing import audit
-from treecal.auditing.result import Bins
+from treecal.auditing._result import Bins
 from treecal.exceptions import UnsupportedError
 
 seeds = st.integers(0, 2**32)
@@ -134,7 +134,7 @@ def test_chunks_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     p, y = random_log(5, n=5000)
     log = {"p": p, "y": y}
     whole = audit(log, forecast="p", outcome="y").to_dict()
-    monkeypatch.setattr("treecal.io.outcomes._ROWS", 1024)
+    monkeypatch.setattr("treecal.io._outcomes._ROWS", 1024)
     assert audit(log, forecast="p", outcome="y").to_dict() == whole
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.auditing import audit
-from treecal.auditing.exact import ExactSum
-from treecal.auditing.sql import forecasts, good_rows, indexed
+from treecal.auditing._exact import ExactSum
+from treecal.auditing._sql import forecasts, good_rows, indexed
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 

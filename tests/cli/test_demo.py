@@ -14,10 +14,10 @@ import pytest
 
 import treecal as tc
 from treecal.cli import app, main
-from treecal.report.verdict import judge
+from treecal.report._verdict import judge
 from treecal.streams import ClassStream, ModelStream, iid, seattle_weather
 
-demo: Any = importlib.import_module("treecal.cli.demo")  # the module; `treecal.cli.demo` is the command
+demo: Any = importlib.import_module("treecal.cli._demo")  # the module; `treecal.cli._demo` is the command
 TREECAL = str(Path(sys.executable).with_name("treecal"))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import run
-from treecal.cli import checks
+from treecal.cli import _checks as checks
 
 
 def test_all_is_well() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import TREECAL, refused, run, start
-from treecal.cli.options import Name
+from treecal.cli._options import Name
 
 COINS = np.random.default_rng(0).integers(3, size=60).tolist()
 NAMES = ("rain", "snow", "sun")

@@ -50,12 +50,12 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
     distances = {"l1": tc.l1, "l2": tc.l2, "linf": tc.linf, "l2 squared": tc.l2.squared, "KL": tc.NegativeEntropy()}
     assert set(document["errors"]) == set(distances)
     for name, distance in distances.items():
-        for kind, labelled in (("unlabelled", False), ("labelled", True)):
-            assert float(document["errors"][name][kind]) == pytest.approx(ledger.error(distance, labelled=labelled))
+        for kind, per_node in (("exact", False), ("per_node", True)):
+            assert float(document["errors"][name][kind]) == pytest.approx(ledger.error(distance, per_node=per_node))
     table = ledger.table("l1")
-    assert document["forecasts"] == len(table.mass)
+    assert document["forecasts"] == len(table.weight)
     assert [gap["gap"] for gap in document["gaps"]] == pytest.approx(table.gap[:5].tolist())
-    assert list(document["gaps"][0]["said"].values()) == pytest.approx(table.point[0].tolist())
+    assert list(document["gaps"][0]["said"].values()) == pytest.approx(table.forecast[0].tolist())
     shown = run("replay", days, "--outcome", "sky", *options, "--top", 5).out
     assert f"{ledger.error('l1'):.4f}" in shown
     assert f"{table.gap[0]:.3f}" in shown

@@ -16,7 +16,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import TREECAL, refused, run
-from treecal.cli.terminal import Exit, Shield, emit, printable
+from treecal.cli._terminal import Exit, Shield, emit, printable
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
 

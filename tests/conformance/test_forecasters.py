@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import treecal as tc
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.forecasters import Forecaster
 from treecal.geometry import TOLERANCE, Lp
 from treecal.testing import CHECKS, Check, check_forecaster, sample_outcomes
@@ -94,7 +94,7 @@ class Sloppy(tc.TreeCal):
         x = super().predict()
         self._buffer = getattr(self, "_buffer", np.zeros((64, self.space.dim)))
         self._buffer[: len(x)] = x.points
-        return tc.Forecast.trusted(self._buffer[: len(x)], x.weights, x.labels, self.space)
+        return tc.Forecast.trusted(self._buffer[: len(x)], x.weights, x.nodes, self.space)
 
 
 @pytest.mark.parametrize("broken", [Forgetful, Sloppy])

@@ -11,7 +11,7 @@ import pytest
 import treecal as tc
 from tests import oracle
 from tests.strategies import one_hot, play
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import HorizonError
 
 
@@ -22,8 +22,8 @@ def rationals(rows: Array) -> list[oracle.Point]:
 def assert_same(forecasts: Sequence[tc.Forecast], played: Sequence[oracle.Mixture]) -> None:
     """Every point is the rational one correctly rounded, under the same node and with the same weight."""
     for x, mixture in zip(forecasts, played, strict=True):
-        assert x.labels is not None
-        ours = sorted(zip(x.labels.tolist(), x.points.tolist(), x.weights.tolist(), strict=True))
+        assert x.nodes is not None
+        ours = sorted(zip(x.nodes.tolist(), x.points.tolist(), x.weights.tolist(), strict=True))
         theirs = sorted(
             ([height, index], [float(entry) for entry in point], float(weight))
             for (height, index), point, weight in mixture
@@ -43,10 +43,10 @@ def test_fixed_depth_is_algorithm_1(arity: int, depth: int) -> None:
     forecasts, ledger = play(tc.TreeCal(tc.Simplex(3), arity=arity, depth=depth), outcomes)
     played = oracle.treecal(rationals(outcomes), arity, depth, centre(3))
     assert_same(forecasts, played)
-    for labelled in (False, True):
+    for per_node in (False, True):
         for norm, exact in ((tc.l1, oracle.one_norm), (tc.l2.squared, oracle.squared_two_norm)):
-            error = oracle.calibration(played, rationals(outcomes), exact, labelled=labelled)
-            assert ledger.error(norm, labelled=labelled, total=True) == pytest.approx(
+            error = oracle.calibration(played, rationals(outcomes), exact, per_node=per_node)
+            assert ledger.error(norm, per_node=per_node, total=True) == pytest.approx(
                 float(error), rel=1e-14, abs=1e-14
             )
 
@@ -68,9 +68,9 @@ def test_without_horizon_is_its_definition(arity: int, seed: int) -> None:
     forecasts, ledger = play(tc.TreeCal(tc.Simplex(4), arity=arity), outcomes)
     played = oracle.growing(rationals(outcomes), arity, centre(4))
     assert_same(forecasts, played)
-    for labelled in (False, True):
-        error = oracle.calibration(played, rationals(outcomes), oracle.one_norm, labelled=labelled)
-        assert ledger.error("l1", labelled=labelled, total=True) == pytest.approx(float(error), rel=1e-14)
+    for per_node in (False, True):
+        error = oracle.calibration(played, rationals(outcomes), oracle.one_norm, per_node=per_node)
+        assert ledger.error("l1", per_node=per_node, total=True) == pytest.approx(float(error), rel=1e-14)
 
 
 def test_a_given_start_and_dyadic_outcomes() -> None:
@@ -102,8 +102,8 @@ def test_sampling_is_algorithm_3(block: int, depth: int | None) -> None:
             pure += [mixture[int(rng.integers(len(mixture)))][:2] for _ in range(block)]
     for x, (node, point) in zip(forecasts, pure, strict=True):
         assert len(x) == 1
-        assert x.labels is not None
-        assert tuple(x.labels[0].tolist()) == node
+        assert x.nodes is not None
+        assert tuple(x.nodes[0].tolist()) == node
         assert x.points[0].tolist() == [float(entry) for entry in point]
 
 

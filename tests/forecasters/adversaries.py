@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import treecal as tc
-from treecal._exact import Array
+from treecal._typing import Array
 
 Adversary = Callable[[tc.Forecast], Array]
 

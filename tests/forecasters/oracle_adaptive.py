@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
 
 Node = tuple[int, int]
 

@@ -13,9 +13,9 @@ import treecal as tc
 from tests.forecasters.adversaries import AgainstTheLedger, AgainstTheMean, duel, opponent, stream
 from tests.forecasters.oracle_adaptive import Node, Oracle
 from tests.strategies import one_hot, play, spaces, streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecasters.adaptive import block_regret
+from treecal.forecasters._adaptive import block_regret
 
 
 @pytest.mark.parametrize("rule", ["stick", "block"])
@@ -44,8 +44,8 @@ def node_table(forecasts: list[tc.Forecast], outcomes: Array) -> dict[Node, tupl
     """Return weight, label and the outcomes met of every node; a weight or label that changes in its life fails."""
     table: dict[Node, tuple[float, Array, list[Array]]] = {}
     for x, y in zip(forecasts, outcomes, strict=True):
-        assert x.labels is not None
-        for (height, index), p, w in zip(x.labels.tolist(), x.points, x.weights, strict=True):
+        assert x.nodes is not None
+        for (height, index), p, w in zip(x.nodes.tolist(), x.points, x.weights, strict=True):
             weight, label, met = table.setdefault((height, index), (float(w), p, []))
             assert weight == w
             assert np.array_equal(label, p)
@@ -63,7 +63,7 @@ def test_labelled_error_is_that_of_its_node_table(
     table = node_table(forecasts, outcomes)
     for norm in (tc.l1, tc.l2):
         total = sum(w * len(met) * float(norm(met.mean(axis=0) - label)) for w, label, met in table.values())
-        assert ledger.error(norm, labelled=True, total=True) == pytest.approx(total, rel=1e-9, abs=1e-9)
+        assert ledger.error(norm, per_node=True, total=True) == pytest.approx(total, rel=1e-9, abs=1e-9)
 
 
 def height_costs(outcomes: Array, arity: int, depth: int | None, space: tc.ConvexSet) -> dict[int, dict[int, float]]:
@@ -72,8 +72,8 @@ def height_costs(outcomes: Array, arity: int, depth: int | None, space: tc.Conve
     costs: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     epochs: dict[Node, int] = {}
     for x in forecasts:
-        assert x.labels is not None
-        for height, index in x.labels.tolist():
+        assert x.nodes is not None
+        for height, index in x.nodes.tolist():
             epochs.setdefault((height, index), len(x))
     for (height, index), (_, label, met) in node_table(forecasts, outcomes).items():
         costs[epochs[height, index]][height] += len(met) * float(tc.l1(met.mean(axis=0) - label))
@@ -116,14 +116,14 @@ def test_the_block_rule_keeps_its_certificate(kind: str, arity: int, depth: int 
         }[kind]
     )
     error = duel(tc.AdaptiveTreeCal(space, arity=arity, depth=depth, rule="block"), adversary, rounds).error(
-        "l1", labelled=True, total=True
+        "l1", per_node=True, total=True
     )
     outcomes = np.array(adversary.played)
     regret = block_regret(rounds, arity=arity, depth=depth, diameter=2.0)
     best = sum(min(of_epoch.values()) for of_epoch in height_costs(outcomes, arity, depth, space).values())
     assert error <= best + regret
     uniform = play(tc.TreeCal(space, arity=arity, depth=depth), outcomes)[1]
-    assert best <= uniform.error("l1", labelled=True, total=True) + 1e-9
+    assert best <= uniform.error("l1", per_node=True, total=True) + 1e-9
 
 
 def test_block_regret_is_hedges() -> None:

@@ -12,9 +12,9 @@ import treecal as tc
 from tests.forecasters.adversaries import AgainstTheLedger, duel, opponent, stream
 from tests.forecasters.oracle_grids import LiteralBinaryGrid
 from tests.strategies import play
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecasters.grids import (
+from treecal.forecasters._grids import (
     MOST_POINTS,
     _minimax,
     _simplex_grid,

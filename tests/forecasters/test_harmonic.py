@@ -12,9 +12,9 @@ import treecal as tc
 from tests.forecasters.adversaries import regimes
 from tests.forecasters.oracle_harmonic import announced
 from tests.strategies import one_hot, play, spaces, streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.forecasters.harmonic import _STEP, _Fading, harmonic_error, odd_reciprocals
+from treecal.forecasters._harmonic import _STEP, _Fading, harmonic_error, odd_reciprocals
 from treecal.state import dumps, loads
 
 
@@ -28,8 +28,8 @@ def test_it_is_the_papers(exact: bool) -> None:
         points, weights = zip(*announced(rational, t), strict=True)
         np.testing.assert_allclose(x.points, np.array(points, dtype=float), rtol=0, atol=2e-15)
         np.testing.assert_allclose(x.weights, np.array(weights, dtype=float), rtol=2e-15)
-        assert x.labels is not None
-        assert x.labels.tolist() == [[0, s] for s in range(t)]
+        assert x.nodes is not None
+        assert x.nodes.tolist() == [[0, s] for s in range(t)]
 
 
 def points_of(forecaster: tc.Harmonic, outcomes: Array) -> Array:
@@ -114,7 +114,7 @@ def test_a_forecast_is_a_view_and_behaves_as_any_other() -> None:
         f.update(y)
     x, state = f.predict(), f.get_state()
     assert np.shares_memory(x.points, state["points"])
-    plain = tc.Forecast(x.points, weights=x.weights, labels=x.labels, space=f.space)
+    plain = tc.Forecast(x.points, weights=x.weights, nodes=x.nodes, space=f.space)
     assert x == plain
     assert plain == x
     assert len(x) == 20
@@ -141,7 +141,7 @@ def test_fft_error_is_the_ledgers(space: tc.ConvexSet, rounds: int, seed: int) -
     _, ledger = play(tc.Harmonic(space, start=start), outcomes)
     for norm in (tc.l1, tc.l2, tc.linf):
         error = harmonic_error(outcomes, space=space, norm=norm, start=start)
-        assert error == pytest.approx(ledger.error(norm, labelled=True), rel=1e-9, abs=1e-10)
+        assert error == pytest.approx(ledger.error(norm, per_node=True), rel=1e-9, abs=1e-10)
         assert harmonic_error(outcomes, space=space, norm=norm, start=start, total=True) == pytest.approx(
             rounds * error
         )
@@ -151,7 +151,7 @@ def test_fft_error_is_the_ledgers_over_a_longer_run() -> None:
     outcomes = regimes(3, 2000, np.random.default_rng(5), every=300)
     _, ledger = play(tc.Harmonic(tc.Simplex(3)), outcomes)
     for norm in ("l1", "l2"):
-        assert abs(harmonic_error(outcomes, space=tc.Simplex(3), norm=norm) - ledger.error(norm, labelled=True)) < 1e-9
+        assert abs(harmonic_error(outcomes, space=tc.Simplex(3), norm=norm) - ledger.error(norm, per_node=True)) < 1e-9
 
 
 @pytest.mark.heavy

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from treecal import games
-from treecal._exact import Array
+from treecal._typing import Array
 
 shapes = st.one_of(st.tuples(*[st.integers(2, 4)] * 2), st.tuples(*[st.integers(2, 3)] * 3))
 payoff = st.one_of(st.integers(-3, 3).map(float), st.floats(-1e3, 1e3, width=32))

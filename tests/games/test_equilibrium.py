@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.games.support import any_game, game_and_joint, literal_gaps, product
 from treecal import games
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ParameterError, TreeCalError
-from treecal.games import equilibrium
+from treecal.games import _equilibrium as equilibrium
 
 seeds = st.integers(0, 2**32)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.games.support import any_game, literal_gaps, product
 from treecal import games, swap
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ParameterError
 
 CLASSICS = {

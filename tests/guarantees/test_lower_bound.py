@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import treecal as tc
-from treecal.forecasters.harmonic import harmonic_error
+from treecal.forecasters._harmonic import harmonic_error
 from treecal.streams import play, sign_tree
 
 

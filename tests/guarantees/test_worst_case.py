@@ -9,7 +9,7 @@ import pytest
 
 import treecal as tc
 from tests.strategies import one_hot, play, streams
-from treecal._exact import Array
+from treecal._typing import Array
 
 
 def against_the_mean(forecaster: tc.Forecaster, rounds: int) -> tc.Ledger:
@@ -66,8 +66,8 @@ def test_the_squared_error_keeps_to_its_bound(
     distance = getattr(tc, norm).squared
     for outcomes in tried:
         _, ledger = play(tc.TreeCal(space, arity=arity, depth=depth), outcomes)
-        assert ledger.error(distance, labelled=True) <= limit
-        assert ledger.error(norm, labelled=True) <= math.sqrt(limit)
+        assert ledger.error(distance, per_node=True) <= limit
+        assert ledger.error(norm, per_node=True) <= math.sqrt(limit)
 
 
 def test_sampling_costs_no_more_than_it_says() -> None:

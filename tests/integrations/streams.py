@@ -8,8 +8,8 @@ import numpy as np
 from river import base
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from tests.forecasters.models import model
-from treecal._exact import Array
+from tests.correctors.models import model
+from treecal._typing import Array
 
 LABELS = ["ant", "bee", "cat"]
 

@@ -28,8 +28,8 @@ from river import (
 
 import treecal as tc
 from tests.integrations.streams import LABELS, Said, drifting
+from treecal.correctors._base import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
-from treecal.forecasters.corrector import Corrector
 from treecal.integrations.river import CalibrationError, RecalibratedClassifier
 
 GaussianNB: Any = naive_bayes.GaussianNB  # river leaves these untyped
@@ -114,7 +114,7 @@ def test_keywords_go_to_the_classifier() -> None:
     assert f.corrector.rounds == 1
 
 
-# Labels come over time
+# Integers come over time
 
 
 def test_labels_come_over_time() -> None:

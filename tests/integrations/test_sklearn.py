@@ -26,8 +26,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import treecal as tc
 from tests.integrations.streams import LABELS, SaidRows, drifting
+from treecal.correctors._base import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
-from treecal.forecasters.corrector import Corrector
 from treecal.integrations.sklearn import CalibrationScorer, RecalibratedClassifier, calibration_error
 
 QUIET = partial(tc.Recalibrator, audit=False)

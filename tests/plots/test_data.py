@@ -13,12 +13,12 @@ from scipy.stats import binomtest
 
 import treecal as tc
 from tests.strategies import one_hot, play
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import HorizonError, ParameterError
 from treecal.ledger import Reading
 from treecal.plots import interval_tree, reliability
-from treecal.plots.ternary import heaviest
-from treecal.plots.tree import MOST_CELLS
+from treecal.plots._ternary import heaviest
+from treecal.plots._tree import MOST_CELLS
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 60))
@@ -36,12 +36,12 @@ def test_reliability_is_what_counting_by_hand_gives(seed: int, bins: int, rounds
         inside = [i for i in range(rounds) if home[i] == cell]
         hits, n = int(happened[inside].sum()), len(inside)
         interval = binomtest(hits, n).proportion_ci(0.95, method="exact")
-        assert r.mass[row] == n
-        assert r.said[row] == pytest.approx(said[inside].mean())
-        assert r.happened[row] == pytest.approx(hits / n)
+        assert r.weight[row] == n
+        assert r.forecast[row] == pytest.approx(said[inside].mean())
+        assert r.outcome[row] == pytest.approx(hits / n)
         assert (r.low[row], r.high[row]) == pytest.approx((interval.low, interval.high), abs=1e-9)
         assert r.off[row] == (not interval.low <= said[inside].mean() <= interval.high)
-    assert len(r.mass) == len(set(home))
+    assert len(r.weight) == len(set(home))
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 120))
@@ -51,9 +51,9 @@ def test_no_weight_falls_out_of_the_bins(seed: int, dim: int, rounds: int) -> No
     _, ledger = play(tc.TreeCal(tc.Simplex(dim), arity=3), one_hot(dim, rounds, rng))
     for k in range(dim):
         r = reliability(ledger, k)
-        assert r.mass.sum() == pytest.approx(rounds)
-        assert ((r.low <= r.happened) & (r.happened <= r.high)).all()
-        assert r.mass @ r.happened == pytest.approx(ledger.exact().masses @ ledger.exact().outcomes[:, k])
+        assert r.weight.sum() == pytest.approx(rounds)
+        assert ((r.low <= r.outcome) & (r.outcome <= r.high)).all()
+        assert r.weight @ r.outcome == pytest.approx(ledger.exact().weights @ ledger.exact().outcomes[:, k])
 
 
 def test_reliability_refuses() -> None:
@@ -83,8 +83,8 @@ def test_the_tree_is_treecals(seed: int, dim: int, arity: int, rounds: int, fixe
     forecasts, _ = play(tc.TreeCal(space, arity=arity, depth=depth, start=start), outcomes)
     announced: dict[tuple[int, ...], Array] = {}
     for x in forecasts:
-        assert x.labels is not None
-        announced |= {tuple(node): point for node, point in zip(x.labels.tolist(), x.points, strict=True)}
+        assert x.nodes is not None
+        announced |= {tuple(node): point for node, point in zip(x.nodes.tolist(), x.points, strict=True)}
     tree = interval_tree(outcomes, arity=arity, depth=depth, start=start)
     drawn = {
         (row.height, index): label
@@ -123,8 +123,8 @@ def test_the_tree_refuses() -> None:
 def test_the_heaviest_forecasts() -> None:
     reading = Reading(np.eye(3), np.array([1.0, 5.0, 4.0]), np.eye(3), 10, None)
     chosen, share = heaviest(reading, 2)
-    assert chosen.masses.tolist() == [5, 4]
-    assert chosen.points.tolist() == np.eye(3)[1:].tolist()
+    assert chosen.weights.tolist() == [5, 4]
+    assert chosen.forecasts.tolist() == np.eye(3)[1:].tolist()
     assert share == 0.9
 
 

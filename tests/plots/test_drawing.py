@@ -14,7 +14,7 @@ from tests.strategies import one_hot, play
 from treecal import plots
 from treecal.exceptions import ParameterError
 from treecal.plots._style import PALETTE
-from treecal.plots.tree import class_hues, label_colors, leading_classes
+from treecal.plots._tree import class_hues, label_colors, leading_classes
 
 NAMES = ["_a $x$", "b", "c"]
 
@@ -37,9 +37,9 @@ def test_reliability_is_drawn_as_worked_out(ax: Any) -> None:
     returns(ax, plots.plot_reliability(book, 1, name="_rain $5", ax=ax))
     r = plots.reliability(book, 1)
     dots = np.concatenate([np.column_stack(c.lines[0].get_data()) for c in ax.containers if hasattr(c, "has_yerr")])
-    assert sorted(map(tuple, dots)) == sorted(zip(r.said, r.happened, strict=True))
+    assert sorted(map(tuple, dots)) == sorted(zip(r.forecast, r.outcome, strict=True))
     bars = [bar.get_height() for bar in ax.patches]
-    assert np.array(bars) / max(bars) == pytest.approx(r.mass / r.mass.max())
+    assert np.array(bars) / max(bars) == pytest.approx(r.weight / r.weight.max())
     assert ax.get_title() == "_rain $5"
     ax.figure.savefig("/dev/null", format="svg")  # an odd $ would be a syntax error in a formula
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.strategies import spaces
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.geometry import Extent, Gauge, Lp, Mahalanobis, Norm, as_norm
 

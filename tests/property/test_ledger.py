@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.strategies import one_hot, play, spaces, streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry import Mahalanobis, PNorm, QuadraticForm, Regularizer
 
@@ -34,7 +34,7 @@ def test_labelled_is_at_least_unlabelled(space: tc.ConvexSet, seed: int, arity: 
     _, ledger = play(tc.TreeCal(space, arity=arity), streams(space, 40, seed))
     distances = [tc.l1, tc.l2, tc.linf, tc.l2.squared, Mahalanobis(np.eye(space.dim) + 0.5), tc.SquaredEuclidean()]
     for distance in distances:
-        assert ledger.error(distance, labelled=True) >= ledger.error(distance) * (1 - 1e-12)
+        assert ledger.error(distance, per_node=True) >= ledger.error(distance) * (1 - 1e-12)
 
 
 @given(seed=seeds, cuts=st.tuples(st.integers(0, 50), st.integers(0, 50)))
@@ -54,9 +54,9 @@ def test_merging_is_associative_and_equals_one_big_ledger(seed: int, cuts: tuple
     a, b, c = parts
     for merged in (a.merge(b).merge(c), a.merge(b.merge(c)), c.merge(a).merge(b)):
         assert merged.rounds == 50
-        for labelled in (False, True):
+        for per_node in (False, True):
             for distance in (tc.l1, tc.l2, tc.linf, tc.NegativeEntropy()):
-                assert merged.error(distance, labelled=labelled) == whole.error(distance, labelled=labelled)
+                assert merged.error(distance, per_node=per_node) == whole.error(distance, per_node=per_node)
 
 
 @given(space=spaces(), seed=seeds)
@@ -127,7 +127,7 @@ def test_points_merge_exactly_when_their_rationals_are_equal() -> None:
 def test_repeated_points_within_one_forecast_add_up() -> None:
     ledger = tc.Ledger(tc.Simplex(2))
     ledger.record(tc.Forecast([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [1, 0])
-    assert sorted(ledger.exact().masses.tolist()) == pytest.approx([1 / 3, 2 / 3], rel=1e-15)
+    assert sorted(ledger.exact().weights.tolist()) == pytest.approx([1 / 3, 2 / 3], rel=1e-15)
     assert ledger.error("l1") == pytest.approx(2 / 3, rel=1e-15)
 
 
@@ -155,22 +155,22 @@ def test_binned_is_at_most_exact_and_says_so(space: tc.ConvexSet, seed: int, res
     binned = ledger.binned(resolution=resolution)
     assert binned.error("l2") <= ledger.error("l2") * (1 + 1e-9)
     assert "binned" in repr(binned)
-    assert binned.masses.sum() == pytest.approx(30)
+    assert binned.weights.sum() == pytest.approx(30)
 
 
 def test_table_accounts_for_the_whole_error() -> None:
     _, ledger = play(tc.TreeCal(tc.Simplex(3)), one_hot(3, 100, np.random.default_rng(0)))
     table = ledger.table("l1")
-    assert table.mass @ table.gap == pytest.approx(ledger.error("l1", total=True), rel=1e-12)
-    assert (np.diff(table.mass * table.gap) <= 1e-12).all()
-    assert table.mass.sum() == pytest.approx(100)
+    assert table.weight @ table.gap == pytest.approx(ledger.error("l1", total=True), rel=1e-12)
+    assert (np.diff(table.weight * table.gap) <= 1e-12).all()
+    assert table.weight.sum() == pytest.approx(100)
 
 
 def test_general_weights() -> None:
     ledger = tc.Ledger(tc.Simplex(2))
     for weight in (0.9, 0.1, 0.25):
         ledger.record(tc.Forecast([[0.5, 0.5], [1.0, 0.0]], weights=[weight, 1 - weight]), [1, 0])
-    masses = dict(zip([p[0] for p in ledger.exact().points.tolist()], ledger.exact().masses, strict=True))
+    masses = dict(zip([p[0] for p in ledger.exact().forecasts.tolist()], ledger.exact().weights, strict=True))
     assert masses == pytest.approx({0.5: 1.25, 1.0: 1.75})
     assert ledger.error("l1", total=True) == pytest.approx(1.25)
 

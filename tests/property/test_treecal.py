@@ -48,11 +48,11 @@ def test_commutes_with_linear_maps(seed: int, dim: int, image: int, arity: int) 
     below, lower = play(tc.TreeCal(polytope, arity=arity), outcomes @ vertices)
     for x, z in zip(above, below, strict=True):
         np.testing.assert_allclose(x.points @ vertices, z.points, rtol=1e-10, atol=1e-10)
-        assert x.labels is not None
-        assert np.array_equal(x.labels, z.labels)  # type: ignore[arg-type]
+        assert x.nodes is not None
+        assert np.array_equal(x.nodes, z.nodes)  # type: ignore[arg-type]
     # ‖V(p − q)‖ <= (D/2)‖p − q‖₁ for zero-sum p − q
     diameter = polytope.diameter("l2")
-    assert lower.error("l2", labelled=True) <= diameter / 2 * upper.error("l1", labelled=True) + 1e-9
+    assert lower.error("l2", per_node=True) <= diameter / 2 * upper.error("l1", per_node=True) + 1e-9
 
 
 @given(arity=st.integers(2, 7), depth=st.one_of(st.none(), st.integers(1, 6)), rounds=st.integers(0, 5000))
@@ -85,7 +85,7 @@ HOLDS: dict[str, Callable[[tc.Forecast], Any]] = {
     "a point": lambda x: x.points[0],
     "a column": lambda x: x.points.T[0, ::2],
     "a buffer": lambda x: memoryview(x.points),  # type: ignore[arg-type]
-    "its nodes": lambda x: x.labels,
+    "its nodes": lambda x: x.nodes,
     "a method": lambda x: x.merged,
 }
 
@@ -98,13 +98,13 @@ def test_what_is_held_never_changes(what: list[str], keep: int, data: st.DataObj
     for kind in what:
         thing = HOLDS[kind](f.predict())
         then = f.predict()
-        held.append((thing, kind, then.points.copy(), then.labels.copy()))  # type: ignore[union-attr]
+        held.append((thing, kind, then.points.copy(), then.nodes.copy()))  # type: ignore[union-attr]
         del held[:-keep], then
         f.update(np.eye(3)[data.draw(st.integers(0, 2))])
         for thing, kind, points, nodes in held:
             if kind == "the forecast":
                 assert np.array_equal(thing.points, points)
-                assert np.array_equal(thing.labels, nodes)
+                assert np.array_equal(thing.nodes, nodes)
             elif kind == "a method":
                 assert np.array_equal(thing.__self__.points, points)
             elif kind == "its nodes":

@@ -12,7 +12,7 @@ from tests.strategies import one_hot
 from treecal import plots, report, streams
 from treecal.auditing import audit
 from treecal.exceptions import ParameterError
-from treecal.report.entries import checkpoints
+from treecal.report._entries import checkpoints
 
 COINS = one_hot(2, 300, np.random.default_rng(0))
 TWO = tc.Simplex(2)
@@ -22,7 +22,7 @@ TWO = tc.Simplex(2)
 def test_playing_is_streams_play_and_a_curve(make: Any) -> None:
     entry, ledger = report.play(make(TWO), COINS), streams.play(make(TWO), COINS)
     assert isinstance(entry.ledger, tc.Ledger)
-    assert entry.ledger.exact().masses.tolist() == ledger.exact().masses.tolist()
+    assert entry.ledger.exact().weights.tolist() == ledger.exact().weights.tolist()
     assert entry.name == make.__name__
     assert entry.curve is not None
     assert entry.curve.rounds.tolist() == checkpoints(300)
@@ -141,5 +141,5 @@ def test_an_audits_section_has_its_errors() -> None:
         assert entry.ledger.rounds == 400
         assert entry.ledger.error("l1") == pytest.approx(2 * found.classes[entry.name].ece)
         drawn, bins = plots.reliability(entry.ledger, 1), found.classes[entry.name]
-        assert drawn.mass.tolist() == bins.rows[bins.rows > 0].tolist()
-        assert drawn.happened == pytest.approx(bins.outcomes[bins.rows > 0])
+        assert drawn.weight.tolist() == bins.rows[bins.rows > 0].tolist()
+        assert drawn.outcome == pytest.approx(bins.outcomes[bins.rows > 0])

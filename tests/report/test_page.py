@@ -18,7 +18,7 @@ import pytest
 import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
-from treecal.report.verdict import judge
+from treecal.report._verdict import judge
 from treecal.streams import drift
 from treecal.testing import sample_outcomes
 
@@ -101,12 +101,12 @@ def test_it_parses_and_tells_all(html: str) -> None:
 def test_gaps_are_the_readings_largest(html: str) -> None:
     (verdict,) = judge(sections()[0])
     table = verdict.reading.table("l1")
-    share = table.mass[0] * table.gap[0] / (table.mass @ table.gap)
+    share = table.weight[0] * table.gap[0] / (table.weight @ table.gap)
     rows = html[html.index("<tbody>", html.index("The largest gaps")) :]
     first = Page(rows[: rows.index("</tr>")] + "</tr></tbody>").text
     assert f"{100 * share:.2g} %" in first
     assert f"{table.gap[0]:.3f}" in first
-    assert f"{table.point[0, 2]:.2f} → {table.outcome[0, 2]:.2f}" in first
+    assert f"{table.forecast[0, 2]:.2f} → {table.outcome[0, 2]:.2f}" in first
 
 
 def test_nothing_comes_from_elsewhere(html: str) -> None:
@@ -223,5 +223,5 @@ def test_missing_parts_say_what_to_install(missing: str, monkeypatch: pytest.Mon
 def test_importing_the_report_is_light() -> None:
     script = "import treecal.report, treecal.plots, sys; print(*sorted(sys.modules))"
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
-    assert "treecal.report.page" in loaded
+    assert "treecal.report._page" in loaded
     assert not {"matplotlib", "jinja2", "scipy", "duckdb", "pyarrow", "pandas"} & set(loaded)

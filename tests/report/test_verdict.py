@@ -11,7 +11,7 @@ import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
 from treecal.ledger import Reading
-from treecal.report.verdict import chance_error, judge, norm_in_words
+from treecal.report._verdict import chance_error, judge, norm_in_words
 
 TWO = tc.Simplex(2)
 

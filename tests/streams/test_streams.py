@@ -8,7 +8,7 @@ import pytest
 
 import treecal as tc
 from treecal import streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import TreeCalError
 
 SPACES = [

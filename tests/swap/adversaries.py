@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
 
 Adversary = Callable[[int, Array], Array]  # (round from 0, the weights about to be played) -> losses
 

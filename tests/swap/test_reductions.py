@@ -64,7 +64,7 @@ def test_best_responses_are_best() -> None:
             expected[np.argmin(p)] += w
         np.testing.assert_allclose(play, expected)
         np.testing.assert_allclose(play, learner.parts().mean)
-        assert learner.parts().labels is forecast.labels
+        assert learner.parts().nodes is forecast.nodes
         learner.observe(loss)
     with pytest.raises(OutcomeError):
         learner.observe([0.0, 1.0, np.nan, 0.0])
@@ -110,8 +110,8 @@ def test_the_balls_error_is_at_most_the_simplexs(make: type[tc.RunningMean]) -> 
         on_simplex.record(inner.predict(), l1_ball_to_simplex(y))
         outer.update(y)
         inner.update(l1_ball_to_simplex(y))
-        for labelled in (False, True):
-            assert on_ball.error("l1", labelled=labelled) <= on_simplex.error("l1", labelled=labelled) + 1e-12
+        for per_node in (False, True):
+            assert on_ball.error("l1", per_node=per_node) <= on_simplex.error("l1", per_node=per_node) + 1e-12
     assert outer.rounds == 64
     with pytest.raises(OutcomeError, match="round 65"):
         outer.update([1.0, 1.0])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import ForecastError, LossError, ParameterError, TreeCalError, UnsupportedError
 from treecal.swap import (
     ActionRegret,
@@ -68,35 +68,35 @@ def _points(space: tc.ConvexSet, rng: np.random.Generator) -> list[tc.Forecast]:
     corners = space.project(np.round(rng.normal(size=(4, space.dim)), 1))
     labels = rng.integers(0, 2, size=(40, 2, 2))
     return [
-        tc.Forecast(corners[rng.integers(4, size=2)], weights=[0.25, 0.75], labels=label, space=space)
+        tc.Forecast(corners[rng.integers(4, size=2)], weights=[0.25, 0.75], nodes=label, space=space)
         for label in labels
     ]
 
 
 @pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("space", [tc.Ball(2), tc.Box(-1, 1, dim=2), tc.Simplex(2)], ids=repr)
-def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, labelled: bool) -> None:
+def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, per_node: bool) -> None:
     rng = np.random.default_rng(0)
     plays = _points(space, rng)
     vectors = rng.normal(size=(len(plays), 2))
     sums: dict[tuple[object, ...], Array] = {}
     for x, v in zip(plays, vectors, strict=True):
-        assert x.labels is not None
-        for p, w, label in zip(x.points, x.weights, x.labels, strict=True):
-            key = (tuple(p), tuple(label) if labelled else ())
+        assert x.nodes is not None
+        for p, w, label in zip(x.points, x.weights, x.nodes, strict=True):
+            key = (tuple(p), tuple(label) if per_node else ())
             sums[key] = sums.get(key, np.zeros(2)) + w * v
     expected = sum(v @ np.array(key[0]) - v @ space.minimise(v) for key, v in sums.items())
     losses = [LinearLoss(v) for v in vectors]
-    assert swap_regret(plays, losses, labelled=labelled) == pytest.approx(expected)
+    assert swap_regret(plays, losses, per_node=per_node) == pytest.approx(expected)
     stream = PointRegret(space)
     for x, loss in zip(plays, losses, strict=True):
         stream.record(x, loss)
-    assert stream.swap(labelled=labelled) == swap_regret(plays, losses, labelled=labelled)
+    assert stream.swap(per_node=per_node) == swap_regret(plays, losses, per_node=per_node)
     assert stream.external() == external_regret(plays, losses)
     total = vectors.sum(axis=0)
     paid = sum(x.mean @ v for x, v in zip(plays, vectors, strict=True))
     assert stream.external() == pytest.approx(paid - total @ space.minimise(total))
-    assert swap_regret(plays, losses) <= swap_regret(plays, losses, labelled=True) + 1e-12
+    assert swap_regret(plays, losses) <= swap_regret(plays, losses, per_node=True) + 1e-12
     assert stream.external() <= stream.swap() + 1e-12
 
 
@@ -111,11 +111,11 @@ def test_bregman_swap_regret_is_calibration_error(regularizer: tc.SquaredEuclide
         plays.append(x)
         losses.append(BregmanLoss(regularizer, y))
         forecaster.update(y)
-    for labelled in (False, True):
-        found = swap_regret(plays, losses, labelled=labelled)
-        assert found == ledger.error(regularizer, labelled=labelled, total=True)
+    for per_node in (False, True):
+        found = swap_regret(plays, losses, per_node=per_node)
+        assert found == ledger.error(regularizer, per_node=per_node, total=True)
     table = ledger.table(regularizer)
-    to = {tuple(p): q for p, q in zip(table.point, table.outcome, strict=True)}
+    to = {tuple(p): q for p, q in zip(table.forecast, table.outcome, strict=True)}
 
     def gain(target: dict[tuple[float, ...], Array]) -> float:
         return float(
@@ -154,12 +154,12 @@ def test_path_regret_is_the_labelled_regret_in_bounded_memory(depth: int | None)
         mixture.record(weights[-1], loss)
         learner.observe(loss)
         assert len(path._alive) <= 4
-        assert path.swap() == pytest.approx(swap_regret(parts, losses, labelled=True))
+        assert path.swap() == pytest.approx(swap_regret(parts, losses, per_node=True))
     # By label and action, as by label and weights: a node's weights do not change while it lives.
     by_node: dict[tuple[int, ...], Array] = {}
     for x, loss in zip(parts, losses, strict=True):
-        assert x.labels is not None
-        for p, w, label in zip(x.points, x.weights, x.labels, strict=True):
+        assert x.nodes is not None
+        for p, w, label in zip(x.points, x.weights, x.nodes, strict=True):
             by_node[tuple(label)] = by_node.get(tuple(label), np.zeros((n, n))) + w * np.outer(p, loss.vector)
     by_action = sum(float((np.diagonal(s) - s.min(axis=1)).sum()) for s in by_node.values())
     assert path.swap() == pytest.approx(by_action)
@@ -180,22 +180,22 @@ def test_path_regret_on_a_convex_set() -> None:
         losses.append(LinearLoss(v))
         path.record(parts[-1], v)
         learner.observe(v)
-    assert path.swap() == pytest.approx(swap_regret(parts, losses, labelled=True))
+    assert path.swap() == pytest.approx(swap_regret(parts, losses, per_node=True))
 
 
 def test_path_regret_refuses_nodes_that_come_back() -> None:
     path = PathRegret(2)
-    first, other = (tc.Forecast([p], labels=[[0, 0]]) for p in ([0.5, 0.5], [1.0, 0.0]))
+    first, other = (tc.Forecast([p], nodes=[[0, 0]]) for p in ([0.5, 0.5], [1.0, 0.0]))
     path.record(first, [0.0, 1.0])
     with pytest.raises(ForecastError, match="came back"):
         path.record(other, [0.0, 1.0])
-    path.record(tc.Forecast([[0.5, 0.5]], labels=[[0, 1]]), [0.0, 1.0])
+    path.record(tc.Forecast([[0.5, 0.5]], nodes=[[0, 1]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="came back"):
         path.record(first, [0.0, 1.0])
     with pytest.raises(ForecastError, match="labelled"):
         path.record(tc.Forecast([[0.5, 0.5]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="one path"):
-        path.record(tc.Forecast([[0.5, 0.5]] * 2, labels=[[0, 2], [0, 3]]), [0.0, 1.0])
+        path.record(tc.Forecast([[0.5, 0.5]] * 2, nodes=[[0, 2], [0, 3]]), [0.0, 1.0])
     assert path.rounds == 2
     assert path.swap() == pytest.approx(1.0)
 
@@ -252,7 +252,7 @@ def test_runs_must_match() -> None:
     with pytest.raises(ParameterError, match="one each"):
         swap_regret([[1.0, 0.0]], [[0.0, 1.0]] * 2)
     with pytest.raises(ParameterError, match="no labels"):
-        swap_regret([[1.0, 0.0]], [[0.0, 1.0]], labelled=True)
+        swap_regret([[1.0, 0.0]], [[0.0, 1.0]], per_node=True)
     learner = TreeSwap(lambda: FollowTheLeader(2), arity=2)
     with pytest.raises(LossError):
         swap_regret([learner.parts()], [QuadraticLoss(np.eye(2))])

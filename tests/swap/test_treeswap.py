@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.swap import adversaries, oracle_treeswap
 from tests.swap.test_losses import REGULARIZERS
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import HorizonError, LossError, ParameterError, UnsupportedError
 from treecal.geometry import Lp, PNorm, Regularizer
 from treecal.swap import (
@@ -105,8 +105,8 @@ def test_treeswap_of_hedge_is_the_literal_algorithm(arity: int, depth: int | Non
         expected = oracle_treeswap.treeswap(given_losses, arity, depth, alg)
     for loss, path in zip(losses, expected, strict=True):
         parts = learner.parts()
-        assert parts.labels is not None
-        assert [tuple(label) for label in parts.labels] == [node for node, _ in path]
+        assert parts.nodes is not None
+        assert [tuple(label) for label in parts.nodes] == [node for node, _ in path]
         points = np.array([play for _, play in path])
         np.testing.assert_allclose(parts.points, points, rtol=1e-12, atol=1e-13)
         np.testing.assert_allclose(learner.act(), points.mean(axis=0), rtol=1e-12, atol=1e-13)

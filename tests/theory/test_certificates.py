@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.strategies import play
 from treecal import streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import HorizonError, TreeCalError, UnsupportedError
 from treecal.geometry import Gauge, Lp, Mahalanobis, Norm
 from treecal.theory import sample_certificate
-from treecal.theory.certificates import Shares, _worst_norm, _worst_square, shares, type_two
-from treecal.theory.plan import complete
+from treecal.theory._certificates import Shares, _worst_norm, _worst_square, shares, type_two
+from treecal.theory._plan import complete
 from treecal.tree import Clock
 
 seeds = st.integers(0, 2**32 - 1)
@@ -157,7 +157,7 @@ def try_to_break(space: tc.ConvexSet, norm: Norm, seed: int, arity: int, depth: 
         if rounds <= 120
     ]
     for ledger in ledgers:
-        error, square = ledger.error(norm, labelled=True), ledger.error(norm.squared, labelled=True)
+        error, square = ledger.error(norm, per_node=True), ledger.error(norm.squared, per_node=True)
         assert error <= promise.bound * (1 + 1e-9)
         assert square <= promise.squared * (1 + 1e-9)
 
@@ -173,7 +173,7 @@ def test_how_tight_certificates_are(capsys: pytest.CaptureFixture[str]) -> None:
             tried = hard_streams(space, rounds, arity, rng)
             for outcomes in tried:
                 ledger = play(tc.TreeCal(space, arity=arity, depth=depth), outcomes)[1]
-                ratio = ledger.error(norm, labelled=True) / promise.bound
+                ratio = ledger.error(norm, per_node=True) / promise.bound
                 if ratio > best:
                     best, where = ratio, f"{space!r}, {norm!r}, arity {arity}, depth {depth}"
     with capsys.disabled():
@@ -210,8 +210,8 @@ def test_the_block_rule_has_a_certificate_too(depth: int | None) -> None:
     for stream in [*tried, streams.LedgerAdversary(space)]:
         forecaster = tc.AdaptiveTreeCal(space, arity=8, depth=depth, rule="block")
         ledger = streams.play(forecaster, stream, rounds=500)
-        assert ledger.error("l1", labelled=True) <= promise.bound
-        assert ledger.error(tc.l1.squared, labelled=True) <= promise.squared
+        assert ledger.error("l1", per_node=True) <= promise.bound
+        assert ledger.error(tc.l1.squared, per_node=True) <= promise.squared
     with pytest.raises(TreeCalError, match="rule is 'stick'"):
         tc.certificate(space, "l1", rounds=500, rule="stick")  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.strategies import streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.geometry import CustomRegularizer, Lp, PNorm, QuadraticForm
 from treecal.streams import play
 
@@ -68,7 +68,7 @@ def test_claim_earthmover_with_its_constant(seed: int, arity: int, depth: int, p
     assert be <= tc.certificate(space, norm, rounds=arity**depth, arity=arity, depth=depth).gap.value / depth + 1e-12
     f = tc.TreeCal(space, arity=arity, depth=depth)
     ledger = play(f, outcomes)
-    assert ledger.error(norm.squared, labelled=True) == pytest.approx(follow, rel=1e-9)
+    assert ledger.error(norm.squared, per_node=True) == pytest.approx(follow, rel=1e-9)
 
 
 def test_diameters_are_two() -> None:
@@ -122,7 +122,7 @@ def test_weights_add_up_to_the_rounds() -> None:
     """Erratum 6. Σ_p Σ_t x_t(p) = T, where Corollary C.5's proof says 1."""
     space = tc.Simplex(2)
     ledger = play(tc.TreeCal(space, arity=2), streams(space, 37, 0))
-    assert ledger.exact().masses.sum() == pytest.approx(37)
+    assert ledger.exact().weights.sum() == pytest.approx(37)
 
 
 @given(seed=seeds, arity=st.integers(2, 6))

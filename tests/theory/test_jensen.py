@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import Gauge, Lp, Mahalanobis, Norm, SmoothedEntropy
-from treecal.geometry.vertices import log_vertices, vertices
+from treecal.geometry._vertices import log_vertices, vertices
 from treecal.theory import jensen_gap
-from treecal.theory.jensen import entropy, euclidean, polytope, quadratic_form
+from treecal.theory._jensen import entropy, euclidean, polytope, quadratic_form
 
 seeds = st.integers(0, 2**32 - 1)
 

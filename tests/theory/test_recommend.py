@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.exceptions import TreeCalError, UnsupportedError
-from treecal.forecasters.grids import binary_grid_bound
+from treecal.forecasters._grids import binary_grid_bound
 from treecal.geometry import Gauge, Lp
 from treecal.streams import LedgerAdversary, MeanAdversary, iid, play
-from treecal.theory.recommend import harmonic
+from treecal.theory._recommend import harmonic
 
 SPACES = [(tc.Simplex(2), "l1"), (tc.Simplex(3), "l1"), (tc.Simplex(3), "linf"), (tc.Ball(2), "l2"), (tc.Ball(2), "l1")]
 

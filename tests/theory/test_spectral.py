@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.strategies import play, streams
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import HorizonError, ParameterError, UnsupportedError
 from treecal.geometry import Mahalanobis, Norm
-from treecal.theory import spectral
-from treecal.theory.spectral import Replay, spectral_certificate
+from treecal.theory import _spectral as spectral
+from treecal.theory._spectral import Replay, spectral_certificate
 
 Trees = tuple[int, int, int | None]  # rounds, arity, depth
 
@@ -37,8 +37,8 @@ def tree_matrices(rounds: int, arity: int, depth: int | None) -> tuple[Array, Ar
     Q: dict[tuple[int, ...], Array] = {}
     for t, y in enumerate(np.eye(rounds)):
         x = forecaster.predict()
-        assert x.labels is not None
-        for point, weight, label in zip(x.points, x.weights, x.labels.tolist(), strict=True):
+        assert x.nodes is not None
+        for point, weight, label in zip(x.points, x.weights, x.nodes.tolist(), strict=True):
             P[tuple(label)] = point
             Q.setdefault(tuple(label), np.zeros(rounds))[t] = weight
         forecaster.update(y)
@@ -208,8 +208,8 @@ def test_certificates_hold_for_treecal(arity: int, depth: int | None, capsys: py
     for name, outcomes in tried.items():
         y = outcomes / np.maximum(1.0, np.linalg.norm(outcomes, axis=1))[:, None]
         _, ledger = play(tc.TreeCal(space, arity=arity, depth=depth), y)
-        ratios[name] = ledger.error("l2", labelled=True) / found.bound
-        assert ledger.error("l2") <= ledger.error("l2", labelled=True) + 1e-12
+        ratios[name] = ledger.error("l2", per_node=True) / found.bound
+        assert ledger.error("l2") <= ledger.error("l2", per_node=True) + 1e-12
         assert ratios[name] <= 1
     assert ratios["hard"] > 0.99
     assert ratios["hard in one dimension"] > 1 / 1.783  # Grothendieck: dimension one loses no more than that
@@ -244,7 +244,7 @@ def test_any_set_any_start_and_ellipsoidal_norms(tree: Trees, seed: int, elongat
     forecaster = tc.TreeCal(space, arity=arity, depth=depth, start=start)
     outcomes = np.where(rng.random((rounds, 1)) < 0.5, corners[-1], corners)
     _, ledger = play(forecaster, outcomes)
-    assert ledger.error(norm, labelled=True) <= found.bound
+    assert ledger.error(norm, per_node=True) <= found.bound
 
 
 def test_only_what_lies_on_the_start_point_is_measured_from_it() -> None:

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treecal._exact import whole_number
-from treecal.auditing.binned import Tallies
-from treecal.auditing.exact import Exact, exact_errors
-from treecal.auditing.groups import Key
-from treecal.auditing.result import Audit, Bins, Calibration
+from treecal._validate import whole_number
+from treecal.auditing._binned import Tallies
+from treecal.auditing._exact import Exact, exact_errors
+from treecal.auditing._groups import Key
+from treecal.auditing._result import Audit, Bins, Calibration
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance, as_distance
 from treecal.io import OnError, open_source, read_outcomes

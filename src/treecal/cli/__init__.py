@@ -9,17 +9,17 @@ import sys
 from cyclopts import App, CycloptsError, Parameter
 
 from treecal import __version__
-from treecal.cli.arena import arena
-from treecal.cli.audit import audit
-from treecal.cli.demo import demo
-from treecal.cli.doctor import doctor
-from treecal.cli.forecast import forecast
-from treecal.cli.game import game
-from treecal.cli.plan import plan
-from treecal.cli.recalibrate import recalibrate
-from treecal.cli.recommend import recommend
-from treecal.cli.replay import replay
-from treecal.cli.terminal import Exit, say
+from treecal.cli._arena import arena
+from treecal.cli._audit import audit
+from treecal.cli._demo import demo
+from treecal.cli._doctor import doctor
+from treecal.cli._forecast import forecast
+from treecal.cli._game import game
+from treecal.cli._plan import plan
+from treecal.cli._recalibrate import recalibrate
+from treecal.cli._recommend import recommend
+from treecal.cli._replay import replay
+from treecal.cli._terminal import Exit, say
 from treecal.exceptions import TreeCalError
 
 app = App(

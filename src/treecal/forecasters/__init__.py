@@ -1,12 +1,12 @@
 """Forecasters: `predict()` announces a distribution over points of the set, `update(y)` learns the outcome."""
 
-from treecal.forecasters.adaptive import AdaptiveTreeCal
-from treecal.forecasters.base import Forecaster
-from treecal.forecasters.baselines import RunningMean
-from treecal.forecasters.grids import BinaryGrid, SimplexGrid
-from treecal.forecasters.harmonic import Harmonic
-from treecal.forecasters.sampled import SampleTreeCal
-from treecal.forecasters.treecal import TreeCal
+from treecal.forecasters._adaptive import AdaptiveTreeCal, block_regret
+from treecal.forecasters._base import Forecaster
+from treecal.forecasters._grids import BinaryGrid, SimplexGrid, binary_grid_bound, simplex_grid_bound
+from treecal.forecasters._harmonic import Harmonic, harmonic_error
+from treecal.forecasters._running_mean import RunningMean
+from treecal.forecasters._sampled import SampleTreeCal
+from treecal.forecasters._treecal import TreeCal
 
 __all__ = [
     "AdaptiveTreeCal",
@@ -17,4 +17,8 @@ __all__ = [
     "SampleTreeCal",
     "SimplexGrid",
     "TreeCal",
+    "binary_grid_bound",
+    "block_regret",
+    "harmonic_error",
+    "simplex_grid_bound",
 ]

@@ -1,6 +1,6 @@
 """Games: normal form, repeated play of learners, and how far their joint play is from correlated equilibrium."""
 
-from treecal.games.classics import (
+from treecal.games._classics import (
     chicken,
     matching_pennies,
     prisoners_dilemma,
@@ -8,8 +8,8 @@ from treecal.games.classics import (
     rock_paper_scissors,
     shapley,
 )
-from treecal.games.normal_form import Game
-from treecal.games.play import Play, Player, play
+from treecal.games._normal_form import Game
+from treecal.games._play import Play, Player, play
 
 __all__ = [
     "Game",

@@ -1,7 +1,7 @@
 """Where outcomes live and how far apart they are: sets, norms and regularizers."""
 
-from treecal.geometry.convex import TOLERANCE, ConvexSet, Extent
-from treecal.geometry.norms import (
+from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent
+from treecal.geometry._norms import (
     Distance,
     Gauge,
     Lp,
@@ -14,8 +14,8 @@ from treecal.geometry.norms import (
     l2,
     linf,
 )
-from treecal.geometry.polytope import Polytope
-from treecal.geometry.regularizers import (
+from treecal.geometry._polytope import Polytope
+from treecal.geometry._regularizers import (
     CustomRegularizer,
     NegativeEntropy,
     PNorm,
@@ -24,7 +24,7 @@ from treecal.geometry.regularizers import (
     SmoothedEntropy,
     SquaredEuclidean,
 )
-from treecal.geometry.sets import Ball, Box, Product, Simplex
+from treecal.geometry._sets import Ball, Box, Product, Simplex
 
 __all__ = [
     "TOLERANCE",

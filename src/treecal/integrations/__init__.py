@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
+from treecal.correctors._base import Corrector
+from treecal.correctors._scaling import VectorScaling
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.forecasters.corrector import Corrector
-from treecal.forecasters.scaling import VectorScaling
 from treecal.geometry import TOLERANCE, Simplex
 from treecal.ledger import Ledger
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
+from treecal.correctors._base import Corrector, read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
-from treecal.forecasters.corrector import Corrector, read_forecast
 from treecal.geometry import Distance, Simplex
 from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
 
@@ -32,7 +32,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     when the label is there. Sample weights, and all other keyword arguments, go to the classifier alone: a corrector
     counts every round once.
 
-    Labels may appear at any time, in `y` or in what the classifier says. A corrector is for a fixed set of classes,
+    Integers may appear at any time, in `y` or in what the classifier says. A corrector is for a fixed set of classes,
     and what it promises is about these, so **with a new label it is made anew**: from then on it corrects all labels,
     it starts from the classifier's own word, and its promises count from that round. If labels are rare, name them in
     `classes`, and nothing will be forgotten. A classifier that says nothing yet is read as one that cannot tell the
@@ -49,7 +49,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
         `treecal.VectorScaling` without an audit, whose memory does not grow.
     classes
-        Labels that are known before they are seen.
+        Integers that are known before they are seen.
 
     Attributes
     ----------

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._exact import Array, finite_array
+from treecal._typing import Array
+from treecal._validate import finite_array
+from treecal.correctors._base import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
-from treecal.forecasters.corrector import Corrector
 from treecal.geometry import Distance, Simplex
 from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
 

@@ -1,9 +1,9 @@
 """Files and tables: one way in for rows of any kind and size, and files that are written whole or not at all."""
 
-from treecal.io.outcomes import Chunk, Outcomes, read_outcomes
-from treecal.io.output import inert, new_file
-from treecal.io.problems import OnError, Problem, Problems
-from treecal.io.sources import Source, open_source
+from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
+from treecal.io._output import inert, new_file
+from treecal.io._problems import OnError, Problem, Problems
+from treecal.io._sources import Source, open_source
 
 __all__ = [
     "Chunk",

@@ -3,13 +3,16 @@
 What a picture shows is worked out by a function of its own (`reliability`, `interval_tree`), which needs no matplotlib.
 """
 
-from treecal.plots.curve import plot_error_over_time
-from treecal.plots.race import plot_errors, plot_ranking, plot_times
-from treecal.plots.reliability import plot_reliability, reliability
-from treecal.plots.ternary import plot_ternary
-from treecal.plots.tree import interval_tree, plot_tree
+from treecal.plots._curve import plot_error_over_time
+from treecal.plots._race import plot_errors, plot_ranking, plot_times
+from treecal.plots._reliability import Reliability, plot_reliability, reliability
+from treecal.plots._ternary import plot_ternary
+from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
 
 __all__ = [
+    "IntervalTree",
+    "Reliability",
+    "Row",
     "interval_tree",
     "plot_error_over_time",
     "plot_errors",

@@ -3,7 +3,7 @@
 It needs Jinja2 and matplotlib: `pip install "treecal[plots]"`.
 """
 
-from treecal.report.entries import Curve, Entry, Section, audited, play
-from treecal.report.page import render, write
+from treecal.report._entries import Curve, Entry, Section, audited, play
+from treecal.report._page import render, write
 
 __all__ = ["Curve", "Entry", "Section", "audited", "play", "render", "write"]

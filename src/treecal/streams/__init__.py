@@ -1,8 +1,8 @@
 """Streams of outcomes to forecast: by chance, made to be hard, chosen by an adversary, and real."""
 
-from treecal.streams.adversaries import Adversary, LedgerAdversary, MeanAdversary, play
-from treecal.streams.hard import alternation, sign_tree
-from treecal.streams.real import (
+from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary, play
+from treecal.streams._hard import alternation, sign_tree
+from treecal.streams._real import (
     ClassStream,
     ModelStream,
     atlantic_storms,
@@ -10,7 +10,7 @@ from treecal.streams.real import (
     new_york_flights_model,
     seattle_weather,
 )
-from treecal.streams.stochastic import drift, iid, random_walk, regime_switches
+from treecal.streams._stochastic import drift, iid, random_walk, regime_switches
 
 __all__ = [
     "Adversary",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from treecal._exact import Array
+from treecal._typing import Array
 from treecal.exceptions import UnsupportedError
 from treecal.geometry import ConvexSet
 

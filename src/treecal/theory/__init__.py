@@ -1,10 +1,11 @@
 """Theory you can run: Jensen gaps, certificates, the planner and lower bounds."""
 
-from treecal.theory.certificates import Certificate, certificate, sample_certificate
-from treecal.theory.jensen import JensenGap, jensen_gap
-from treecal.theory.plan import Plan, plan
-from treecal.theory.recommend import Choice, Recommendation, recommend
-from treecal.theory.spectral import Replay, SpectralCertificate, spectral_certificate
+from treecal.theory._certificates import Certificate, certificate, sample_certificate, sampling_cost
+from treecal.theory._jensen import JensenGap, jensen_gap
+from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
+from treecal.theory._plan import Plan, plan
+from treecal.theory._recommend import Choice, Recommendation, recommend
+from treecal.theory._spectral import Replay, SpectralCertificate, spectral_certificate
 
 __all__ = [
     "Certificate",
@@ -16,8 +17,11 @@ __all__ = [
     "SpectralCertificate",
     "certificate",
     "jensen_gap",
+    "log_rounds_ball",
+    "log_rounds_simplex",
     "plan",
     "recommend",
     "sample_certificate",
+    "sampling_cost",
     "spectral_certificate",
 ]

@@ -1,0 +1,47 @@
+"""Arguments, read and checked: each check says what came and what was expected."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import ParameterError
+
+
+def whole_number(name: str, value: Any, *, least: int) -> int:
+    """Return `value` as a Python int of at least `least`, or say what is wrong with it.
+
+    Examples
+    --------
+    >>> whole_number("arity", np.int32(8), least=2)
+    8
+    """
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise ParameterError.expected(name, value, f"a whole number of {least} or more")
+    return number
+
+
+def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
+    """Return `value` as a read-only float64 copy with only finite entries, or say what is wrong with it."""
+    try:
+        raw = np.asarray(value)
+    except ValueError as error:  # ragged nesting
+        raise ParameterError(f"{name} is not an array of numbers: {error}") from None
+    if raw.dtype.kind not in "biuf":
+        raise ParameterError(f"{name} holds {raw.dtype} values, expected real numbers.")
+    with np.errstate(over="ignore"):
+        array = np.array(raw, dtype=np.float64)
+    if ndim is not None and array.ndim != ndim:
+        raise ParameterError(f"{name} has shape {array.shape}, expected {ndim} dimension{'s' * (ndim != 1)}.")
+    if not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise ParameterError(f"{name} holds {array[tuple(where)]} at {where}, expected finite numbers.")
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,87 @@
+"""An audit for people: a sentence, the errors, and the classes."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from treecal.auditing._result import Audit, Calibration
+
+
+def shown(audit: Audit) -> Group:
+    """Return the audit as rich shows it."""
+    parts: list[Any] = [Text(verdict(audit.whole)), Text(), errors(audit), Text(), classes(audit)]
+    if audit.problems.count:
+        parts += [Text(), Text(str(audit.problems))]
+    return Group(*parts)
+
+
+def text(audit: Audit) -> str:
+    """Return the audit as plain text."""
+    paper = io.StringIO()
+    Console(file=paper, width=110).print(shown(audit))
+    return "\n".join(line.rstrip() for line in paper.getvalue().splitlines())
+
+
+def verdict(whole: Calibration) -> str:
+    """Return in a sentence or two what was found."""
+    top = whole.top_label
+    gap = top.forecast - top.outcome
+    sure = "too sure" if gap > 0 else "not sure enough"
+    words = (
+        f"{whole.rows:,} row{'s' * (whole.rows != 1)}. The likeliest class was given {top.forecast:.3f} on average and "
+        f"happened {top.outcome:.3f} of the time: {sure} by {abs(gap):.3f}."
+    )
+    if whole.exact is not None and whole.exact.forecasts > max(1, whole.rows / 10):
+        words += (
+            f" There are {whole.exact.forecasts:,} different forecasts, so most are judged by few rows and the exact "
+            "errors are mostly chance: look at the binned ones."
+        )
+    return words
+
+
+def errors(audit: Audit) -> Table:
+    """Return the table of errors: all rows, then each group."""
+    table = Table(title="Calibration errors", title_justify="left")
+    for name in audit.by:
+        table.add_column(_cell(name))
+    names = [] if audit.whole.exact is None else [*audit.whole.exact.errors]
+    exact = [] if audit.whole.exact is None else ["forecasts", *(f"exact {name}" for name in names)]
+    for name in ("rows", *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
+        table.add_column(name, justify="right")
+    for key, part in [(("all",) * len(audit.by), audit.whole), *audit.groups.items()]:
+        figures: list[float] = [part.top_label.ece, part.top_label.mce, part.classwise_ece, part.brier]
+        counts = [f"{part.rows:,}"]
+        if part.exact is not None:
+            counts.append(f"{part.exact.forecasts:,}")
+            figures = [*(part.exact.errors[name] for name in names), *figures]
+        table.add_row(*map(_cell, key), *counts, *(f"{figure:.4f}".replace("inf", "∞") for figure in figures))
+        if part is audit.whole and audit.groups:
+            table.add_section()
+    return table
+
+
+def classes(audit: Audit) -> Table:
+    """Return the table of classes, over all rows."""
+    table = Table(title="Class by class", title_justify="left")
+    table.add_column("class")
+    table.add_column("probability")
+    exact = audit.whole.exact
+    for name in ("mean forecast", "happened", *(["exact"] * (exact is not None)), "ECE", "MCE"):
+        table.add_column(name, justify="right")
+    for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
+        exactly = [] if exact is None else [exact.classes[k]]
+        figures = (bins.forecast, bins.outcome, *exactly, bins.ece, bins.mce)
+        table.add_row(_cell(name), _cell(column), *(f"{figure:.4f}" for figure in figures))
+    return table
+
+
+def _cell(name: Any) -> Text:
+    """Return a name from the log as it may be shown: nothing that a terminal or rich would obey."""
+    words = "(missing)" if name is None else str(name)
+    return Text(words if words.isprintable() else repr(words)[1:-1])

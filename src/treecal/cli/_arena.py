@@ -1,0 +1,120 @@
+"""`treecal arena`: forecasters × streams, one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from treecal.cli._engine import only_spark, start
+from treecal.cli._options import Outcomes, as_norm
+from treecal.cli._terminal import Exit, emit, page
+from treecal.exceptions import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def arena(
+    *,
+    outcomes: Outcomes = Outcomes(dim=3),  # noqa: B008 # frozen
+    rounds: int = 1000,
+    norm: str = "l1",
+    forecasters: str | None = None,
+    streams: str | None = None,
+    seeds: int = 1,
+    workers: int | None = None,
+    folder: Path | None = None,
+    engine: Literal["local", "spark"] = "local",
+    master: str | None = None,
+    json: bool = False,
+) -> int:
+    """Race forecasters on streams made by chance, made to be hard, and made by adversaries; print who erred least.
+
+        treecal arena --dim 3 --rounds 2000
+
+        treecal arena --dim 2 --forecasters "TreeCal, arity 8;Harmonic" --streams "drift;against the mean"
+
+    Exit codes: 0 fine, 2 bad options, 130 interrupted.
+
+    Parameters
+    ----------
+    rounds
+        Rounds of each run.
+    norm
+        What the error is counted in: l1, l2, linf, or l and a number, as l1.5.
+    forecasters
+        Names with semicolons between them; by default all but SimplexGrid, which takes long.
+    streams
+        Names with semicolons between them; by default all.
+    seeds
+        Seeds to average over.
+    workers
+        Processes; by default one for each core.
+    folder
+        Where finished runs are kept: the same race in the same folder goes on where it was stopped.
+    engine
+        Who races them: processes of this machine, or tasks of Spark, which keeps no folder.
+    master
+        Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
+    json
+        Write one JSON document, with every run at every checkpoint.
+    """
+    from treecal.arena import FORECASTERS, STREAMS, final, race
+
+    only_spark(engine, master)
+    if engine == "spark" and (folder is not None or workers is not None):
+        raise ParameterError("--engine spark takes neither --folder nor --workers.")
+    space, measure = outcomes.space(), as_norm(norm)
+    if seeds < 1:
+        raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
+    racing = _chosen("--forecasters", forecasters, FORECASTERS)
+    if forecasters is None:
+        del racing["SimplexGrid"]
+    running = _chosen("--streams", streams, STREAMS)
+    grid: dict[str, Any] = {"rounds": rounds, "norms": [measure], "seeds": range(seeds)}
+    if engine == "spark":
+        from treecal.keyed._sweep import race as race_there
+
+        result = race_there(start(master), racing, running, [space], **grid)
+    else:
+        result = race(racing, running, [space], **grid, workers=workers, folder=folder, progress=True)
+    if json:
+        emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
+        return Exit.FINE
+    errors = {(stream, name): error for (_, stream, name), error in final(result, norm=measure).items()}
+    refused = {row["forecaster"]: row["note"] for row in result.to_pylist() if row["note"]}
+    paper = page()
+    paper.print(Text(f"{norm} error per round after {rounds:,} rounds on {space!r}"), soft_wrap=True)
+    shown = list(dict.fromkeys(stream for stream, _ in errors))
+    fit = max(1, (paper.width - 28) // 14)  # streams beside the names of the forecasters
+    for first in range(0, len(shown), fit):
+        paper.print(_table(errors, shown[first : first + fit]))
+    for name, note in refused.items():
+        paper.print(Text(f"{name} did not take part: {note.splitlines()[0]}"), soft_wrap=True)
+    return Exit.FINE
+
+
+def _chosen(option: str, given: str | None, known: Mapping[str, Any]) -> dict[str, Any]:
+    if given is None:
+        return dict(known)
+    names = [name.strip() for name in given.split(";") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise ParameterError.expected(option, name, "one of " + "; ".join(known))
+    return {name: known[name] for name in names}
+
+
+def _table(errors: dict[tuple[str, str], float], streams: list[str]) -> Table:
+    """Return forecasters down, streams across, the least error of each stream in bold."""
+    table = Table()
+    table.add_column("forecaster", no_wrap=True)
+    for stream in streams:
+        table.add_column(stream, justify="right", min_width=max(map(len, stream.split())))
+    least = {stream: min(error for (s, _), error in errors.items() if s == stream) for stream in streams}
+    for name in dict.fromkeys(name for _, name in errors):
+        cells = (Text(f"{errors[s, name]:.3f}", "bold" * (errors[s, name] == least[s])) for s in streams)
+        table.add_row(name, *cells)
+    return table

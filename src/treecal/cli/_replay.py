@@ -1,0 +1,173 @@
+"""`treecal replay`: a file of outcomes, and how calibrated a forecaster would have been on it."""
+
+from __future__ import annotations
+
+import csv as writer
+import shlex
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treecal.cli._findings import Findings
+from treecal.cli._options import Method, Outcomes, as_norm, described, split
+from treecal.cli._progress import progress
+from treecal.cli._terminal import Exit, emit, printable, say
+from treecal.engine._replay import Run
+from treecal.engine._replay import replay as at_once
+from treecal.exceptions import ParameterError
+from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.geometry import Norm, Simplex, l1, l2
+from treecal.io import OnError, inert, new_file, open_source, read_outcomes
+from treecal.io._sources import LOG
+from treecal.ledger import Ledger
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from treecal.forecasters import Forecaster
+    from treecal.io import Outcomes as Rows
+    from treecal.report import Entry
+
+
+def replay(
+    path: str,
+    /,
+    *,
+    outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
+    method: Method = Method(),  # noqa: B008 # frozen
+    outcome: str | None = None,
+    norm: str | None = None,
+    top: int = 10,
+    report: Path | None = None,
+    csv: Path | None = None,
+    force: bool = False,
+    on_error: OnError = "stop",
+    json: bool = False,
+) -> int:
+    """Play a forecaster over a file of outcomes, and print how calibrated it was and where it missed most.
+
+    Files are CSV, Parquet or JSON lines, of any size. Classes are looked for in the file unless they are named.
+
+        treecal replay days.csv --outcome weather
+
+        treecal replay days.parquet --outcome weather --forecaster treecal --arity 8 --report days.html
+
+    Exit codes: 0 fine, 1 bad rows were left out, 2 bad input, 130 interrupted.
+
+    Parameters
+    ----------
+    path
+        A file of outcomes.
+    outcome
+        Column of the outcome; several, with commas between them, for the coordinates of a vector. By default "outcome",
+        or the only column there is.
+    norm
+        What the largest gaps are counted in: l1, l2, linf, or l and a number; by default l1 for classes, otherwise l2.
+    top
+        Number of gaps to show.
+    report
+        Write a report with pictures to this HTML file.
+    csv
+        Write every distinct forecast, its weight and what came of it to this CSV file.
+    force
+        Overwrite files that exist.
+    on_error
+        At a bad row: stop; skip it, and say how many there were at the end; or collect, and list them at the end.
+    json
+        Write one JSON document.
+    """
+    if top < 0:
+        raise ParameterError.expected("--top", top, "an integer of 0 or more")
+    rows = read_outcomes(
+        path,
+        outcome=_columns(path, outcome, outcomes),
+        classes=outcomes.names or (range(outcomes.dim) if outcomes.dim and not outcomes.vectors else None),
+        space=outcomes.space() if outcomes.given else None,
+        on_error=on_error,
+    )
+    measure = (l1 if isinstance(rows.space, Simplex) else l2) if norm is None else as_norm(norm)
+    forecaster = method.make(rows.space)
+    who = described(forecaster)
+    with ExitStack() as stack:
+        # Before the work, so that what cannot be written fails now; and whole or not at all.
+        page_file = stack.enter_context(new_file(report, force=force)) if report else None
+        table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
+        everything = _read(rows)
+        if page_file is None:
+            found = Findings(_played(forecaster, everything), rows.classes, measure)
+        else:
+            entry = _entry(forecaster, everything, measure)
+            found = Findings(entry.ledger, rows.classes, measure)  # type: ignore[arg-type] # ours is a ledger
+            page_file.write_text(_html(entry, rows, path), "utf-8")
+        if table_file is not None:
+            with table_file.open("w", encoding="utf-8", newline="") as file:
+                writer.writer(file).writerows([inert(cell) for cell in row] for row in found.cells())
+    if json:
+        emit({"forecaster": who, **found.document(top), "bad_rows": [str(problem) for problem in rows.problems]})
+    else:
+        found.show(top, who)
+    if rows.problems.count:
+        say(str(rows.problems) if on_error == "skip" else "\n".join(["bad rows left out:", *map(str, rows.problems)]))
+        return Exit.FLAWED
+    return Exit.FINE
+
+
+def _columns(path: str, named: str | None, outcomes: Outcomes) -> tuple[str, ...] | None:
+    """Return the columns to read; None for all of them."""
+    if named is not None:
+        return split("--outcome", named)
+    names = list(open_source(path).types)
+    if "outcome" in names:
+        return ("outcome",)
+    if len(names) > 1 and not outcomes.vectors:
+        raise ParameterError(
+            f"{path} has the columns {', '.join(map(printable, names))}.", hint="choose with --outcome."
+        )
+    return None
+
+
+def _read(rows: Rows) -> NDArray[Any]:
+    """Return all outcomes; classes take a byte or two each."""
+    counted = rows.source.one(f"SELECT count(*) FROM {LOG}")
+    chunks: list[NDArray[Any]] = []
+    with progress("rows read", total=None if counted is None else counted[0]) as done:
+        for chunk in rows:
+            labels = chunk.outcomes.ndim == 1
+            chunks.append(chunk.outcomes.astype(np.min_scalar_type(rows.space.dim)) if labels else chunk.outcomes)
+            done(int(chunk.rows[-1]))
+    return np.concatenate(chunks) if chunks else np.empty((0, rows.space.dim))
+
+
+def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Ledger | Run:
+    if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
+        return at_once(outcomes, forecaster)
+    ledger = Ledger(forecaster.space)
+    with progress("rounds", total=len(outcomes)) as done:
+        for t, y in enumerate(_vectors(outcomes, forecaster), 1):
+            ledger.record(forecaster.predict(), y)
+            forecaster.update(y)
+            done(t)
+    return ledger
+
+
+def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
+    return np.eye(forecaster.space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
+
+
+def _entry(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm) -> Entry:
+    from treecal.report import play
+
+    with progress("rounds", total=len(outcomes)) as done:
+        return play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+
+
+def _html(entry: Entry, rows: Rows, path: str) -> str:
+    from treecal.report import Section, render
+
+    section = Section(Path(path).name, [entry], rows.classes)
+    asked = {"file": path, "rows": entry.ledger.rounds, "rows left out": rows.problems.count}
+    command = shlex.join(["treecal", *sys.argv[1:]])
+    return render([section], title=f"{entry.name} on {Path(path).name}", asked=asked, command=command)

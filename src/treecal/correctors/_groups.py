@@ -1,0 +1,197 @@
+"""Which forecasts are alike: the groups inside which a recalibrator learns."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+from treecal.geometry import ConvexSet, Simplex, l2
+from treecal.geometry._value import Value
+
+
+class Groups(Value, ABC):
+    """A rule that puts each forecast into a group, before its outcome is known.
+
+    A rule that learns as it goes keeps what it learned in the object that `fresh` returns.
+    """
+
+    @abstractmethod
+    def key(self, forecast: Array) -> Hashable:
+        """Return the group's name; the same for the same forecast until the next `learn`."""
+
+    def fresh(self, space: ConvexSet) -> Groups:
+        """Return the rule as it starts on this set, or say why it cannot."""
+        return self
+
+    def learn(self, forecast: Array) -> None:
+        """Take note of a forecast whose round is over. Most rules have nothing to learn."""
+
+    def get_state(self) -> dict[str, Any]:
+        """Return what was learned, as arrays and JSON values."""
+        return {}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from such a state."""
+
+
+class TopClass(Groups):
+    """By the class that is thought likeliest, and by how likely it is thought: the reliability diagram's groups.
+
+    Parameters
+    ----------
+    bins
+        Equal bins of the confidence, which lies between 1/classes and 1.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> TopClass(bins=5).fresh(Simplex(2)).key(np.array([0.31, 0.69]))  # second of the bins of [0.5, 1]
+    (1, 1)
+    """
+
+    _fields = ("bins",)
+
+    def __init__(self, *, bins: int = 10) -> None:
+        self.bins = whole_number("bins", bins, least=1)
+
+    def fresh(self, space: ConvexSet) -> Groups:
+        """Return the rule; it needs classes."""
+        if not isinstance(space, Simplex):
+            raise ParameterError(f"{self!r} needs classes, and {space!r} has none.", hint="use Cells(width=...).")
+        return self
+
+    def key(self, forecast: Array) -> Hashable:
+        """Return the class and the bin."""
+        top, least = int(forecast.argmax()), 1 / len(forecast)
+        share = (float(forecast[top]) - least) / (1 - least) if least < 1 else 1.0
+        return top, min(max(int(share * self.bins), 0), self.bins - 1)
+
+
+class Cells(Groups):
+    """By the cell of a grid: for few dimensions, because there are about `(1/width)^dim` cells.
+
+    Parameters
+    ----------
+    width
+        Width of a cell in every coordinate; cell boundaries lie halfway between multiples of it.
+
+    Examples
+    --------
+    >>> Cells(width=0.1).key(np.array([0.31, 0.69]))
+    (3, 7)
+    """
+
+    _fields = ("width",)
+
+    def __init__(self, *, width: float = 0.1) -> None:
+        if not (isinstance(width, int | float | np.number) and 0 < width < math.inf):
+            raise ParameterError.expected("width", width, "a positive number")
+        self.width = float(width)
+
+    def key(self, forecast: Array) -> Hashable:
+        """Return the cell's place in the grid."""
+        return tuple(int(place) for place in np.rint(forecast / self.width))
+
+
+class Centroids(Groups):
+    """By the nearest of a few centroids that follow the forecasts: for many dimensions.
+
+    The first forecasts that are not yet a centroid become one each, until there are `count`. Then each forecast belongs
+    to the nearest, and moves it to the mean of the forecasts it has had (MacQueen's online k-means). Costs
+    `O(count·dim)` a round.
+
+    Parameters
+    ----------
+    count
+        Number of centroids.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> groups = Centroids(count=2).fresh(Simplex(2))
+    >>> for b in np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]]):
+    ...     print(groups.key(b), end=" ")
+    ...     groups.learn(b)
+    (0,) (1,) (0,)
+
+    References
+    ----------
+    MacQueen, "Some methods for classification and analysis of multivariate observations", 1967.
+    """
+
+    _fields = ("count",)
+
+    def __init__(self, *, count: int = 16) -> None:
+        self.count = whole_number("count", count, least=1)
+        self._sums = np.empty((0, 0))
+        self._met = np.empty(0)
+
+    def fresh(self, space: ConvexSet) -> Groups:
+        """Return the rule with no centroid yet."""
+        groups = Centroids(count=self.count)
+        groups._sums = np.empty((0, space.dim))
+        return groups
+
+    def key(self, forecast: Array) -> Hashable:
+        """Return the number of the nearest centroid, or of the one this forecast would found."""
+        return (self._nearest(forecast),)
+
+    def _nearest(self, forecast: Array) -> int:
+        found = len(self._met)
+        if not found:
+            return 0
+        distances = l2(self._sums / self._met[:, None] - forecast)
+        nearest = int(distances.argmin())
+        return found if found < self.count and distances[nearest] > 0 else nearest
+
+    def learn(self, forecast: Array) -> None:
+        """Move the nearest centroid, or found one."""
+        at = self._nearest(forecast)
+        if at == len(self._met):
+            self._sums, self._met = np.vstack([self._sums, np.zeros_like(forecast)]), np.append(self._met, 0.0)
+        self._sums[at] += forecast
+        self._met[at] += 1
+
+    def get_state(self) -> dict[str, Any]:
+        """Return each centroid's number of forecasts and their sum."""
+        return {"sums": self._sums, "met": self._met}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from such a state."""
+        self._sums, self._met = np.array(state["sums"]), np.array(state["met"])
+
+
+class ByKey(Groups):
+    """By a function of your own. It cannot be saved: a snapshot holds data, not code.
+
+    Parameters
+    ----------
+    function
+        Takes a forecast, `(dim,)` and read-only, and returns the group's name, anything hashable.
+
+    Examples
+    --------
+    >>> ByKey(lambda b: "sure" if b.max() > 0.9 else "unsure").key(np.array([0.5, 0.5]))
+    'unsure'
+    """
+
+    _fields = ("function",)
+
+    def __init__(self, function: Callable[[Array], Hashable]) -> None:
+        if not callable(function):
+            raise ParameterError.expected("function", function, "a function of a forecast")
+        self.function = function
+
+    def key(self, forecast: Array) -> Hashable:
+        """Return what the function says."""
+        name = self.function(forecast)
+        if not isinstance(name, Hashable):
+            raise ParameterError(f"the groups' function returned {name!r}, expected something hashable.")
+        return name

@@ -1,0 +1,230 @@
+"""Online Platt, temperature and vector scaling: a few numbers learned by the online Newton step."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.correctors._base import Corrector, Source
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast, uniform
+from treecal.geometry import ConvexSet, Simplex
+
+LEAST = 1e-6
+"""The least probability that is told from 0: logarithms of forecasts go no lower than that of this."""
+
+
+class Scaling(Corrector):
+    """Announces `softmax(F(b)·θ)`, where `F(b)` holds logarithms of the forecast and `θ` is learned online.
+
+    Each round takes one online Newton step on the log loss: with its gradient `∇ = F(b)ᵀ(p − y)`,
+    `A += ∇∇ᵀ`, then `θ ← θ − A⁻¹∇/rate`, brought back into `‖θ‖ <= radius` by the projection in the norm of `A`. It
+    starts with the identity, so that nothing is changed until there is a reason, and `A = ridge·I`.
+
+    For any outcomes and any fixed `φ` in the ball, with `c_t = ∇_t·(θ_t − φ)`,
+    `Σ(c_t − rate·c_t²/2) <= rate·ridge·‖θ_1 − φ‖²/2 + Σ ∇ᵀA⁻¹∇/(2·rate)`, where for `k` parameters
+    `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` asks, that is, it exceeds its
+    tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass gives the
+    parameters' identity and `F`.
+    """
+
+    _fields = ("space", "rate", "ridge", "radius", "source", "audit")
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        *,
+        rate: float = 0.1,
+        ridge: float = 100.0,
+        radius: float = 100.0,
+        source: Source | None = None,
+        audit: bool = True,
+    ) -> None:
+        if not isinstance(space, Simplex):
+            raise ParameterError.expected("space", space, "a Simplex, because scaling is of probabilities")
+        super().__init__(space, source=source, audit=audit)
+        for name, value in (("rate", rate), ("ridge", ridge), ("radius", radius)):
+            if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
+                raise ParameterError.expected(name, value, "a positive number")
+        self.rate, self.ridge, self.radius = float(rate), float(ridge), float(radius)
+        self._theta = self._identity()
+        if math.sqrt(self._theta @ self._theta) > self.radius:
+            raise ParameterError.expected(
+                "radius", radius, f"at least {math.sqrt(self._theta @ self._theta):g}, the norm of the identity"
+            )
+        self._curvature = self.ridge * np.eye(len(self._theta))
+
+    @property
+    def theta(self) -> Array:
+        """The parameters as they stand."""
+        return self._theta.copy()
+
+    @abstractmethod
+    def _identity(self) -> Array:
+        """Return the parameters that change nothing."""
+
+    @abstractmethod
+    def _features(self, logs: Array) -> Array:
+        """Return `F(b)`, `(dim, parameters)`, from the logarithms of `b`."""
+
+    def _map(self, forecast: Array) -> tuple[Array, Array]:
+        """Return `F(b)`, and the probabilities it gives."""
+        features = self._features(np.log(np.clip(forecast, LEAST, 1.0)))
+        scores = features @ self._theta
+        shares = np.exp(scores - scores.max())
+        return features, shares / shares.sum()
+
+    def _announce(self, forecast: Array) -> Forecast:
+        return Forecast.trusted(self._map(forecast)[1][None], uniform(1), None, self.space)
+
+    def _learn(self, forecast: Array, outcome: Array) -> None:
+        features, p = self._map(forecast)
+        gradient = (p - outcome) @ features
+        self._curvature += np.multiply.outer(gradient, gradient)
+        step = np.linalg.solve(self._curvature, gradient) / self.rate
+        self._theta = project(self._theta - step, self._curvature, radius=self.radius)
+
+    def _own_state(self) -> dict[str, Any]:
+        return {"theta": self._theta, "curvature": self._curvature}
+
+    def _set_own_state(self, state: dict[str, Any]) -> None:
+        self._theta, self._curvature = np.array(state["theta"]), np.array(state["curvature"])
+
+
+class PlattScaling(Scaling):
+    """Two classes: announces `sigmoid(a·logit(b) + c)`, from `a = 1`, `c = 0`. `O(1)` a round.
+
+    Parameters
+    ----------
+    space
+        `Simplex(2)`.
+    rate, ridge, radius
+        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖(a, c)‖`.
+    source, audit
+        As for every `Corrector`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> rng, f = np.random.default_rng(0), tc.PlattScaling(tc.Simplex(2))
+    >>> for _ in range(3000):
+    ...     b = rng.random()
+    ...     odds = np.sqrt(b / (1 - b))  # the model's log odds are twice what they should be
+    ...     x = f.predict([1 - b, b])
+    ...     f.update([0, 1] if rng.random() < odds / (1 + odds) else [1, 0])
+    >>> f.theta.round(1)
+    array([0.6, 0. ])
+
+    References
+    ----------
+    Gupta and Ramdas, "Online Platt Scaling with Calibeating", 2023.
+    Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", 2007.
+    """
+
+    def _identity(self) -> Array:
+        if self.space.dim != 2:
+            raise ParameterError.expected("space", self.space, "Simplex(2)", hint="for more classes, VectorScaling.")
+        return np.array([1.0, 0.0])
+
+    def _features(self, logs: Array) -> Array:
+        return np.array([[0.0, 0.0], [logs[1] - logs[0], 1.0]])
+
+
+class TemperatureScaling(Scaling):
+    """One number for any number of classes: announces `softmax(θ·ln b)`, `1/θ` the temperature. `O(dim)` a round.
+
+    Parameters
+    ----------
+    space
+        A simplex.
+    rate, ridge, radius, source, audit
+        As for `PlattScaling`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.TemperatureScaling(tc.Simplex(3))
+    >>> f.predict([0.2, 0.3, 0.5]).mean
+    array([0.2, 0.3, 0.5])
+
+    References
+    ----------
+    Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
+    """
+
+    def _identity(self) -> Array:
+        return np.ones(1)
+
+    def _features(self, logs: Array) -> Array:
+        return logs[:, None]
+
+
+class VectorScaling(Scaling):
+    """A slope and an offset for each class: announces `softmax(w_i·ln b_i + c_i)`. `O(dim³)` a round.
+
+    Parameters
+    ----------
+    space
+        A simplex.
+    rate, ridge, radius, source, audit
+        As for `PlattScaling`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.VectorScaling(tc.Simplex(3))
+    >>> for y in np.tile(np.eye(3)[:2], (100, 1)):
+    ...     x = f.predict([0.2, 0.3, 0.5])
+    ...     f.update(y)
+    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[2] < 0.1)  # the third class never came
+    True
+
+    References
+    ----------
+    Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
+    """
+
+    def _identity(self) -> Array:
+        return np.repeat([1.0, 0.0], self.space.dim)
+
+    def _features(self, logs: Array) -> Array:
+        return np.hstack([np.diag(logs), np.eye(len(logs))])
+
+
+def project(point: Array, matrix: Array, *, radius: float) -> Array:
+    """Return the point of the Euclidean ball that is nearest in the norm of a positive definite matrix.
+
+    It minimises `(θ − u)ᵀA(θ − u)` over `‖θ‖ <= radius`. Outside the ball `A(θ − u) + λθ = 0` for the one `λ > 0` that
+    puts `θ = (A + λI)⁻¹Au` on the sphere: a root of one variable in the eigenbasis of `A`.
+
+    Examples
+    --------
+    >>> project(np.array([3.0, 4.0]), np.eye(2), radius=1.0).round(12)
+    array([0.6, 0.8])
+    """
+    size = math.sqrt(point @ point)
+    if size <= radius:
+        return point
+    from scipy.optimize import brentq
+
+    values, basis = np.linalg.eigh(matrix)
+    inside = basis.T @ point
+
+    def shrunk(multiplier: float) -> Array:
+        return np.asarray(values * inside / (values + multiplier))
+
+    def excess(multiplier: float) -> float:
+        theta = shrunk(multiplier)
+        # 1/‖θ‖ is nearly linear in λ, which root finders like.
+        return radius / math.sqrt(theta @ theta) - 1
+
+    # Each coordinate shrinks by at most Λ_min/(Λ_min + λ), and at least by Λ_max/(Λ_max + λ).
+    low, high = (float(value) * (size / radius - 1) for value in (values[0], values[-1]))
+    if excess(low) < 0 < excess(high):
+        low = brentq(excess, low, high, xtol=1e-300, rtol=1e-15, maxiter=500)
+    theta = shrunk(low if abs(excess(low)) <= abs(excess(high)) else high)
+    return np.asarray(basis @ theta * (radius / math.sqrt(theta @ theta)))

@@ -1,0 +1,6 @@
+"""Faster and wider: whole arrays of outcomes at once, and many streams at once."""
+
+from treecal.engine._bank import Bank, Forecasts
+from treecal.engine._replay import Run, replay
+
+__all__ = ["Bank", "Forecasts", "Run", "replay"]

@@ -1,0 +1,119 @@
+"""Reading many outcomes at once: into float64 rows of the set, or class labels, or an error that names the round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._typing import Array
+from treecal.exceptions import OutcomeError
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._convex import LARGEST, TOLERANCE
+from treecal.geometry._outcomes import read_outcome
+
+Outcomes = NDArray[Any]
+"""Rows `(n, d)` of float64, or `(n,)` class labels, which stand for the corners of a simplex."""
+
+
+def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes:
+    """Return outcomes ready for a kernel; they may be the caller's own array, so they are not to be written to.
+
+    Parameters
+    ----------
+    space
+        The set they must lie in.
+    values
+        Rows `(n, d)` of real numbers; or `n` integers, the classes of a simplex, counted from 0.
+    before
+        How many rounds came before, for the error.
+
+    Examples
+    --------
+    >>> read_outcomes(Simplex(3), [2, 0])
+    array([2, 0])
+    >>> read_outcomes(Simplex(3), [[0, 1, 0], [0.5, 0.3, 0.28]], before=40)
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.OutcomeError: outcome at round 42 lies outside Simplex(3): entries sum to 1.08, ...
+    """
+    rows = as_float_or_class(space, as_array(space, values, before=before), before=before)
+    if rows.ndim == 2 and (bad := first_refused(space, rows)) is not None:
+        refuse(space, rows[bad], before + bad + 1)
+    return rows
+
+
+def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
+    """Return the values as an array of numbers of the right shape, not yet read: a memory map stays on its disk."""
+    if type(values).__module__.partition(".")[0] == "pyarrow":
+        values = _from_arrow(values, space.dim, before)
+    try:
+        raw = values if isinstance(values, np.ndarray) else np.asarray(values)
+    except (ValueError, TypeError, OverflowError):
+        raw = np.empty(0, object)
+    if raw.size == 0 and raw.ndim == 1 and raw.dtype != object:
+        raw = np.empty((0, space.dim))
+    classes = raw.ndim == 1 and raw.dtype.kind in "iu" and isinstance(space, Simplex)
+    rows = raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
+    listed = isinstance(values, list | tuple)
+    hidden = listed and any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in values)
+    if (classes or rows) and not (hidden or np.ma.is_masked(raw)):
+        return raw
+    if classes:
+        missing = int(np.argmax(np.ma.getmaskarray(raw)))
+        raise OutcomeError.at(before + missing + 1, "is missing, expected a class.", hint="drop or impute it.")
+    for index, row in enumerate(values if listed else raw if raw.ndim == 2 else ()):
+        if not (isinstance(space, Simplex) and type(row) is int):  # a class among what are none
+            read_outcome(space, row, before + index + 1)
+    kind = ", or integers of shape (n,), the classes" if isinstance(space, Simplex) else ""
+    raise OutcomeError(
+        f"outcomes from round {before + 1} on are {raw.dtype} of shape {raw.shape}, expected numbers of shape "
+        f"(n, {space.dim}){kind}."
+    )
+
+
+def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outcomes:
+    """Return the array as kernels take it: float64 rows, not yet checked against the set, or classes that exist."""
+    if raw.ndim == 2:
+        with np.errstate(over="ignore"):  # what becomes infinite is refused
+            return np.ascontiguousarray(raw, dtype=np.float64)
+    if raw.size and (raw.min() < 0 or raw.max() >= space.dim):
+        bad = int(np.argmax((raw < 0) | (raw >= space.dim)))
+        raise OutcomeError.at(
+            before + bad + 1, f"is the class {raw[bad]}, expected 0 to {space.dim - 1} for {space!r}."
+        )
+    return np.ascontiguousarray(raw, dtype=np.int64)
+
+
+def first_refused(space: ConvexSet, rows: Outcomes) -> int | None:
+    """Return the first row that is not a point of the set, if there is one."""
+    if isinstance(space, Simplex):
+        from treecal.engine._kernels import first_off_simplex
+
+        bad = int(first_off_simplex(rows, TOLERANCE))
+        return None if bad < 0 else bad
+    with np.errstate(invalid="ignore"):
+        inside = space.contains(rows) & (np.abs(rows).max(axis=1, initial=0.0) <= LARGEST)
+    return None if inside.all() else int(np.argmin(inside))
+
+
+def refuse(space: ConvexSet, row: Array, round_: int) -> None:
+    """Raise what a forecaster would raise for this outcome."""
+    read_outcome(space, row, round_)
+    raise OutcomeError.at(round_, f"lies outside {space!r}, within rounding: {space.complaint(row)}.")
+
+
+def _from_arrow(values: Any, dim: int, before: int) -> Any:
+    """Return Arrow data as NumPy's: a batch or table has a column for each coordinate, an array one class a row."""
+    columns = getattr(values, "columns", None)
+    if columns is not None and (len(columns) != 1 or dim == 1):
+        return np.column_stack([np.asarray(column) for column in columns])
+    array = values if columns is None else columns[0]
+    array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
+    null = array.is_null().to_numpy(zero_copy_only=False)
+    if null.any():  # flatten would leave it out, and name later rounds wrongly
+        raise OutcomeError.at(before + int(null.argmax()) + 1, "is null.", hint="drop or impute missing values.")
+    if hasattr(array.type, "list_size"):
+        return array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)
+    return array.to_numpy(zero_copy_only=False)

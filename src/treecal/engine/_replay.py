@@ -1,0 +1,325 @@
+"""A whole stream at once: what TreeCal would have forecast, and how calibrated it was."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._typing import Array
+from treecal._validate import whole_number
+from treecal.engine._climb import Above, Level, Piece, Plan, climb_piece, inner_errors, node_errors
+from treecal.engine._groups import Groups, Leaves
+from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
+from treecal.engine._weights import Weights
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.forecast import Forecast
+from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
+from treecal.ledger import Ledger, Reading, Table
+
+_STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all others
+_ALWAYS: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
+
+
+def replay(
+    outcomes: Any,
+    forecaster: ConvexSet | TreeCal | AdaptiveTreeCal,
+    *,
+    arity: int = 8,
+    distances: Iterable[Distance | str] = (),
+    threads: int | None = None,
+) -> Run:
+    """Forecast a whole stream at once, as the forecaster would round by round: the same labels, bit for bit.
+
+    Costs `O(dim)` a round, near the speed at which memory is read; with class labels `O(1 + dim/arity)`.
+
+    Parameters
+    ----------
+    outcomes
+        All of them: an array or memory map `(T, d)` of numbers (float32 is summed in float64); on a simplex also the
+        classes, `(T,)` integers from 0. Or an iterator of such arrays or of Arrow batches, of any sizes: memory then
+        does not grow with the stream, and results are the same.
+    forecaster
+        A new `TreeCal` or `AdaptiveTreeCal`; or a set, for `TreeCal(space, arity=arity)`.
+    arity
+        Used when a set is given.
+    distances
+        For iterators, which cannot be read twice: what `Run.error` is to know beside ℓ1, ℓ2 and ℓ2².
+    threads
+        How many to use; by default as many as there are processors. Results do not depend on it.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> classes = np.random.default_rng(0).integers(3, size=100_000)
+    >>> run = tc.replay(classes, tc.Simplex(3), arity=8)
+    >>> round(run.error("l1"), 3), round(run.error("l1", per_node=True), 3)
+    (0.184, 0.366)
+    >>> run.forecast(99_999)  # what was forecast of the last outcome
+    Forecast(6 points in R^3, mean [0.3957 0.2646 0.3397])
+    """
+    if isinstance(forecaster, ConvexSet):
+        forecaster = TreeCal(forecaster, arity=arity)
+    if type(forecaster) not in (TreeCal, AdaptiveTreeCal):
+        raise ParameterError.expected("forecaster", forecaster, "a set, a TreeCal or an AdaptiveTreeCal")
+    if forecaster.rounds:
+        raise ParameterError.expected("forecaster", forecaster, "a new one", hint="this one has seen outcomes.")
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    whole_number("threads", threads, least=1)
+    wanted = tuple(dict.fromkeys(as_distance(distance) for distance in distances))
+    whole = not isinstance(outcomes, Iterator)
+    rows = as_array(forecaster.space, outcomes) if whole else None
+    run = Run(forecaster, rows)
+    run._play([rows] if whole else outcomes, wanted, threads)
+    return run
+
+
+class Run:
+    """A replayed stream. Made by `replay`.
+
+    Attributes
+    ----------
+    rounds
+        Number of outcomes.
+    """
+
+    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal, rows: NDArray[Any] | None) -> None:
+        self._forecaster, self._plan, self._rows = forecaster, Plan(forecaster), rows
+        self._adaptive = isinstance(forecaster, AdaptiveTreeCal)
+        self._totals: dict[Distance, float] = {}
+        self._sums: list[Array] = []  # of each whole piece, when outcomes can be read again
+        self._weights: Weights | None = None
+        self._reading: Reading | None = None
+        self.rounds = 0
+
+    @property
+    def space(self) -> ConvexSet:
+        """The set the outcomes lie in."""
+        return self._plan.space
+
+    def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
+        """Return the calibration error, per round unless `total`, as `Ledger.error` does.
+
+        Parameters
+        ----------
+        distance
+            A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
+        per_node
+            Count each node of the tree by itself: the paper's labelled error.
+        total
+            Sum over rounds instead of the mean.
+        """
+        measure = as_distance(distance)
+        if not per_node:
+            return self.exact().error(measure, total=total)
+        if measure not in self._totals:
+            self._measure(self._walk([self._again(f"replay(..., distances=[{measure!r}])")]), (measure,))
+        if self.rounds == 0 and not total:
+            raise ParameterError("no round was replayed, so there is no error per round.")
+        return self._totals[measure] / (1 if total else self.rounds)
+
+    def exact(self) -> Reading:
+        """Read the run with forecasts told apart exactly, by point: the unlabelled error, and the largest gaps."""
+        if self._reading is None:
+            unit, rows = self._unit(), self._again("all outcomes as one array")
+            plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.mix)
+            counted = classes and Leaves.states(plan) <= _STATES
+            groups = Groups(plan.space.dim, expected=self.rounds // (plan.arity - 1) + (not counted) * self.rounds)
+            leaves = Leaves(plan, groups, unit) if counted else None
+            for level, weights in self._walk([rows], leaves=leaves):
+                units = weights if self._adaptive else _share(unit, level)
+                groups.add(level.labels, level.rounds, units, level.sums)
+            if leaves is not None:
+                leaves.give()
+            self._reading = groups.reading(self.rounds, unit)
+        return self._reading
+
+    def table(self, distance: Distance | str = "l1") -> Table:
+        """Return one row for each distinct forecast, the largest share of the error first."""
+        return self.exact().table(distance)
+
+    def ledger(self) -> Ledger:
+        """Return the ledger that recording every round would have made: one row for each node of the tree."""
+        ledger, points, keys, totals = Ledger(self.space), [], [], []
+        for level, weights in self._walk([self._again("all outcomes as one array")]):
+            played = weights > 0
+            nodes = np.arange(level.start, level.start + len(played))[played]
+            parts = np.zeros_like(nodes) if self._adaptive else level.parts[played]
+            mass = np.column_stack([level.rounds[played], level.sums[played]])
+            if self._adaptive:
+                mass *= weights[played, None]
+            points.append(level.labels[played])
+            keys.append(np.column_stack([np.full_like(nodes, level.height), nodes, parts]))
+            totals.append(np.stack([mass, np.zeros_like(mass)], axis=1))
+        if points:
+            state = {"points": np.concatenate(points), "keys": np.concatenate(keys), "totals": np.concatenate(totals)}
+            ledger.set_state({"rounds": self.rounds, **state})
+        return ledger
+
+    def forecast(self, t: int) -> Forecast:
+        """Return what was forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""
+        if not 0 <= whole_number("t", t, least=0) <= self.rounds:
+            raise ParameterError.expected("t", t, f"0 to {self.rounds}")
+        rows, plan = self._again("all outcomes as one array"), self._plan
+        pieces, rest = divmod(t, plan.piece)
+        left = plan.dense(as_float_or_class(self.space, rows[t - rest : t], before=t - rest))
+        if self._weights is not None:
+            adaptive = self._weights.resume(pieces, self._carried(pieces, left[:0]))
+            for outcome in left:
+                adaptive.update(outcome)
+            return adaptive.predict()
+        forecaster = TreeCal(**self._forecaster.arguments())
+        forecaster.clock.seek(t)
+        forecaster.set_state({"rounds": t, "sums": self._carried(pieces, left)[: forecaster.clock.height]})
+        return forecaster.predict()
+
+    def _carried(self, pieces: int, left: Array) -> Array:
+        """Return the carried sums after so many pieces and the outcomes that are left."""
+        from treecal.engine._kernels import bank_add
+
+        plan, above = self._plan, Above(self._plan)
+        inner = np.zeros((plan.heights, 1, self.space.dim))
+        bank_add(np.zeros(len(left), np.int64), left, np.zeros(1, np.int64), inner, plan.arity, True, 0)
+        for total in self._sums[:pieces]:
+            above.end(total)
+        return inner[:, 0] if above.top else np.concatenate([inner[:, 0], above.path.sums])
+
+    def _unit(self) -> float:
+        """Return the unit of weight in which whole rounds are whole numbers, as far as float64 can count."""
+        if self._adaptive:
+            return 1.0
+        heights = int(self._plan.parts(0, max(self.rounds - 1, 0), 1)[0])
+        common = math.lcm(*range(1, heights + 1)) if self._plan.grows else heights
+        return float(common) if common * self.rounds < 2**53 else 1.0
+
+    def _again(self, instead: str) -> NDArray[Any]:
+        """Return the outcomes, to be read once more."""
+        if self._rows is None:
+            raise UnsupportedError("the outcomes came as an iterator, and are gone.", hint=f"pass {instead}.")
+        return self._rows
+
+    def _play(self, chunks: Iterable[Any], distances: tuple[Distance, ...], threads: int) -> None:
+        """Go through the stream once: check it, and add up the labelled errors."""
+        others = tuple(distance for distance in distances if distance not in _ALWAYS)
+        if self._adaptive:
+            self._measure(self._walk(chunks), _ALWAYS + others)
+            return
+        plan, above = self._plan, Above(self._plan)
+        errors: dict[Distance, list[float]] = {distance: [] for distance in _ALWAYS + others}
+        always = [errors[distance] for distance in _ALWAYS]
+        rest = np.zeros(self.space.dim), 0
+        for index, piece in _in_order(plan, plan.cut(chunks), threads):
+            for terms, inner in zip(always, inner_errors(plan, piece), strict=True):
+                terms += inner
+            for level in plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else ():
+                _charge(errors, others, level, _share(1.0, level))
+            ended, rest = self._end(above, index, len(piece.rows), piece.total)
+            self._charge_above(errors, others, ended)
+            _settle(errors)
+        self._charge_above(errors, others, above.open(*rest))
+        self._totals = {distance: math.fsum(terms) for distance, terms in errors.items()}
+
+    @staticmethod
+    def _charge_above(
+        errors: dict[Distance, list[float]], others: tuple[Distance, ...], levels: Iterable[Level]
+    ) -> None:
+        for level in levels:
+            for distance, error in zip(_ALWAYS, node_errors(level), strict=True):
+                errors[distance].append(error)
+            if others:
+                _charge(errors, others, level, _share(1.0, level))
+
+    def _end(self, above: Above, index: int, rounds: int, total: Array) -> tuple[list[Level], tuple[Array, int]]:
+        """Return the nodes above that end with a piece, and what it leaves open."""
+        self.rounds = index + rounds
+        if rounds < self._plan.piece:
+            return [], (total, rounds)
+        if self._rows is not None and index // self._plan.piece == len(self._sums):
+            self._sums.append(total)
+        return above.end(total), (np.zeros(self.space.dim), 0)
+
+    def _walk(self, chunks: Iterable[Any], *, leaves: Leaves | None = None) -> Iterator[tuple[Level, Array]]:
+        """Yield all nodes with their weights, level by level of piece after piece; leaves may be counted apart."""
+        plan, above = self._plan, Above(self._plan)
+        weights = Weights(self._forecaster) if isinstance(self._forecaster, AdaptiveTreeCal) else None
+        rest = np.zeros(self.space.dim), 0
+        for index, raw in zip(itertools.count(0, plan.piece), plan.cut(chunks), strict=False):
+            rows = read_outcomes(self.space, raw, before=index)
+            if leaves is None:
+                levels, total = plan.levels(plan.dense(rows), len(rows), index)
+            else:
+                levels, total = plan.levels(leaves.add(rows, index), len(rows), index, lowest=1)
+            ended, rest = self._end(above, index, len(rows), total)
+            if weights is None:
+                yield from ((level, _share(1.0, level)) for level in levels + ended)
+            else:
+                within, over = weights.piece(levels, ended)
+                yield from zip(levels + ended, within + over, strict=True)
+        for level in above.open(*rest):
+            last = _share(1.0, level) if weights is None else weights.states[-1].weights[level.height :][:1]
+            yield level, last
+        self._weights = weights
+
+    def _measure(self, nodes: Iterator[tuple[Level, Array]], distances: tuple[Distance, ...]) -> None:
+        errors: dict[Distance, list[float]] = {distance: [] for distance in distances}
+        for level, weights in nodes:
+            _charge(errors, distances, level, weights)
+            _settle(errors)
+        self._totals |= {distance: math.fsum(terms) for distance, terms in errors.items()}
+
+    def __repr__(self) -> str:
+        return f"Run({self.rounds} rounds of {self._forecaster!r})"
+
+
+def _share(unit: float, level: Level) -> Array:
+    """Return TreeCal's weights of nodes, in parts of a unit; 0 for those never played."""
+    return np.asarray(np.where(level.parts > 0, unit / np.maximum(level.parts, 1), 0.0))
+
+
+def _charge(errors: dict[Distance, list[float]], distances: Iterable[Distance], level: Level, weights: Array) -> None:
+    """Note the error of a level: weight times rounds times distance, for each distance."""
+    played = weights > 0
+    rounds, labels = level.rounds[played], level.labels[played]
+    means = level.sums[played] / rounds[:, None]
+    for distance in distances:
+        errors[distance].append(math.fsum(weights[played] * rounds * distance.between(means, labels)))
+
+
+def _settle(errors: dict[Distance, list[float]]) -> None:
+    """Add up what was noted, into a sum and what rounding lost of it, so that notes do not pile up."""
+    for terms in errors.values():
+        if len(terms) < 10_000:
+            continue
+        total = math.fsum(terms)
+        terms[:] = (total, math.fsum([*terms, -total])) if math.isfinite(total) else (total,)
+
+
+def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:
+    """Climb pieces side by side, and yield them, with the number of their first round, in the order of the stream."""
+    starts = itertools.count(0, plan.piece)
+    if threads == 1:
+        yield from ((index, climb_piece(plan, raw, index)) for index, raw in zip(starts, pieces, strict=False))
+        return
+    waiting: deque[tuple[int, Future[Piece]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for index, raw in zip(starts, pieces, strict=False):
+                waiting.append((index, pool.submit(climb_piece, plan, raw, index)))
+                if len(waiting) > 2 * threads:  # no more than that is held in memory
+                    start, future = waiting.popleft()
+                    yield start, future.result()
+            while waiting:
+                start, future = waiting.popleft()
+                yield start, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()

@@ -1,0 +1,62 @@
+"""Games from and to other packages: pygambit, its `.nfg` files, and OpenSpiel."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import ParameterError, UnsupportedError
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UnsupportedError(
+            f"this takes the package {name}, which is not installed.", hint='pip install "treecal[games]"'
+        ) from None
+
+
+def payoffs_of_gambit(game: Any) -> list[Array]:
+    """Return each player's payoffs in a pygambit game."""
+    if not isinstance(game, _package("pygambit").Game):
+        raise ParameterError.expected("game", game, "a pygambit Game")
+    # Gambit's numbers are exact, rational or decimal: each is rounded once.
+    return [np.array(array, dtype=np.float64) for array in game.to_arrays(dtype=float)]
+
+
+def payoffs_of_nfg(path: str | os.PathLike[str]) -> list[Array]:
+    """Return each player's payoffs in an `.nfg` file."""
+    gambit = _package("pygambit")
+    try:
+        return payoffs_of_gambit(gambit.read_nfg(os.fspath(path)))
+    except ValueError as error:
+        raise ParameterError(f"{os.fspath(path)} is not a game in nfg format: {error}") from None
+
+
+def gambit_game(payoffs: Sequence[Array]) -> Any:
+    """Return the pygambit game of these payoffs."""
+    return _package("pygambit").StrategicGame.from_arrays(*payoffs)
+
+
+def payoffs_of_openspiel(game: Any) -> list[Array]:
+    """Return each player's payoffs in an OpenSpiel game of one simultaneous move."""
+    spiel = _package("pyspiel")
+    if not isinstance(game, spiel.Game):
+        raise ParameterError.expected("game", game, "an OpenSpiel Game", hint="pyspiel.load_game(name) makes one.")
+    if not isinstance(game, spiel.MatrixGame | spiel.TensorGame):
+        if game.get_type().information != spiel.GameType.Information.ONE_SHOT:
+            raise UnsupportedError.by(
+                game,
+                "payoff arrays",
+                "it is played over several moves",
+                hint="pyspiel.extensive_to_tensor_game(game) writes a small one out, a strategy to each action; "
+                "the result is exponentially larger.",
+            )
+        game = spiel.extensive_to_tensor_game(game)
+    return [np.array(game.player_utilities(i), dtype=np.float64) for i in range(game.num_players())]

@@ -1,0 +1,331 @@
+"""Games in normal form: every player picks an action at once, and the profile of actions decides what each is paid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._typing import Array
+from treecal._validate import finite_array, whole_number
+from treecal.exceptions import ParameterError
+from treecal.games import _convert as convert
+from treecal.games._equilibrium import best_equilibrium, deviations, external_gain, swap_gain
+from treecal.geometry import TOLERANCE
+from treecal.geometry._convex import frozen, within_reach
+from treecal.geometry._value import Value
+
+
+class Game(Value):
+    """A game of two or more players, given by what each is paid in every profile of actions. Immutable.
+
+    Learners want losses in `[0, 1]`, so each player's payoffs are scaled: `loss = (high − payoff) / span`, with `high`
+    the player's best payoff and `span` the distance to its worst; a player who is always paid the same loses nothing.
+    Gaps and regrets are given in payoff units.
+
+    Parameters
+    ----------
+    payoffs
+        One array for each player, all of shape `(a_1, …, a_n)`: entry `(s_1, …, s_n)` of the i-th is what player i is
+        paid when the players choose those actions. Two matrices are a bimatrix game.
+
+    Attributes
+    ----------
+    payoffs
+        The arrays, read-only.
+    shape
+        Number of actions of each player.
+    high, span
+        Each player's best payoff, and how far its worst lies below: what losses were scaled by.
+
+    Examples
+    --------
+    >>> chicken = Game([[[6, 2], [7, 0]], [[6, 7], [2, 0]]])
+    >>> chicken
+    Game(2 players with 2 × 2 actions)
+    >>> chicken.correlated_gap([[0.5, 0.25], [0.25, 0.0]])
+    0.0
+    >>> Game([[[6, 2], [7, 0]], [[6, 7]]])
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.ParameterError: payoffs[1] has shape (1, 2), expected (2, 2) as for player 0.
+    """
+
+    _fields = ("payoffs",)
+
+    def __init__(self, payoffs: Sequence[ArrayLike] | Array) -> None:
+        if not isinstance(payoffs, Iterable):
+            raise ParameterError.expected("payoffs", payoffs, "one array for each player")
+        arrays = tuple(within_reach(f"payoffs[{i}]", array) for i, array in enumerate(payoffs))
+        if len(arrays) < 2:
+            raise ParameterError(
+                f"payoffs has length {len(arrays)}, expected an array for each of two or more players.",
+                hint="one player alone faces no game: the best action is the largest payoff.",
+            )
+        shape = arrays[0].shape
+        for i, array in enumerate(arrays):
+            if array.shape != shape:
+                raise ParameterError(f"payoffs[{i}] has shape {array.shape}, expected {shape} as for player 0.")
+        if len(shape) != len(arrays):
+            raise ParameterError(
+                f"{len(arrays)} arrays of payoffs have shape {shape}, expected {len(arrays)} dimensions: "
+                "one axis for each player's actions.",
+                hint="a zero-sum game of one matrix is Game.zero_sum(A).",
+            )
+        if min(shape) < 2:
+            raise ParameterError(
+                f"player {int(np.argmin(shape))} has {min(shape)} action{'s' * (min(shape) != 1)}, expected 2 or more.",
+                hint="leave out players who have nothing to choose.",
+            )
+        self.payoffs = arrays
+        self.shape = shape
+        self.high = frozen(np.array([a.max() for a in arrays]))
+        self.span = frozen(self.high - [a.min() for a in arrays])
+        # Contracting losses in place of payoffs keeps a large constant in the payoffs from drowning their differences.
+        self._losses = [
+            frozen((high - a) / (span or 1.0)) for a, high, span in zip(arrays, self.high, self.span, strict=True)
+        ]
+
+    @classmethod
+    def zero_sum(cls, matrix: ArrayLike) -> Game:
+        """Return the two-player game in which the second player pays the first `matrix[row, column]`.
+
+        Examples
+        --------
+        >>> Game.zero_sum([[1, -1], [-1, 1]]).payoffs[1].tolist()
+        [[-1.0, 1.0], [1.0, -1.0]]
+        """
+        A = finite_array("matrix", matrix, ndim=2)
+        return cls([A, 0.0 - A])
+
+    @classmethod
+    def from_gambit(cls, game: Any) -> Game:
+        """Return a pygambit game in normal form: a strategic one as it is, an extensive one reduced.
+
+        Examples
+        --------
+        >>> import pygambit
+        >>> pennies = pygambit.StrategicGame.from_arrays([[1, -1], [-1, 1]], [[-1, 1], [1, -1]])
+        >>> Game.from_gambit(pennies) == Game.zero_sum([[1, -1], [-1, 1]])
+        True
+        """
+        return cls(convert.payoffs_of_gambit(game))
+
+    @classmethod
+    def from_openspiel(cls, game: Any) -> Game:
+        """Return an OpenSpiel game of one simultaneous move: matrix, tensor or any other one-shot game.
+
+        Examples
+        --------
+        >>> import pyspiel
+        >>> Game.from_openspiel(pyspiel.load_game("matrix_mp")) == Game.zero_sum([[1, -1], [-1, 1]])
+        True
+        """
+        return cls(convert.payoffs_of_openspiel(game))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Game:
+        """Return the game in an `.nfg` file, by pygambit.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "pennies.nfg")
+        ...     _ = path.write_text(Game.zero_sum([[1, -1], [-1, 1]]).to_gambit().to_nfg())
+        ...     Game.read(path)
+        Game(2 players with 2 × 2 actions)
+        """
+        return cls(convert.payoffs_of_nfg(path))
+
+    def to_gambit(self) -> Any:
+        """Return the game as a pygambit `StrategicGame`, for its solvers and file formats."""
+        return convert.gambit_game(self.payoffs)
+
+    @property
+    def players(self) -> int:
+        """Number of players."""
+        return len(self.payoffs)
+
+    def losses(self, mixtures: Sequence[ArrayLike]) -> list[Array]:
+        """Return, for each player, the expected loss in `[0, 1]` of each of its actions against the others' mixtures.
+
+        Parameters
+        ----------
+        mixtures
+            For each player, the weights of its actions; its own do not touch its own losses.
+
+        Examples
+        --------
+        >>> Game.zero_sum([[1, -1], [-1, 1]]).losses([[1.0, 0.0], [0.75, 0.25]])
+        [array([0.25, 0.75]), array([1., 0.])]
+        """
+        if len(mixtures) != self.players:
+            raise ParameterError(f"{len(mixtures)} mixtures came for {self.players} players, expected one each.")
+        read = [
+            as_distribution(f"mixture of player {i}", w, shape=self.shape[i : i + 1]) for i, w in enumerate(mixtures)
+        ]
+        return self.trusted_losses(read)
+
+    def trusted_losses(self, mixtures: Sequence[Array]) -> list[Array]:
+        """Return the same for mixtures that are known to be right."""
+        answer = []
+        for player, loss in enumerate(self._losses):
+            for w in reversed(mixtures[player + 1 :]):
+                loss = loss @ w
+            for w in mixtures[:player]:
+                loss = w @ loss.reshape(len(w), -1)
+            answer.append(np.minimum(loss.reshape(-1), 1.0))
+        return answer
+
+    def expected_payoffs(self, joint: ArrayLike) -> Array:
+        """Return what each player is paid on average when profiles are drawn from the joint distribution.
+
+        Examples
+        --------
+        >>> Game.zero_sum([[1, -1], [-1, 1]]).expected_payoffs([[0.5, 0.0], [0.0, 0.5]])
+        array([ 1., -1.])
+        """
+        x = self._joint(joint)
+        return np.array([(x * a).sum() for a in self.payoffs])
+
+    def correlated_gap(self, joint: ArrayLike) -> float:
+        """Return the least ε for which the joint distribution is an ε-correlated equilibrium, in payoff units.
+
+        That is the most any one player would gain on average by a fixed rule "when told a, play b instead", over all
+        such rules. For the average joint play of learners it equals the largest of their swap regrets per round.
+
+        Parameters
+        ----------
+        joint
+            The probability of each profile, of the game's shape.
+
+        Examples
+        --------
+        >>> pennies = Game.zero_sum([[1, -1], [-1, 1]])
+        >>> pennies.correlated_gap([[0.25, 0.25], [0.25, 0.25]])
+        0.0
+        >>> pennies.correlated_gap([[0.5, 0.0], [0.0, 0.5]])
+        2.0
+        """
+        x = self._joint(joint)
+        return max(
+            float(span) * swap_gain(deviations(loss, x, player=i))
+            for i, (loss, span) in enumerate(zip(self._losses, self.span, strict=True))
+        )
+
+    def coarse_gap(self, joint: ArrayLike) -> float:
+        """Return the least ε >= 0 for which the joint distribution is an ε-coarse correlated equilibrium.
+
+        That is the most any one player would gain on average by always playing one action, in payoff units: at most the
+        correlated gap, and 0 if every such action would cost.
+
+        Parameters
+        ----------
+        joint
+            The probability of each profile, of the game's shape.
+
+        Examples
+        --------
+        >>> Game.zero_sum([[1, -1], [-1, 1]]).coarse_gap([[0.5, 0.0], [0.0, 0.5]])
+        1.0
+        """
+        x = self._joint(joint)
+        gains = (
+            float(span) * external_gain(deviations(loss, x, player=i))
+            for i, (loss, span) in enumerate(zip(self._losses, self.span, strict=True))
+        )
+        return max(0.0, *gains)
+
+    def correlated_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:
+        """Return the correlated equilibrium that maximises the objective, by linear program (HiGHS).
+
+        Its gap is at most 1e-9 of each player's span; that is checked, and a worse solution raises. The program has one
+        variable for each profile and one constraint for each pair of actions of one player.
+
+        Parameters
+        ----------
+        objective
+            "welfare" for the sum of payoffs; a player's number for its own payoff; or an array of the game's shape,
+            whose expectation is maximised: `-game.payoffs[0]` finds the worst equilibrium for player 0.
+
+        Examples
+        --------
+        No Nash equilibrium of chicken pays the two more than 9⅓ together; a mediator does better.
+
+        >>> chicken = Game([[[6, 2], [7, 0]], [[6, 7], [2, 0]]])
+        >>> joint = chicken.correlated_equilibrium()
+        >>> joint.round(9)
+        array([[0.5 , 0.25],
+               [0.25, 0.  ]])
+        >>> round(float(chicken.expected_payoffs(joint).sum()), 9)
+        10.5
+        """
+        return best_equilibrium(self._losses, self._reward(objective), coarse=False)
+
+    def coarse_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:
+        """Return the coarse correlated equilibrium that maximises the objective.
+
+        As `correlated_equilibrium`, with a constraint for each action only: there are more coarse equilibria, and the
+        best is at least as good.
+
+        Parameters
+        ----------
+        objective
+            "welfare", a player's number, or an array of the game's shape.
+
+        Examples
+        --------
+        >>> chicken = Game([[[6, 2], [7, 0]], [[6, 7], [2, 0]]])
+        >>> round(float(chicken.expected_payoffs(chicken.coarse_equilibrium()).sum()), 9)
+        10.5
+        """
+        return best_equilibrium(self._losses, self._reward(objective), coarse=True)
+
+    def _reward(self, objective: str | int | ArrayLike) -> Array:
+        if isinstance(objective, str):
+            if objective != "welfare":
+                raise ParameterError.expected("objective", objective, '"welfare", a player\'s number or an array')
+            return np.asarray(sum(self.payoffs))
+        if not isinstance(objective, Iterable):
+            player = whole_number("objective", objective, least=0)
+            if player >= self.players:
+                raise ParameterError.expected("objective", player, f"a player's number, below {self.players}")
+            return self.payoffs[player]
+        array = within_reach("objective", objective)
+        if array.shape != self.shape:
+            raise ParameterError(f"objective has shape {array.shape}, expected {self.shape}.")
+        return array
+
+    def _joint(self, joint: ArrayLike) -> Array:
+        return as_distribution("joint", joint, shape=self.shape)
+
+    def __repr__(self) -> str:
+        return f"Game({self.players} players with {' × '.join(map(str, self.shape))} actions)"
+
+
+def as_distribution(name: str, value: ArrayLike, *, shape: tuple[int, ...]) -> Array:
+    """Return weights that sum to 1 exactly as far as floats go, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> as_distribution("joint", [0.5, 0.4], shape=(2,))
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.ParameterError: joint sums to 0.9, expected 1 within 1e-09.
+    """
+    weights = finite_array(name, value)
+    if weights.shape != shape:
+        raise ParameterError(f"{name} has shape {weights.shape}, expected {shape}.")
+    if weights.min() < -TOLERANCE:
+        where = np.unravel_index(int(weights.argmin()), shape)
+        raise ParameterError(f"{name} is {weights.min():g} at {[int(i) for i in where]}, expected 0 or more.")
+    with np.errstate(over="ignore"):
+        total = float(weights.sum())
+    if not abs(total - 1) <= TOLERANCE:
+        raise ParameterError(f"{name} sums to {total:.10g}, expected 1 within {TOLERANCE:g}.")
+    weights = np.maximum(weights, 0)
+    return np.asarray(weights / weights.sum())

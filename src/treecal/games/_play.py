@@ -1,0 +1,175 @@
+"""Repeated play: let learners meet in a game, and keep the distribution of what they did together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._typing import Array, Integers
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+from treecal.games._normal_form import Game, as_distribution
+from treecal.swap import ActionRegret
+
+_PER_DECADE = 10
+
+
+@runtime_checkable
+class Player(Protocol):
+    """Anything that can play: the learners of `treecal.swap`, or a class of one's own.
+
+    Examples
+    --------
+    >>> class Stubborn:
+    ...     def act(self):
+    ...         return [1.0, 0.0]
+    ...
+    ...     def observe(self, loss):
+    ...         pass
+    >>> isinstance(Stubborn(), Player)
+    True
+    """
+
+    def act(self) -> ArrayLike:
+        """Return the weights of the player's actions for the coming round."""
+
+    def observe(self, loss: Array, /) -> object:
+        """Learn the expected loss, in `[0, 1]`, that each of the player's actions had in the round."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Play:
+    """What came of repeated play. Regrets and gaps are per round and in payoff units.
+
+    Attributes
+    ----------
+    game
+        The game that was played.
+    rounds
+        Number of rounds.
+    joint
+        The empirical joint distribution: the mean over rounds of the product of the players' mixtures.
+    swap_regrets, external_regrets
+        For each player, what it would have gained a round by the best fixed swap of its actions, or by the best single
+        action. The largest swap regret is the correlated gap of `joint`.
+    checkpoints, gaps
+        Rounds, evenly spaced in logarithm, and the correlated gap of the joint play up to each.
+    plays
+        With `record=True`, what each player played: one `(rounds, actions)` array each. Otherwise None.
+    """
+
+    game: Game
+    rounds: int
+    joint: Array
+    swap_regrets: Array
+    external_regrets: Array
+    checkpoints: Integers
+    gaps: Array
+    plays: tuple[Array, ...] | None
+
+    @property
+    def correlated_gap(self) -> float:
+        """The ε for which the joint play is an ε-correlated equilibrium."""
+        return self.game.correlated_gap(self.joint)
+
+    @property
+    def coarse_gap(self) -> float:
+        """The ε for which the joint play is an ε-coarse correlated equilibrium."""
+        return self.game.coarse_gap(self.joint)
+
+    def __repr__(self) -> str:
+        return f"Play({self.game!r}: {self.rounds} rounds, correlated gap {self.correlated_gap:.4g})"
+
+
+def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = False) -> Play:
+    """Let the players meet for some rounds, each told after every round how its own actions would have done.
+
+    In a round everybody acts, and then each player observes the expected loss, scaled to `[0, 1]`, of each of its
+    actions against the mixtures of the others. If every player's swap regret vanishes, the joint play approaches the
+    set of correlated equilibria (Foster and Vohra 1997); if only external regrets do, that of coarse ones.
+
+    A round costs one pass over the payoffs for each player, besides the players' own work. Players keep what they have
+    learned, so a second call goes on from there.
+
+    Parameters
+    ----------
+    game
+        The game.
+    players
+        One for each player of the game, each with `act()` and `observe(loss)`, in any mix.
+    rounds
+        How often they meet.
+    record
+        Keep every mixture played.
+
+    Examples
+    --------
+    >>> from treecal.games import chicken
+    >>> from treecal.swap import BlumMansour, Hedge, RegretMatching, TreeSwap
+    >>> row = TreeSwap(lambda: RegretMatching(2), arity=16)
+    >>> column = BlumMansour(lambda: Hedge(2), actions=2)
+    >>> result = play(chicken(), [row, column], rounds=1000)
+    >>> result
+    Play(Game(2 players with 2 × 2 actions): 1000 rounds, correlated gap 0.06128)
+    >>> result.swap_regrets.round(4)
+    array([0.036 , 0.0613])
+    >>> result.joint.round(2)
+    array([[0.06, 0.92],
+           [0.  , 0.02]])
+    """
+    rounds = whole_number("rounds", rounds, least=1)
+    _check_players(game, players)
+    joint = np.zeros(game.shape)
+    regrets = [ActionRegret(n) for n in game.shape]
+    plays = tuple(np.empty((rounds, n)) for n in game.shape) if record else None
+    checkpoints = _log_spaced(rounds)
+    due, gaps = iter(checkpoints.tolist()), []
+    stop = next(due)
+    for t in range(1, rounds + 1):
+        mixtures = [
+            as_distribution(f"the play of player {i} in round {t}", player.act(), shape=game.shape[i : i + 1])
+            for i, player in enumerate(players)
+        ]
+        losses = game.trusted_losses(mixtures)
+        joint += reduce(np.multiply.outer, mixtures)
+        for i, (player, x, loss) in enumerate(zip(players, mixtures, losses, strict=True)):
+            regrets[i].record(x, loss)
+            if plays is not None:
+                plays[i][t - 1] = x
+            player.observe(loss)
+        if t == stop:
+            gaps.append(game.correlated_gap(joint / t))
+            stop = next(due, 0)
+    return Play(
+        game=game,
+        rounds=rounds,
+        joint=joint / rounds,
+        swap_regrets=game.span * [regret.swap() / rounds for regret in regrets],
+        external_regrets=game.span * [regret.external() / rounds for regret in regrets],
+        checkpoints=checkpoints,
+        gaps=np.array(gaps),
+        plays=plays,
+    )
+
+
+def _check_players(game: Game, players: Sequence[Player]) -> None:
+    if len(players) != game.players:
+        raise ParameterError(f"{len(players)} players came to {game!r}, expected {game.players}.")
+    for i, player in enumerate(players):
+        if isinstance(player, type) or not isinstance(player, Player):
+            raise ParameterError.expected(f"players[{i}]", player, "an object with act() and observe(loss)")
+    if len({id(player) for player in players}) < len(players):
+        raise ParameterError(
+            "players holds one object twice, expected a learner of its own for each player.",
+            hint="[Learner(...) for _ in range(n)], and not [learner] * n.",
+        )
+
+
+def _log_spaced(rounds: int) -> Integers:
+    count = int(_PER_DECADE * np.log10(rounds)) + 2
+    return np.unique(np.rint(np.geomspace(1, rounds, count)).astype(np.int64))

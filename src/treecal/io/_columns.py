@@ -1,0 +1,166 @@
+"""Columns as SQL: what a label, a number or a list of numbers is, in whatever type it is stored."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treecal.exceptions import FileError, ParameterError
+from treecal.io._sources import LOG, Source
+
+_INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
+_REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")
+_TEXT = re.compile(r"VARCHAR|ENUM")
+
+
+class Numbers(NamedTuple):
+    """One column of a source that gives one number, or a list of them.
+
+    Attributes
+    ----------
+    name
+        The column.
+    entries
+        SQL for each number, NULL where there is none.
+    names
+        What to call each number.
+    doubtful
+        Whether a cell may hold something else, or only nothing.
+    expected
+        What a cell must hold.
+    """
+
+    name: str
+    entries: list[str]
+    names: list[str]
+    doubtful: bool
+    expected: str = "a number"
+
+    @property
+    def text(self) -> str:
+        """SQL for what the cell holds, as text."""
+        return f"CAST({identifier(self.name)} AS VARCHAR)"
+
+
+class Label(NamedTuple):
+    """A class label: what to call it, SQL for it (NULL where there is none), and whether it is an integer or text.
+
+    The columns of a one-hot label are `hot`; the label is then the index of one of them. It is `stored` if it is what
+    the column of its name holds, without any SQL.
+    """
+
+    name: str
+    sql: str
+    integer: bool
+    hot: int = 0
+    stored: bool = False
+
+    def values(self, classes: Sequence[str]) -> tuple[str | int, ...]:
+        """Return what the SQL gives for each of these classes."""
+        if self.hot:
+            return tuple(range(self.hot))
+        if not self.integer:
+            return tuple(classes)
+        if all(re.fullmatch(r"-?\d+", name) for name in classes):
+            return tuple(map(int, classes))
+        raise ParameterError.expected("classes", list(classes), f"integers, as {self.name!r} holds")
+
+
+def identifier(name: str) -> str:
+    """Return the name quoted for SQL.
+
+    Examples
+    --------
+    >>> identifier("mean temperature")
+    '"mean temperature"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def column_type(source: Source, name: str) -> str:
+    """Return the type of a column, or say which columns there are."""
+    if name in source.types:
+        return source.types[name]
+    there = list(source.types)
+    close = [column for column in there if column.lower() == name.lower()]
+    close += difflib.get_close_matches(name, there, n=1, cutoff=0.6)
+    listed = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
+    hint = f"did you mean {close[0]}?" if close else None
+    if hint is None and any(re.fullmatch(r"[\d.eE+-]+", column) for column in there):
+        hint = "the first line seems to hold a row; it must hold the names of the columns."
+    raise FileError(f"{source.name} has no column {name!r}. It has {listed}.", hint=hint)
+
+
+def label(source: Source, name: str) -> Label:
+    """Return the column as labels: text, or integers."""
+    kind, column = column_type(source, name), identifier(name)
+    if _INTEGER.match(kind):
+        return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
+    if kind == "BOOLEAN":
+        return Label(name, f"CAST({column} AS BIGINT)", True)
+    if _REAL.match(kind):  # pandas makes floats of integers among which one is missing
+        whole = source.one(f"SELECT 1 FROM {LOG} WHERE {column} <> TRUNC({column}) LIMIT 1") is None
+        return Label(name, f"TRY_CAST({column} AS BIGINT)" if whole else f"CAST({column} AS VARCHAR)", whole)
+    if kind == "JSON":
+        return Label(name, f"({column} ->> '$')", False)
+    if kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
+        raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected labels.")
+    return Label(name, f"CAST({column} AS VARCHAR)", False, stored=kind == "VARCHAR")
+
+
+def one_hot(source: Source, names: Sequence[str]) -> Label:
+    """Return columns that hold 1 for the class that happened and 0 for the others as labels: the index of the class."""
+    hot = [number(source, name).entries[0] for name in names]
+    total = " + ".join(f"ABS({entry})" for entry in hot)
+    cases = " ".join(f"WHEN {entry} = 1 AND {total} = 1 THEN {k}" for k, entry in enumerate(hot))
+    return Label(f"a 1 in {', '.join(names)}", f"CAST(CASE {cases} END AS BIGINT)", True, len(names))
+
+
+def is_list(source: Source, name: str) -> bool:
+    """Return whether the column holds lists, or text that begins like one: `[0.2, 0.8]`."""
+    kind, column = column_type(source, name), identifier(name)
+    if kind.endswith("]"):
+        return True
+    if not (kind == "JSON" or _TEXT.match(kind)):
+        return False
+    first = source.one(f"SELECT CAST({column} AS VARCHAR) FROM {LOG} WHERE {column} IS NOT NULL LIMIT 1")
+    return first is not None and first[0].lstrip().startswith("[")
+
+
+def number(source: Source, name: str) -> Numbers:
+    """Return a column of one number a row."""
+    kind, column = column_type(source, name), identifier(name)
+    if _INTEGER.match(kind) or _REAL.match(kind):
+        sql = f"CAST({column} AS DOUBLE)"
+    elif kind == "JSON":
+        sql = f"TRY_CAST(({column} ->> '$') AS DOUBLE)"
+    elif _TEXT.match(kind):
+        sql = f"TRY_CAST({column} AS DOUBLE)"
+    else:
+        raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected numbers.")
+    return Numbers(name, [sql], [name], doubtful=sql.startswith("TRY"))
+
+
+def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
+    """Return a column of lists; by default they are as long as the first."""
+    kind, column = column_type(source, name), identifier(name)
+    native = kind.endswith("]") and "VARCHAR" not in kind and "JSON" not in kind
+    lists = f"CAST({column} AS DOUBLE[])" if native else f"TRY_CAST({column} AS DOUBLE[])"
+    if size is None:
+        first = source.one(f"SELECT LEN({lists}) FROM {LOG} WHERE {lists} IS NOT NULL LIMIT 1")
+        if first is None or first[0] == 0:
+            raise FileError(f"column {name!r} of {source.name} holds no list of numbers.")
+        size = int(first[0])
+    entries = [f"CASE WHEN LEN({lists}) = {size} THEN ({lists})[{k + 1}] END" for k in range(size)]
+    return Numbers(name, entries, [f"{name}[{k}]" for k in range(size)], True, f"a list of {size} numbers")
+
+
+def numbers(source: Source, names: Sequence[str], size: int | None = None) -> list[Numbers]:
+    """Return some columns of numbers, or one of lists."""
+    for name in names:
+        column_type(source, name)
+    if len(names) == 1 and is_list(source, names[0]):
+        return [list_of_numbers(source, names[0], size)]
+    return [number(source, name) for name in names]

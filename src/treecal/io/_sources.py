@@ -1,0 +1,368 @@
+"""Where rows come from: a file, a table in memory or a DuckDB relation, each read by SQL as the one table `LOG`."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treecal.exceptions import FileError, ParameterError, UnsupportedError
+from treecal.io._text import Header, Place, csv_header, csv_places, json_names, json_places
+
+LOG = "treecal_log"
+"""The name of the table in SQL."""
+
+_TICK = 0.1
+_AHEAD = 3  # batches that are fetched while one is worked on
+_KINDS = {
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
+}
+_PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
+"""Arrow's types whose values are the same to Arrow and to DuckDB."""
+
+
+def library(name: str) -> Any:
+    """Return a library that files and tables need, or say how to get it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            f"files and tables need {name.partition('.')[0]}, which is not installed.",
+            hint='pip install "treecal[files]".',
+        ) from None
+
+
+class Source:
+    """Rows that SQL can be asked about.
+
+    Attributes
+    ----------
+    name
+        What to call it in messages.
+    types
+        The columns and DuckDB's types of them, in order.
+    watch
+        Called every now and then while an answer is waited for.
+    """
+
+    watch: Callable[[], None] | None = None
+
+    def __init__(self, name: str, query: Callable[[str], Any], connection: Any = None) -> None:
+        self.name = name
+        self._query, self._connection = query, connection
+        with self.plainly():
+            described = query(f"SELECT * FROM {LOG} LIMIT 0")
+        self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
+
+    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Iterator[Any]:
+        """Yield the answer as Arrow batches of up to so many rows, in the order of the rows; one question at a time.
+
+        Where the question is no more than some columns under other names, `columns` has them by those names.
+        """
+        with self.plainly(), ThreadPoolExecutor(1) as fetcher:
+            try:
+                reader = fetcher.submit(self._reader, sql, rows, columns)
+                batches = self._wait(reader)
+                coming = deque(fetcher.submit(next, batches, None) for _ in range(_AHEAD))
+                while (batch := self._wait(coming.popleft())) is not None:
+                    coming.append(fetcher.submit(next, batches, None))
+                    yield batch
+            except BaseException:  # Ctrl-C, or nobody wants to know any more
+                fetcher.shutdown(wait=False, cancel_futures=True)
+                if self._connection is not None:
+                    self._connection.interrupt()
+                raise
+
+    def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
+        return iter(self._query(sql).to_arrow_reader(rows))
+
+    def _wait(self, coming: Future[Any]) -> Any:
+        # In a thread of its own, so that a long wait can be watched, and ended by Ctrl-C.
+        while True:
+            try:
+                return coming.result(timeout=_TICK)
+            except TimeoutError:
+                if self.watch is not None:
+                    self.watch()
+
+    def one(self, sql: str) -> tuple[Any, ...] | None:
+        """Return the answer to a question that has one row for an answer, or none."""
+        with self.plainly():
+            rows = self._query(sql).fetchall()
+        return rows[0] if rows else None
+
+    def done(self) -> float | None:
+        """Return what share of the question under way is answered, from 0 to 1, if that is known."""
+        percent = -1.0 if self._connection is None else self._connection.query_progress()
+        return None if percent < 0 else min(percent / 100, 1.0)
+
+    def places(self, records: Sequence[int]) -> list[Place]:
+        """Return where the rows that came as these stand."""
+        return [Place(record, None) for record in records]
+
+    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
+        """Return the first piece before this row that is no row at all, and why; or where this one stands."""
+        return self.places([record])[0], what
+
+    def torn(self) -> list[tuple[Place, str]]:
+        """Return, after the last batch has come, all pieces that are no rows."""
+        return []
+
+    @contextmanager
+    def plainly(self) -> Iterator[None]:
+        """Turn an error of DuckDB or Arrow into one of ours."""
+        duckdb, arrow = library("duckdb"), library("pyarrow")
+        try:
+            yield
+        except (duckdb.Error, arrow.ArrowException, OSError) as error:  # Arrow passes DuckDB's errors on as OSError
+            if "Interrupted" in str(error):
+                raise KeyboardInterrupt from None
+            raise FileError(f"{self.name} cannot be read: {_sentence(error)}", hint=_way_out(error)) from None
+
+
+class _Csv(Source):
+    """A CSV file. DuckDB leaves torn rows out of the answer and notes them in a table."""
+
+    def __init__(self, path: Path, connection: Any, header: Header) -> None:
+        self._path, self._header = path, header
+        columns = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in header.names)
+        options = f"delim={_quoted(header.delimiter)}, quote='\"', escape='\"', columns={{{columns}}}"
+        scan = f"read_csv({_quoted(path)}, auto_detect=false, header=true, store_rejects=true, {options})"
+        super().__init__(path.name, _view(path, connection, scan), connection)
+
+    def places(self, records: Sequence[int]) -> list[Place]:
+        return csv_places(self._path, self._header, records, self._rejected)[0] if records else []
+
+    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
+        found, broken = csv_places(self._path, self._header, [record], None)
+        return broken[0] if broken else (found[0], what)
+
+    def torn(self) -> list[tuple[Place, str]]:
+        rejected = self._rejected
+        return csv_places(self._path, self._header, [], rejected)[1] if rejected else []
+
+    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Iterator[Any]:
+        self._rejected = None
+        yield from super().batches(sql, rows=rows)
+        notes = self._connection.execute(
+            "SELECT line, error_type::VARCHAR, error_message FROM reject_errors "
+            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors)"
+        ).fetchall()
+        self._rejected = {line: _torn(kind, message) for line, kind, message in notes}
+        if notes:
+            self._connection.execute("DELETE FROM reject_errors")
+
+    _rejected: dict[int, str] | None = None
+
+
+class _Json(Source):
+    """A file of JSON lines."""
+
+    def __init__(self, path: Path, connection: Any) -> None:
+        self._path = path
+        columns = ", ".join(f"{_quoted(name)}: 'JSON'" for name in json_names(path))
+        options = f"format='newline_delimited', records=true, ignore_errors=true, columns={{{columns}}}"
+        super().__init__(path.name, _view(path, connection, f"read_json({_quoted(path)}, {options})"), connection)
+
+    def places(self, records: Sequence[int]) -> list[Place]:
+        return json_places(self._path, records) if records else []
+
+
+class _Parquet(Source):
+    """A Parquet file. Columns as they stand are read by Arrow, in less time than DuckDB takes to hand them over."""
+
+    _share: float | None = None
+
+    def __init__(self, path: Path, connection: Any) -> None:
+        self._path = path
+        super().__init__(path.name, _view(path, connection, f"read_parquet({_quoted(path)})"), connection)
+
+    def done(self) -> float | None:
+        return super().done() if self._share is None else self._share
+
+    def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
+        self._share = None
+        if columns is not None:
+            # Without a buffer Arrow would hold whole row groups, and of those there may be one.
+            file = library("pyarrow.parquet").ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
+            kinds = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
+            plain = all(kinds.get(name) in _PLAIN and "." not in name for name in columns.values())
+            if plain and list(kinds) == list(self.types):  # a point makes a path, and DuckDB tells P from p by a number
+                return self._columns(file, rows, columns)
+        return super()._reader(sql, rows, columns)
+
+    def _columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
+        record_batch, seen = library("pyarrow").record_batch, 0
+        wanted = sorted(set(columns.values()))
+        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):  # the other core has work to do
+            seen += batch.num_rows
+            self._share = seen / file.metadata.num_rows
+            batch.validate(full=True)  # text that is no UTF-8
+            yield record_batch([batch.column(name) for name in columns.values()], names=list(columns))
+
+
+def open_source(
+    source: Any, *, memory_limit: str = "1GB", temp_directory: str | os.PathLike[str] | None = None
+) -> Source:
+    """Return the rows of a file, a table, an array or a relation.
+
+    Parameters
+    ----------
+    source
+        A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table, or any other
+        that narwhals knows; a DuckDB relation; a NumPy array, whose columns are called "0", "1", …; or a mapping from
+        names to arrays, where an array of two dimensions is a column of lists.
+    memory_limit
+        Memory that DuckDB may use before it goes to disk. (A relation has its own connection's.)
+    temp_directory
+        Where it goes to then; by default a temporary folder that is removed at the end.
+
+    Examples
+    --------
+    >>> rows = open_source({"p": np.array([[0.2, 0.8]]), "label": np.array(["sun"])})
+    >>> rows.types
+    {'p': 'DOUBLE[2]', 'label': 'VARCHAR'}
+    """
+    if isinstance(source, Source):
+        return source
+    duckdb = library("duckdb")
+    if isinstance(source, duckdb.DuckDBPyRelation):
+        return Source("the relation", lambda sql: source.query(LOG, sql))
+    connection = _connect(duckdb, memory_limit, temp_directory)
+    if isinstance(source, str | os.PathLike):
+        return _open_file(Path(source), connection)
+    name, table = _as_arrow(source)
+    connection.register(LOG, table)
+    return Source(name, connection.sql, connection)
+
+
+def _open_file(path: Path, connection: Any) -> Source:
+    if not path.exists():
+        raise FileError(f"there is no file {path}.")
+    if path.is_dir():
+        raise FileError(f"{path} is a folder, expected a file.")
+    suffixes = path.name.lower().removesuffix(".gz").rpartition(".")
+    kind = _KINDS.get(f".{suffixes[2]}" if suffixes[1] else "")
+    if kind is None or (kind == "parquet" and path.suffix == ".gz"):
+        raise FileError(
+            f"{path} is of no known kind, expected .csv, .tsv, .parquet or .jsonl, text also with .gz.",
+            hint="rename it to what it is.",
+        )
+    if path.stat().st_size == 0:
+        raise FileError(f"{path} is empty.")
+    if kind == "csv":
+        return _Csv(path, connection, csv_header(path))
+    if kind == "json":
+        return _Json(path, connection)
+    return _Parquet(path, connection)
+
+
+def _view(path: Path, connection: Any, scan: str) -> Callable[[str], Any]:
+    duckdb = library("duckdb")
+    try:
+        connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
+    except duckdb.Error as error:
+        raise FileError(f"{path.name} cannot be read: {_sentence(error)}", hint=_way_out(error)) from None
+    query: Callable[[str], Any] = connection.sql
+    return query
+
+
+def _connect(duckdb: Any, memory_limit: str, temp_directory: str | os.PathLike[str] | None) -> Any:
+    # DuckDB makes the folder when it needs it, and removes it with the connection.
+    where = temp_directory or Path(tempfile.gettempdir(), f"treecal-{secrets.token_hex(6)}")
+    try:
+        connection = duckdb.connect(config={"memory_limit": memory_limit, "temp_directory": str(where)})
+    except duckdb.Error:
+        raise ParameterError.expected("memory_limit", memory_limit, "an amount of memory such as '1GB'") from None
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    connection.execute("SET streaming_buffer_size = '64MB'")  # so that reading goes on while a batch is worked on
+    return connection
+
+
+def _as_arrow(source: Any) -> tuple[str, Any]:
+    """Return what to call the table, and the table."""
+    arrow = library("pyarrow")
+    if isinstance(source, np.ndarray):
+        named = source.dtype.names
+        columns = {n: source[n] for n in named} if named else {str(k): c for k, c in enumerate(_by_column(source))}
+        return "the array", _table(arrow, columns)
+    if isinstance(source, Mapping):
+        return "the mapping", _table(arrow, {str(name): np.asarray(column) for name, column in source.items()})
+    narwhals = library("narwhals")
+    try:
+        frame = narwhals.from_native(source)
+        if isinstance(frame, narwhals.LazyFrame):
+            frame = frame.collect()
+        return "the table", frame.to_arrow()
+    except TypeError:
+        raise ParameterError(
+            f"the source is a {type(source).__name__}, expected a path, a table, an array or a DuckDB relation."
+        ) from None
+    except arrow.ArrowException as error:
+        raise FileError(f"the table has a column of mixed types: {_sentence(error)}") from None
+
+
+def _by_column(array: Any) -> Any:
+    if array.ndim not in (1, 2):
+        raise ParameterError(f"the array has shape {array.shape}, expected one or two dimensions.")
+    return array.reshape(len(array), -1).T
+
+
+def _table(arrow: Any, columns: dict[str, Any]) -> Any:
+    sizes = {name: len(column) if column.ndim else -1 for name, column in columns.items()}
+    if not columns or min(sizes.values()) < 0 or len(set(sizes.values())) > 1:
+        raise ParameterError.expected("the columns' lengths", sizes, "columns of one and the same length")
+    made = {}
+    for name, column in columns.items():
+        if column.ndim > 2:
+            raise ParameterError(f"column {name!r} has shape {column.shape}, expected one or two dimensions.")
+        try:
+            flat = arrow.array(np.ascontiguousarray(column).ravel())
+        except arrow.ArrowException as error:
+            raise FileError(f"column {name!r} has mixed types: {_sentence(error)}") from None
+        made[name] = flat if column.ndim == 1 else arrow.FixedSizeListArray.from_arrays(flat, column.shape[1])
+    return arrow.table(made)
+
+
+def _quoted(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the first line of a library's message, without the name of its class."""
+    if "state machine reached an invalid state" in str(error):
+        return "it is not CSV all through."
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^[\w ]+ Error: ", "", lines[0]).rstrip(".") + "."
+
+
+def _way_out(error: BaseException) -> str | None:
+    text = str(error)
+    if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
+        return "it is no Parquet file, or it was cut short or damaged; get it again."
+    if "state machine reached an invalid state" in text:
+        return "its lines end in different ways, some with CR LF and some with LF: tr -d '\\r' makes them alike."
+    if "Out of Memory" in text:
+        return "give it more: memory_limit='4GB', or a temp_directory with room."
+    return None
+
+
+def _torn(kind: str, message: str) -> str:
+    if found := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message):
+        return f"it has {found[2]} cells, expected {found[1]}."
+    if kind == "INVALID ENCODING":
+        return "it is not text in UTF-8."
+    return f"it is not CSV ({kind.lower()})."

@@ -1,0 +1,164 @@
+"""The replay of one very long stream on Spark, cut at nodes of the tree, so that its labels are those of one machine.
+
+A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces by themselves;
+the driver runs the tree above, whose leaves are these sums, and tells every piece the labels that it stands under.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.engine import Bank
+from treecal.engine._climb import Above, Level, Plan, climb_piece, inner_errors, node_errors
+from treecal.exceptions import FileError, ParameterError, TreeCalError
+from treecal.forecasters import TreeCal
+from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
+from treecal.keyed._tables import arrow, check_numbered, heights_of, numbers, points_and_mean
+from treecal.keyed.session import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
+_PIECE = "piece long, rounds long, total array<double>, errors array<double>, problem string"
+
+
+def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int = 8) -> Replayed:
+    """Forecast one long stream, as `tc.replay` does on one machine: the same labels, bit for bit.
+
+    Parameters
+    ----------
+    outcomes
+        Rows of `seq` (the number of the round, from 0, none left out) and `outcome` (lists of numbers; or classes, on
+        a simplex), in any order and partitions. A bad row raises, and names it.
+    forecaster
+        A new `TreeCal`; or a set, for `TreeCal(space, arity=arity)`.
+    arity
+        Used when a set is given.
+    """
+    if isinstance(forecaster, ConvexSet):
+        forecaster = TreeCal(forecaster, arity=arity)
+    if type(forecaster) is not TreeCal or forecaster.rounds:
+        raise ParameterError.expected("forecaster", forecaster, "a set, or a new TreeCal")
+    check_numbered(arrow_schema(outcomes), forecaster.space)
+    return Replayed(outcomes, forecaster)
+
+
+class Replayed:
+    """A stream replayed on Spark. Made by `replay`.
+
+    Attributes
+    ----------
+    rounds
+        Number of outcomes.
+    """
+
+    def __init__(self, outcomes: DataFrame, forecaster: TreeCal) -> None:
+        self._plan = plan = Plan(forecaster)
+        self._bank = Bank(**forecaster.arguments())
+        number = f"(seq - pmod(seq, {plan.piece})) div {plan.piece} AS piece"
+        self._pieces = outcomes.selectExpr("seq", "outcome", number).groupBy("piece")
+        self._above: list[Array] = []  # the labels that each piece stands under
+        terms: dict[Distance, list[float]] = {distance: [] for distance in _DISTANCES}
+        above, rest = Above(plan), (np.zeros(plan.space.dim), 0)
+        self.rounds = 0
+        # Lambdas, as Spark looks for types in signatures and warns if it does not know them.
+        climbed = self._pieces.applyInArrow(lambda key, table: _climb(key, table, plan), _PIECE).collect()
+        for row in _in_order(climbed, plan):
+            self._above.append(np.array(above.path.labels) if not above.top else np.empty((0, plan.space.dim)))
+            for distance, inner in zip(_DISTANCES, np.reshape(row.errors, (3, -1)), strict=True):
+                terms[distance] += inner.tolist()
+            total, self.rounds = np.array(row.total), self.rounds + row.rounds
+            rest = (total, row.rounds) if row.rounds < plan.piece else (np.zeros(plan.space.dim), 0)
+            for level in above.end(total) if row.rounds == plan.piece else ():
+                _charge(terms, level)
+        for level in above.open(*rest):
+            _charge(terms, level)
+        self._totals = {distance: math.fsum(parts) for distance, parts in terms.items()}
+
+    def labelled_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
+        """Return the paper's labelled error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
+        measure = as_distance(distance)
+        if measure not in self._totals:
+            raise ParameterError.expected("distance", distance, "l1, l2 or l2.squared")
+        if not (self.rounds or total):
+            raise ParameterError("no round was replayed, so there is no error per round.")
+        return self._totals[measure] / (1 if total else self.rounds)
+
+    def forecasts(self) -> DataFrame:
+        """Return what was forecast in each round: `seq`, the `points`, lowest height first, and their `mean`."""
+        plan, bank, above = self._plan, self._bank, self._above
+        schema = "seq long, points array<double>, mean array<double>"
+        return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, bank, above), schema)
+
+
+def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
+    """Climb one piece; return its number, rounds, sum, and errors by norm and height; or what is wrong with it."""
+    pa = arrow()
+    number, total, errors, problem = key[0].as_py(), None, None, None
+    try:
+        piece = climb_piece(plan, _rows(number, table, plan), number * plan.piece)
+        total = piece.total.tolist()
+        errors = np.ravel(inner_errors(plan, piece)).tolist()
+    except TreeCalError as error:
+        problem = str(error)
+    real = pa.list_(pa.float64())
+    columns = {"piece": pa.array([number], pa.int64()), "rounds": pa.array([len(table)], pa.int64())}
+    columns |= {"total": pa.array([total], real), "errors": pa.array([errors], real)}
+    return pa.table({**columns, "problem": pa.array([problem], pa.string())})
+
+
+def _rows(number: int | None, table: pa.Table, plan: Plan) -> Any:
+    """Return the outcomes of a piece, in order."""
+    seq = table.column("seq").to_numpy()
+    if number is None or number < 0:
+        raise FileError(f"seq is {'null' if number is None else seq.min()}, expected the number of a round, from 0.")
+    order = np.argsort(seq, kind="stable")
+    first = number * plan.piece
+    off = np.flatnonzero(seq[order] != np.arange(first, first + len(seq)))
+    if len(off):
+        expected, came = first + int(off[0]), int(seq[order][off[0]])
+        what = f"round {came} comes twice" if came < expected else f"round {expected} is missing"
+        raise FileError(f"{what}: seq numbers the rounds from 0, each once.")
+    return numbers(table.column("outcome").combine_chunks().take(arrow().array(order)), plan.space.dim)
+
+
+def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
+    """Yield the pieces in order, or say what is wrong with the first that cannot be."""
+    rows = sorted(rows, key=lambda row: (row.piece is not None, row.piece))
+    for index, row in enumerate(rows):
+        if row.problem is not None:
+            raise FileError(row.problem)
+        if row.piece != index or (row.rounds < plan.piece and index < len(rows) - 1):
+            missing = index * plan.piece if row.piece != index else index * plan.piece + row.rounds
+            raise FileError(f"round {missing} is missing: seq numbers the rounds from 0, each once.")
+        if plan.depth is not None and index * plan.piece + row.rounds > plan.arity**plan.depth:
+            raise ParameterError(f"there are more outcomes than the {plan.arity**plan.depth} rounds of the tree.")
+        yield row
+
+
+def _charge(terms: dict[Distance, list[float]], level: Level) -> None:
+    """Note the errors of a node above the pieces."""
+    for parts, error in zip(terms.values(), node_errors(level), strict=True):
+        parts.append(error)
+
+
+def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, bank: Bank, above: list[Array]) -> pa.Table:
+    """Return the forecasts of the rounds of a piece: its own labels, and those it stands under."""
+    number = key[0].as_py()
+    rows = plan.dense(_rows(number, table, plan))
+    n, first = len(rows), number * plan.piece
+    inner = plan.levels(rows, n, first)[0]
+    points = np.empty((n, plan.heights + len(above[number]), plan.space.dim))
+    for height, level in enumerate(inner):
+        points[:, height] = level.labels[np.arange(n) // plan.arity**height]
+    points[:, plan.heights :] = above[number]
+    seq = np.arange(first, first + n)
+    columns = [seq, *points_and_mean(points, heights_of(bank, seq))]
+    return arrow().table(columns, names=["seq", "points", "mean"])

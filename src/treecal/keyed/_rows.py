@@ -1,0 +1,200 @@
+"""The rows of an epoch: which are to be learned, in what order, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Integers
+from treecal.engine import Bank
+from treecal.engine._outcomes import Outcomes, first_refused, read_outcomes
+from treecal.exceptions import OutcomeError
+from treecal.geometry import ConvexSet
+from treecal.geometry._outcomes import read_outcome
+from treecal.keyed._tables import Mask, arrow, numbers, schemas
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BLOCK = 4096  # rows that are checked at once, so that many bad ones do not make a whole array be checked for each
+
+
+class Rows(NamedTuple):
+    """The rows that are to be learned, sorted by stream and sequence number, and what was wrong with others.
+
+    Attributes
+    ----------
+    keys
+        The key of each stream: those of the state first, in its order, then new ones.
+    streams, seq, outcomes
+        The stream of each row, its sequence number, and its outcome as `Bank.update` takes it.
+    problems
+        As in `treecal.keyed.Step`.
+    """
+
+    keys: pa.Array
+    streams: Integers
+    seq: Integers
+    outcomes: Outcomes
+    problems: pa.Table
+
+
+def arrange(state: pa.Table, table: pa.Table, bank: Bank) -> Rows:
+    """Sort the rows of an epoch, and sort out those that `treecal.keyed.advance` says are not learned."""
+    pa = arrow()
+    streams, keys = _streams(state.column("key").combine_chunks(), table.column("key").cast(pa.string()))
+    given = table.column("seq").cast(pa.int64()).combine_chunks()
+    keyed, numbered, seq = streams >= 0, _valid(given), given.fill_null(0).to_numpy()
+    log = _Log(keys)
+    if not keyed.all():
+        log.add("key", None, None, [int((~keyed).sum())], ["has no key, so nobody learned it."])
+    past = keyed & numbered & (streams < len(state))
+    past[past] = seq[past] <= state.column("seq").to_numpy()[streams[past]]
+    _report_past(log, state, streams[past], seq[past])
+
+    rows = np.flatnonzero(keyed & ~past)
+    rows = rows[np.lexsort((seq[rows], streams[rows]))]
+    log.counts = np.bincount(streams[rows], minlength=len(keys))
+    log.fail("seq", streams[rows], None, ~numbered[rows], lambda i: "has no sequence number.")
+    rows = rows[numbered[rows]]
+    streams, seq = streams[rows], seq[rows]
+    values = table.column("outcome").combine_chunks().take(pa.array(rows))
+    again = np.zeros(len(rows), bool)
+    again[1:] = (streams[1:] == streams[:-1]) & (seq[1:] == seq[:-1])
+    number = np.cumsum(~again)  # one for each key and sequence number
+    outcomes, bad = _read(values, bank.space)
+
+    def complaint(row: int) -> str:
+        """Return what is wrong with a number; of several outcomes for it, always the same, whatever their order."""
+        same = range(*np.searchsorted(number, [number[row], number[row] + 1]).tolist())
+        return min(_complaint(bank.space, values[i].as_py()) for i in same if bad[i])
+
+    log.fail("outcome", streams, seq, bad, complaint)
+    other = again.copy()
+    at = np.flatnonzero(again)
+    other[at] = (_bits(outcomes[at]) != _bits(outcomes[at - 1])).any(axis=1)
+    log.fail("conflict", streams, seq, other, lambda i: "comes with two different outcomes.")
+    if bank.depth is not None:
+        horizon = bank.arity**bank.depth
+        left = np.full(len(keys), min(horizon, 2**62))
+        left[: len(state)] -= state.column("rounds").to_numpy()
+        full = np.bincount(streams[~again], minlength=len(keys)) > left
+        log.fail("horizon", streams, seq, full[streams], lambda i: f"would make more than {horizon} rounds.")
+
+    learns = ~log.failed[streams]
+    twice = again & learns
+    log.add("duplicate", streams[twice], seq[twice], np.ones(int(twice.sum()), np.int64), "comes twice; learned once.")
+    mine = learns & ~again
+    streams, seq, outcomes = streams[mine], seq[mine], outcomes[mine]
+    _report_missing(log, state, streams, seq)
+    return Rows(keys, streams, seq, outcomes, log.table())
+
+
+class _Log:
+    """Collects problems, and the streams that fail."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        self._pa, self._keys = arrow(), keys
+        self._tables = [schemas()["problems"].empty_table()]
+        self.failed: Mask = np.zeros(len(keys), bool)
+        self.counts: Integers = np.zeros(len(keys), np.int64)
+
+    def add(self, kind: str, streams: Any, seq: Any, rows: Any, details: str | list[str]) -> None:
+        """Report some problems of a kind."""
+        pa, n = self._pa, len(rows)
+        if n:
+            key = pa.nulls(n, pa.string()) if streams is None else self._keys.take(pa.array(streams))
+            number = pa.nulls(n, pa.int64()) if seq is None else seq
+            text = pa.repeat(details, n) if isinstance(details, str) else details
+            self._tables.append(pa.table([key, number, rows, pa.repeat(kind, n), text], schema=schemas()["problems"]))
+
+    def fail(self, kind: str, streams: Integers, seq: Any, bad: Mask, detail: Callable[[int], str]) -> None:
+        """Fail the streams of bad rows, and report the first bad row of each with the number of rows it refuses."""
+        at = np.flatnonzero(bad)
+        failing, firsts = np.unique(streams[at], return_index=True)
+        at = at[firsts]
+        self.failed[failing] = True
+        self.add(kind, failing, None if seq is None else seq[at], self.counts[failing], [*map(detail, at.tolist())])
+
+    def table(self) -> pa.Table:
+        """Return them all."""
+        return self._pa.concat_tables(self._tables).combine_chunks()
+
+
+def _streams(known: pa.Array, keys: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+    """Return the stream of each key, −1 for a null one, and the key of each stream."""
+    import pyarrow.compute as pc
+
+    pa, keys = arrow(), keys.combine_chunks()
+    streams = pc.index_in(keys, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
+    new = (streams < 0) & _valid(keys)
+    coded = keys.filter(pa.array(new)).dictionary_encode()
+    streams[new] = coded.indices.to_numpy() + np.int64(len(known))
+    return streams, pa.concat_arrays([known, coded.dictionary])
+
+
+def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
+    """Return outcomes as a bank takes them, and which of them cannot be taken."""
+    outcomes = numbers(values, space.dim)
+    if outcomes.ndim == 1:
+        return outcomes, (outcomes < 0) | (outcomes >= space.dim)
+    bad = np.zeros(len(values), bool)
+    for start in range(0, len(values), _BLOCK):
+        end, at = min(start + _BLOCK, len(values)), start
+        while (refused := first_refused(space, outcomes[at:end])) is not None:
+            bad[at + refused] = True
+            at += refused + 1
+    return outcomes, bad
+
+
+def _complaint(space: ConvexSet, value: Any) -> str:
+    """Return what is wrong with an outcome."""
+    try:
+        if isinstance(value, int):
+            read_outcomes(space, np.array([value]), before=-1)
+        read_outcome(space, value, 0)
+    except OutcomeError as error:
+        return str(error).partition("\n")[0].removeprefix("outcome at round 0 ")
+    return f"lies outside {space!r}."
+
+
+def _bits(outcomes: Outcomes) -> Integers:
+    """Return outcomes as whole numbers that are equal if they are the same; −0.0 is 0.0."""
+    columns = outcomes[:, None] if outcomes.ndim == 1 else outcomes
+    return (columns + 0).view(np.int64)
+
+
+def _report_past(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
+    """Report numbers up to the last one learned: learned before, for certain, if the key left none out."""
+    first, last, rounds = (state.column(name).to_numpy()[streams] for name in ("first", "seq", "rounds"))
+    learned = (seq >= first) & (last - first + 1 == rounds)
+    ones = np.ones(len(seq), np.int64)
+    for mine, kind, detail in (
+        (learned, "duplicate", "was learned in an epoch before; not learned again."),
+        (~learned, "late", "comes after later ones were learned; not learned."),
+    ):
+        log.add(kind, streams[mine], seq[mine], ones[mine], detail)
+
+
+def _report_missing(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
+    """Report the numbers left out before each row."""
+    before = np.empty(len(seq), np.int64)
+    before[1:] = seq[:-1]
+    starts = np.ones(len(seq), bool)
+    starts[1:] = streams[1:] != streams[:-1]
+    known = starts & (streams < len(state))
+    before[starts] = seq[starts] - 1  # a new key may start anywhere
+    before[known] = state.column("seq").to_numpy()[streams[known]]
+    gap = np.flatnonzero(before != seq - 1)
+    low, high = before[gap] + 1, seq[gap] - 1
+    details = [
+        f"number {a} did not come." if a == b else f"numbers {a} to {b} did not come."
+        for a, b in zip(low.tolist(), high.tolist(), strict=True)
+    ]
+    log.add("missing", streams[gap], low, high - low + 1, details)
+
+
+def _valid(values: pa.Array) -> Mask:
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))

@@ -1,0 +1,137 @@
+"""Epochs on Spark: the state of every key in Parquet, taken one epoch further by one job, exactly once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from treecal._validate import whole_number
+from treecal.engine import Bank
+from treecal.exceptions import ParameterError, SnapshotError
+from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._shard import advance, no_state
+from treecal.keyed._store import Store
+from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
+from treecal.keyed.session import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+OUTPUT = ("shards", "forecasts", "problems")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A finished epoch.
+
+    Attributes
+    ----------
+    number
+        Its number.
+    path
+        Where its data are: Parquet, a directory for each of state, forecasts and problems.
+    state, forecasts, problems
+        They as Spark's DataFrames, with the columns of `treecal.keyed.Step`.
+    """
+
+    number: int
+    path: str
+    state: DataFrame
+    forecasts: DataFrame
+    problems: DataFrame
+
+
+def epoch(spark: SparkSession, path: str, number: int, outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> Epoch:
+    """Take all keys through an epoch, exactly once: one that is finished already is returned as it is.
+
+    The state that the last epoch left is read, every shard advances by itself, and state, forecasts and problems are
+    written as a new version beside the old ones. A manifest, written last, makes it count; killed anywhere before that,
+    the epoch has not happened, and can be run again. One driver at a time may write to a path.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    path
+        Where the state is kept: a path that Spark and all its workers can write to.
+    number
+        The epoch, a number larger than that of every epoch before: 1, 2, 3, or a date such as 20261115.
+    outcomes
+        Rows of `key`, `seq` and `outcome`, as `treecal.keyed.advance` takes them, in any order and partitions.
+    bank
+        The set and parameters of the streams; all epochs must have the same.
+    shards
+        How many pieces the keys are cut into: several for each core, and few enough keys in each for a worker's memory.
+        It can change from epoch to epoch.
+    """
+    number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
+    check_outcomes(arrow_schema(outcomes), bank)
+    store, mine = Store(spark, path), recipe(bank)
+    finished = store.finished()
+    if finished and (made := store.manifest(finished[-1]))["bank"] != mine:
+        raise SnapshotError(
+            f"the state in {path} is that of {made['bank']['shown']}, not of {mine['shown']}.",
+            hint="go on with the same set, arity, depth, mix and start; or in another path.",
+        )
+    if number in finished:
+        return read(spark, path, number)
+    if finished and number < finished[-1]:
+        raise ParameterError.expected("number", number, f"more than {finished[-1]}, the last epoch in {path}")
+
+    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    before = _packed_state(spark, store.data(finished[-1])) if finished else spark.createDataFrame([], PACKED)
+    if finished and made["shards"] != shards:
+        before = before.mapInArrow(partial(repack, shards=shards), PACKED)
+    # Blobs are few and small, and Spark would put them all into one task if it was not told how many there are.
+    left, right = (part.repartition(shards, "shard").groupBy("shard") for part in (before, rows))
+    stepped = left.cogroup(right).applyInArrow(partial(_advance, bank=bank), spark_schema(one_schema(*OUTPUT)))
+    data = store.fresh(number)
+    stepped.write.partitionBy("table").parquet(f"{store.path}/{data}")
+    store.commit(number, data, {"bank": mine, "shards": shards})
+    return read(spark, path, number)
+
+
+def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
+    """Return a finished epoch, by default the last one.
+
+    Parameters
+    ----------
+    spark, path
+        As for `epoch`.
+    number
+        The epoch.
+    """
+    store = Store(spark, path)
+    finished = store.finished()
+    if not finished or number not in (None, *finished):
+        has = f"its epochs are {', '.join(map(str, finished[-9:]))}" if finished else "it has none"
+        raise ParameterError(f"{path} has no {'finished epoch' if number is None else f'epoch {number}'}: {has}.")
+    number = finished[-1] if number is None else number
+    data = store.data(number)
+    whole = _whole(spark, data)
+    forecasts, problems = (
+        whole.where(whole["table"] == name).select(*schemas()[name].names) for name in ("forecasts", "problems")
+    )
+    state = _packed_state(spark, data).mapInArrow(unpack_rows, spark_schema(schemas()["state"]))
+    return Epoch(number, data, state, forecasts, problems)
+
+
+def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, bank: Bank) -> pa.Table:
+    """Advance one shard."""
+    pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
+    if not new:
+        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in ("forecasts", "problems")})
+    step = advance(loads(before) if before else no_state(), loads(new), bank)
+    blob = pa.table([pa.array(shard), pa.array([dumps(step.state)])], schema=schemas()["shards"])
+    return as_one(shards=blob, forecasts=step.forecasts, problems=step.problems)
+
+
+def _whole(spark: SparkSession, data: str) -> DataFrame:
+    return spark.read.schema(spark_schema(one_schema(*OUTPUT))).parquet(data)
+
+
+def _packed_state(spark: SparkSession, data: str) -> DataFrame:
+    whole = _whole(spark, data)
+    return whole.where(whole["table"] == "shards").select("shard", "blob")

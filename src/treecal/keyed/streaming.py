@@ -1,0 +1,82 @@
+"""Forecasts of a stream of outcomes that never ends, on Spark Structured Streaming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from treecal._validate import whole_number
+from treecal.engine import Bank
+from treecal.exceptions import SnapshotError, UnsupportedError
+from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
+from treecal.keyed._shard import advance, no_state
+from treecal.keyed._tables import as_one, check_outcomes, one_schema
+from treecal.keyed.session import PROVIDER, ROCKSDB, arrow_schema, pyspark, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+STATE = "bank string, shards int, blob binary"
+
+
+def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame:
+    """Return the stream of forecasts and problems that comes of a stream of outcomes.
+
+    Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for
+    each shard. Written with a checkpoint, a query that was killed goes on where it was, and neither loses nor repeats
+    an outcome; what would have been two micro-batches may then be one. A number that comes in a later micro-batch than
+    one after it is *late*: outcomes of a key should come in order, or together.
+
+    Parameters
+    ----------
+    outcomes
+        A streaming DataFrame of `key`, `seq` and `outcome`.
+    bank
+        The set and parameters of the streams.
+    shards
+        How many pieces the keys are cut into. A query that goes on from its checkpoint can change neither this nor
+        the bank.
+
+    Returns
+    -------
+    A streaming DataFrame with the columns of `Step.forecasts` and `Step.problems`, and `table`, which says for each row
+    which of the two it belongs to.
+    """
+    shards = whole_number("shards", shards, least=1)
+    check_outcomes(arrow_schema(outcomes), bank)
+    pyspark("google.protobuf")  # which Spark needs for state in Python, and misses late
+    if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
+        raise UnsupportedError(
+            "state of streams is kept in RocksDB, and this session keeps it elsewhere.",
+            hint=f"set {PROVIDER} to {ROCKSDB}, or let treecal.keyed.session.session start the session.",
+        )
+    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    stepped = rows.groupBy("shard").transformWithStateInPandas(
+        statefulProcessor=_processor(bank, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
+    )
+    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "problems")))
+
+
+def _processor(bank: Bank, shards: int) -> Any:
+    """Return Spark's processor of shards. Its class is made here, as its base is there only with Spark."""
+    mine, base = recipe(bank), pyspark("pyspark.sql.streaming").StatefulProcessor
+
+    def init(self: Any, handle: Any) -> None:
+        self.state = handle.getValueState("shard", STATE)
+
+    def handle(self: Any, key: tuple[int], rows: Iterator[Any], timers: Any) -> Iterator[Any]:
+        kept = self.state.get()
+        if kept is not None and kept[:2] != (mine["arguments"], shards):
+            raise SnapshotError(
+                f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
+                hint="go on with the set, parameters and shards that it was begun with; or from another checkpoint.",
+            )
+        before = no_state() if kept is None else loads([kept[2]])
+        step = advance(before, loads(blob for part in rows for blob in part["blob"]), bank)
+        self.state.update((mine["arguments"], shards, dumps(step.state)))
+        blob = dumps(as_one(forecasts=step.forecasts, problems=step.problems))
+        yield pyspark("pandas").DataFrame({"shard": [key[0]], "blob": [blob]})
+
+    methods = {"init": init, "handleInputRows": handle, "close": lambda self: None}
+    return type("Shards", (base,), methods)()

@@ -1,0 +1,138 @@
+"""Reliability diagrams: what was forecast of one class, and how often it outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._typing import Array
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+from treecal.geometry import TOLERANCE
+from treecal.ledger import Ledger, Reading
+from treecal.plots._style import BLUE, VERMILION, as_reading, axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Reliability(NamedTuple):
+    """One row for each bin that holds forecasts.
+
+    Attributes
+    ----------
+    forecast
+        The mean forecast probability of the bin.
+    outcome
+        The mean outcome: how often the class came.
+    weight
+        The weight of these forecasts: the number of rounds, counted by weight.
+    low, high
+        The 95 % interval of Clopper and Pearson around `outcome`.
+    """
+
+    forecast: Array
+    outcome: Array
+    weight: Array
+    low: Array
+    high: Array
+
+    @property
+    def off(self) -> NDArray[np.bool_]:
+        """Whether the interval leaves out what was forecast: more than chance would do, in one bin out of twenty."""
+        return (self.forecast < self.low) | (self.forecast > self.high)
+
+
+def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliability:
+    """Return the reliability of class `k`: forecasts in bins of equal width, with the 95 % interval of each.
+
+    The intervals take the weight in a bin as a number of independent rounds. A round whose forecast is a distribution
+    may have only part of its weight in the bin; then the interval is wider than it need be. Where rounds depend on each
+    other beyond what the forecast knows, it may be too narrow.
+
+    Parameters
+    ----------
+    reading
+        A ledger or a reading of one.
+    k
+        The class: a coordinate, from 0.
+    bins
+        Number of bins between 0 and 1; 1 itself lies in the last.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> ledger = tc.Ledger(tc.Simplex(2))
+    >>> for y in [[1, 0], [1, 0], [1, 0], [0, 1]]:
+    ...     ledger.record([0.5, 0.5], y)
+    >>> r = reliability(ledger, 1)
+    >>> r.forecast, r.outcome, r.weight, r.low.round(3), r.high.round(3)
+    (array([0.5]), array([0.25]), array([4.]), array([0.006]), array([0.806]))
+    """
+    from scipy.special import betaincinv
+
+    reading, bins = as_reading(reading), whole_number("bins", bins, least=1)
+    dim = reading.forecasts.shape[1]
+    k = whole_number("k", k, least=0)
+    if k >= dim:
+        raise ParameterError.expected("k", k, f"a coordinate, from 0 to {dim - 1}")
+    forecast, outcome = reading.forecasts[:, k], reading.outcomes[:, k]
+    least, most = min(forecast.min(), outcome.min()), max(forecast.max(), outcome.max())
+    if least < -TOLERANCE or most > 1 + TOLERANCE:
+        raise ParameterError(f"coordinate {k} runs from {least:g} to {most:g}, expected probabilities, from 0 to 1.")
+    home = np.clip((forecast * bins).astype(np.intp), 0, bins - 1)
+    totals = np.zeros((bins, 3))
+    np.add.at(totals, home, reading.weights[:, None] * np.column_stack([np.ones_like(forecast), forecast, outcome]))
+    weight, forecast, outcome = totals[totals[:, 0] > 0].T
+    forecast, outcome = np.clip(forecast / weight, 0, 1), np.clip(outcome / weight, 0, 1)
+    hits, misses = weight * outcome, weight * (1 - outcome)
+    # betaincinv wants positive parameters; where there is no hit or no miss the interval reaches the end.
+    low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1, 0.025), 0.0)
+    high = np.where(misses > 0, betaincinv(hits + 1, np.where(misses > 0, misses, 1.0), 0.975), 1.0)
+    return Reliability(forecast, outcome, weight, low, high)
+
+
+def plot_reliability(
+    reading: Ledger | Reading, k: int, *, name: str | None = None, bins: int = 10, ax: Axes | None = None
+) -> Axes:
+    """Draw the reliability diagram of one class: on the diagonal, the forecast is the mean outcome.
+
+    Dots are bins, with their 95 % intervals (see `reliability` for what these assume); a bin whose interval leaves out
+    what was forecast is an orange diamond. The bars at the foot are the weight of each bin.
+
+    Parameters
+    ----------
+    reading, k, bins
+        As for `reliability`.
+    name
+        What the class is called.
+    ax
+        Where to draw; by default on a new figure.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from matplotlib.figure import Figure
+    >>> ledger = tc.Ledger(tc.Simplex(2))
+    >>> ledger.record([0.5, 0.5], [1, 0])
+    >>> plot_reliability(ledger, 0, name="rain", ax=Figure().subplots()).get_title()
+    'rain'
+    """
+    r = reliability(reading, k, bins=bins)
+    ax = axes(ax)
+    cells = np.minimum((r.forecast * bins).astype(int), bins - 1)
+    heights = 0.22 * r.weight / r.weight.max()
+    ax.bar((cells + 0.5) / bins, heights, width=0.9 / bins, color="0.5", alpha=0.35, lw=0)
+    ax.plot([0, 1], [0, 1], lw=1, ls=(0, (4, 3)), color="0.5")
+    for chosen, color, marker in ((~r.off, BLUE, "o"), (r.off, VERMILION, "D")):
+        at, y = r.forecast[chosen], r.outcome[chosen]
+        spread = np.maximum([y - r.low[chosen], r.high[chosen] - y], 0)
+        ax.errorbar(at, y, yerr=spread, fmt=marker, ms=5, color=color, elinewidth=1.4)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal", xlabel="forecast", ylabel="mean outcome")
+    ax.set_xticks([0, 0.5, 1])
+    ax.set_yticks([0, 0.5, 1])
+    ax.grid(alpha=0.2)
+    ax.set_title(f"class {k + 1}" if name is None else name, parse_math=False)
+    return ax

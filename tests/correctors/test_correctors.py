@@ -1,0 +1,282 @@
+"""What all correctors share: bad input, sources, groups, snapshots."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.correctors.models import INSIDE, run, some_rounds
+from treecal import state
+from treecal._typing import Array
+from treecal.correctors._base import Corrector
+from treecal.correctors._groups import Cells, Centroids, TopClass
+from treecal.exceptions import (
+    ForecastError,
+    HorizonError,
+    OutcomeError,
+    ParameterError,
+    SnapshotError,
+    UnsupportedError,
+)
+from treecal.geometry import TOLERANCE
+from treecal.testing import bad_outcomes
+
+# Bad input
+
+
+@pytest.mark.parametrize("make", [None, "AdaptiveTreeCal", "BinaryGrid"])
+def test_bad_input_names_the_round_and_changes_nothing(make: str | None) -> None:
+    space = tc.Simplex(2)
+    f = tc.Recalibrator(space, groups=Centroids(count=3), make="mean" if make is None else lambda: INSIDE[make](space))
+    for t, (b, y) in enumerate(zip(*some_rounds(2, 12, 1), strict=True)):
+        before = state.dumps(f)
+        for bad in bad_outcomes(space).values():
+            with pytest.raises(ForecastError, match=f"forecast at round {t + 1} "):
+                f.predict(bad)
+        with pytest.raises(OutcomeError, match=f"round {t + 1} came before its forecast(.|\n)*predict"):
+            f.update(y)
+        assert state.dumps(f) == before
+        x = f.predict(b)
+        before = state.dumps(f)
+        for bad in bad_outcomes(space).values():
+            with pytest.raises(OutcomeError, match=f"outcome at round {t + 1} "):
+                f.update(bad)
+            with pytest.raises(ForecastError):
+                f.predict(bad)
+        assert state.dumps(f) == before
+        assert f.predict(b) is x
+        f.update(y)
+        assert f.rounds == t + 1
+
+
+def test_a_group_whose_tree_is_full_says_so_and_changes_nothing() -> None:
+    space = tc.Simplex(2)
+    f = tc.Recalibrator(space, groups=lambda b: 0, make=lambda: tc.TreeCal(space, arity=2, depth=1))
+    run(f, *some_rounds(2, 2, 0))
+    with pytest.raises(HorizonError):
+        f.predict([0.5, 0.5])
+    assert f.rounds == 2
+    assert f.report().rounds == 2
+
+
+def test_the_last_forecast_before_an_outcome_counts() -> None:
+    space = tc.Simplex(2)
+    plain, fickle, buffer = (tc.Recalibrator(space, groups=Centroids(count=4)) for _ in range(3))
+    scratch = np.empty(2)
+    for b, y in zip(*some_rounds(2, 60, 2), strict=True):
+        x = plain.predict(b)
+        fickle.predict(b[::-1])
+        fickle.predict([1.0, 0.0])
+        assert fickle.predict(b) == fickle.predict(b.tolist()) == x
+        scratch[:] = b
+        assert buffer.predict(scratch) == x
+        scratch[:] = np.nan
+        for f in (plain, fickle, buffer):
+            f.update(y)
+    assert state.dumps(plain) == state.dumps(fickle) == state.dumps(buffer)
+
+
+def test_arguments_that_make_no_sense() -> None:
+    space, box = tc.Simplex(2), tc.Box(0, 1, dim=2)
+    with pytest.raises(ParameterError, match=r"groups is None, expected a rule(.|\n)*Cells"):
+        tc.Recalibrator(box)
+    with pytest.raises(ParameterError, match=r"needs classes, and .* has none(.|\n)*Cells"):
+        tc.Recalibrator(box, groups=TopClass())
+    with pytest.raises(ParameterError, match="prior is -1"):
+        tc.Recalibrator(space, prior=-1)
+    with pytest.raises(ParameterError, match="make is 'median', expected 'mean', 'shift', or a function"):
+        tc.Recalibrator(space, make="median")  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match="projection"):
+        tc.Recalibrator(Disc(), groups=Cells(), make="shift")
+    with pytest.raises(ParameterError, match="prior is 1, expected nothing, because make decides"):
+        tc.Recalibrator(space, prior=1, make=lambda: tc.TreeCal(space))
+    with pytest.raises(ParameterError, match=r"on Simplex\(3\), expected Simplex\(2\)"):
+        tc.Recalibrator(space, make=lambda: tc.TreeCal(tc.Simplex(3)))
+    with pytest.raises(ParameterError, match=r"make\(\) is 3, expected a forecaster"):
+        tc.Recalibrator(space, make=lambda: 3)  # type: ignore[arg-type, return-value]
+    used = tc.TreeCal(space)
+    used.update([1, 0])
+    with pytest.raises(ParameterError, match="seen 1 rounds, expected a new one"):
+        tc.Recalibrator(space, make=lambda: used)
+    with pytest.raises(ParameterError, match="source is 3"):
+        tc.Recalibrator(space, source=3)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="audit is 'no'"):
+        tc.Recalibrator(space, audit="no")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="function is 3"):
+        tc.Recalibrator(space, groups=3)  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="expected something hashable"):
+        tc.Recalibrator(space, groups=lambda b: []).predict([0.5, 0.5])  # type: ignore[arg-type, return-value]
+    with pytest.raises(ParameterError, match="width is 0"):
+        Cells(width=0)
+    with pytest.raises(ParameterError, match="expected one corrector or more"):
+        tc.Chain([])
+    with pytest.raises(ParameterError, match="expected one set"):
+        tc.Chain([tc.Recalibrator(space), tc.Recalibrator(tc.Simplex(3))])
+    with pytest.raises(ParameterError, match="a source of its own"):
+        tc.Chain([tc.Recalibrator(space, source=lambda b: b)])
+
+
+# Sources
+
+
+class Coin:
+    """A classifier in scikit-learn's manner."""
+
+    def __init__(self, columns: int = 2) -> None:
+        self.columns = columns
+
+    def predict_proba(self, rows: Any, /) -> Array:
+        p = np.asarray(rows, dtype=float).sum(axis=1)
+        return np.column_stack([1 - p, *[p / (self.columns - 1)] * (self.columns - 1)])
+
+
+def test_a_source_is_asked_for_the_forecast() -> None:
+    space = tc.Simplex(2)
+    given = tc.Recalibrator(space)
+    function = tc.Recalibrator(space, source=lambda p: [1 - p, p])
+    classifier = tc.Chain([tc.Recalibrator(space)], source=Coin())
+    for p, y in zip(np.random.default_rng(0).random(50), some_rounds(2, 50, 4)[1], strict=True):
+        x = given.predict([1 - p, p])
+        assert function.predict(p) == x
+        assert classifier.predict([p / 4, 3 * p / 4 - p / 8, p / 8]).mean == pytest.approx(x.mean, abs=1e-12)
+        for f in (given, function, classifier):
+            f.update(y)
+    with pytest.raises(ForecastError, match=r"forecast at round 1 has shape \(3,\), expected 2 real numbers"):
+        tc.Recalibrator(space, source=Coin(columns=3)).predict([0.5])
+
+
+# Groups
+
+
+def test_confidence_bins_go_from_a_guess_to_certainty() -> None:
+    for dim in (1, 2, 5):
+        groups = TopClass(bins=4).fresh(tc.Simplex(dim))
+        assert groups.key(np.eye(dim)[-1]) == (dim - 1, 3)
+        assert groups.key(np.full(dim, 1 / dim)) == (0, 0 if dim > 1 else 3)
+        forecasts = np.random.default_rng(0).dirichlet(np.full(dim, 0.3), 500)
+        assert {groups.key(b) for b in forecasts} <= set(itertools.product(range(dim), range(4)))
+    assert TopClass(bins=4) == TopClass(bins=4) != TopClass(bins=5)
+
+
+def test_centroids_are_the_means_of_what_they_had() -> None:
+    rng, groups = np.random.default_rng(0), Centroids(count=3).fresh(tc.Simplex(2))
+    had: list[list[Array]] = []
+    for b in np.vstack([[[0.5, 0.5]] * 3, rng.dirichlet([1, 1], 200)]):
+        gaps = [float(np.linalg.norm(np.mean(each, axis=0) - b)) for each in had]
+        new = len(had) < 3 and min(gaps, default=1.0) > 0
+        expected = len(had) if new else int(np.argmin(gaps))
+        assert groups.key(b) == (expected,) == groups.key(b)
+        groups.learn(b)
+        had[expected : expected + 1] = [[*had[expected], b]] if not new else [[b]]
+    assert [len(each) for each in had] == groups.get_state()["met"].tolist()
+
+
+def test_one_rule_can_serve_many() -> None:
+    rule = Centroids(count=2)
+    first, second = (tc.Recalibrator(tc.Simplex(2), groups=rule) for _ in range(2))
+    run(first, *some_rounds(2, 20, 0))
+    assert first.report().groups == 2
+    by_hand = rule.fresh(tc.Simplex(2))
+    for b in some_rounds(2, 20, 0)[0]:
+        by_hand.learn(b)
+    assert np.array_equal(first.get_state()["own/groups/sums"], by_hand.get_state()["sums"])
+    assert second.predict([0.9, 0.1]).mean.tolist() == [0.9, 0.1]
+    assert state.dumps(second) != state.dumps(first)
+
+
+# Snapshots
+
+
+class Disc(tc.ConvexSet):
+    """A set of a user's own."""
+
+    dim, centre = 2, np.zeros(2)
+
+    def contains(self, points: object, *, tol: float = TOLERANCE) -> Array:  # type: ignore[override]
+        return tc.l2(points) <= 1 + tol  # type: ignore[arg-type, return-value]
+
+
+def savable() -> dict[str, Callable[[], Corrector]]:
+    space = tc.Simplex(2)
+    makers: dict[str, Callable[[], Corrector]] = {
+        name: lambda make=make: tc.Recalibrator(space, make=lambda: make(space))  # type: ignore[misc]
+        for name, make in INSIDE.items()
+    }
+    return makers | {
+        "mean": lambda: tc.Recalibrator(space),
+        "shift": lambda: tc.Recalibrator(space, make="shift", prior=2),
+        "prior": lambda: tc.Recalibrator(space, groups=Cells(width=0.3), prior=0.0),
+        "centroids": lambda: tc.Recalibrator(space, groups=Centroids(count=5), audit=False),
+        "chain": lambda: tc.Chain([tc.PlattScaling(space), tc.Chain([tc.Recalibrator(space)])]),
+    }
+
+
+@pytest.mark.parametrize("peek", [False, True])
+@pytest.mark.parametrize("stop", [0, 1, 40])
+@pytest.mark.parametrize("name", savable())
+def test_snapshots_resume(name: str, stop: int, peek: bool, tmp_path: Path) -> None:
+    f, (forecasts, outcomes) = savable()[name](), some_rounds(2, 80, 6)
+    run(f, forecasts[:stop], outcomes[:stop])
+    if peek:
+        f.predict(forecasts[stop])
+    tc.save(f, tmp_path / "f")
+    again = tc.load(tmp_path / "f")
+    assert again.rounds == stop
+    assert repr(again.space) == repr(f.space)
+    if peek:  # the forecast that waits for its outcome came along
+        f.update(outcomes[stop])
+        again.update(outcomes[stop])
+        stop += 1
+    ours, theirs = (run(each, forecasts[stop:], outcomes[stop:]) for each in (f, again))
+    assert ours == theirs
+    assert state.dumps(f) == state.dumps(again)
+    if f.audit:
+        assert f.report() == again.report()
+
+
+def test_a_set_of_the_users_own_is_given_again() -> None:
+    disc = Disc()
+    for f in (
+        tc.Recalibrator(disc, groups=Cells(width=1), make=lambda: tc.TreeCal(disc)),
+        tc.Chain([tc.Recalibrator(disc, groups=Cells(width=1))]),
+    ):
+        run(f, np.array([[0.1, 0.2], [0.6, 0.1]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+        content = state.dumps(f)
+        again = state.loads(content, space=disc)
+        assert again.predict([0.1, 0.2]) == f.predict([0.1, 0.2])
+        with pytest.raises(SnapshotError, match="of the class Disc"):
+            state.loads(content)
+
+
+def test_code_is_not_written() -> None:
+    space = tc.Simplex(2)
+
+    class Mine(tc.TreeCal):
+        pass
+
+    class MyGroups(TopClass):
+        pass
+
+    rng = np.random.default_rng(0)
+    draws = tc.Recalibrator(space, make=lambda: tc.SampleTreeCal(space, block=2, rng=rng))
+    assert repr(draws).startswith(
+        "Recalibrator(Simplex(2), groups=TopClass(bins=10), make=Recipe(pattern=SampleTreeCal("
+    )
+    assert repr(tc.Chain([draws])) == f"Chain([{draws!r}])"
+    for f, what in (
+        (tc.Recalibrator(space, groups=lambda b: 0), "function.*cannot be saved: a snapshot holds data, not code"),
+        (tc.Recalibrator(space, groups=MyGroups()), "MyGroups.*cannot be saved"),
+        (tc.Recalibrator(space, source=lambda b: b), r"function.*cannot be saved(.|\n)*predict\(source"),
+        (tc.Recalibrator(space, source=Coin()), "Coin.*cannot be saved"),
+        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine is nothing of this package"),
+        (draws, "a SampleTreeCal in every group cannot be saved"),
+    ):
+        run(f, *some_rounds(2, 5, 0))
+        with pytest.raises(SnapshotError, match=what):
+            state.dumps(f)

@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from treecal.keyed.session import session
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """The one session of all tests; `xdist_group` keeps those that use it in one process."""
+    settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
+    spark = session("local[2]", name="tests", settings=settings)
+    yield spark
+    spark.stop()

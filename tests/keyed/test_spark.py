@@ -1,0 +1,160 @@
+"""What else runs on Spark gives what one machine gives: audits, replays and races."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import treecal as tc
+from treecal import arena
+from treecal.auditing import audit
+from treecal.auditing.spark import audit as spark_audit
+from treecal.keyed import spark
+from treecal.keyed._replay import replay
+from treecal.keyed._sweep import race
+from treecal.keyed.session import session
+from treecal.streams import iid
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: Path) -> None:
+    bank, path = tc.Bank(tc.Simplex(2)), str(tmp_path / "state")
+    rows = [("a", 1, [1.0, 0.0]), ("b", 1, [0.5, 0.6]), ("a", 1, [1.0, 0.0]), (None, 1, [1.0, 0.0])]
+    outcomes = cluster.createDataFrame(rows, "key string, seq int, outcome array<double>")
+    done = spark.epoch(cluster, path, 7, outcomes, bank, shards=2)
+    told = done.problems.toArrow().to_pylist()
+    assert sorted((row["kind"], row["key"], row["seq"]) for row in told if row["key"]) == [
+        ("duplicate", "a", 1),
+        ("outcome", "b", 1),
+    ]
+    assert [row["kind"] for row in told if row["key"] is None] == ["key"]
+    assert done.state.select("key", "rounds").toArrow().to_pylist() == [{"key": "a", "rounds": 1}]
+    for error, arguments in (
+        ("number is 6, expected more than 7", (6, outcomes, bank)),
+        (
+            r"is that of Bank\(Simplex\(2\), arity=8\), not of Bank\(Simplex\(2\), arity=2\)",
+            (8, outcomes, tc.Bank(bank.space, arity=2)),
+        ),
+        ("have no column 'outcome'", (8, outcomes.drop("outcome"), bank)),
+        ("'seq' is double", (8, outcomes.selectExpr("key", "seq + 0.5D AS seq", "outcome"), bank)),
+    ):
+        with pytest.raises(tc.TreeCalError, match=error):
+            spark.epoch(cluster, path, *arguments)
+    with pytest.raises(tc.TreeCalError, match="has no epoch 8: its epochs are 7"):
+        spark.read(cluster, path, 8)
+
+
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        patch.delenv("JAVA_HOME", raising=False)
+        with pytest.raises(tc.TreeCalError, match=r"(?s)there is no `java` here.*Hint: install Java 17"):
+            session("local[2]")
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(
+        tc.TreeCalError, match=r"needs pyspark; it is not installed.\n\nHint: pip install .treecal\[spark\]"
+    ):
+        session("local[2]")
+
+
+def a_log(rows: int, *, seed: int = 0) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    said = rng.dirichlet(np.ones(3), size=rows)
+    said[: rows // 2] = said[rng.integers(50, size=rows // 2)]  # many forecasts come again
+    said[::7] = np.eye(3)[rng.integers(3, size=len(said[::7]))] * np.array([1.0, 1.0, 1.0]) - 0.0
+    said[1::7] = [0.3, 0.3, 0.4]
+    label = np.array(["rain", "it's \\ sun", "snow"])[rng.integers(3, size=rows)]
+    group = np.where(rng.random(rows) < 0.4, "old", "new")
+    return pa.table({"a": said[:, 0], "b": said[:, 1], "c": said[:, 2], "label": label, "model": group})
+
+
+ARGUMENTS: dict[str, Any] = {
+    "forecast": ["a", "b", "c"],
+    "outcome": "label",
+    "classes": ["rain", "it's \\ sun", "snow"],
+    "by": ["model"],
+    "bins": 15,
+    "norms": ["l1", "l2", "linf", tc.l2.squared],
+}
+
+
+def test_an_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
+    log = a_log(100_000)
+    here, there = audit(log, **ARGUMENTS).to_dict(), spark_audit(cluster.createDataFrame(log), **ARGUMENTS).to_dict()
+    assert here | {"source": None} == there | {"source": None}
+    assert here["whole"]["rows"] == 100_000
+
+
+def test_bad_rows_of_a_log_are_counted_or_refused(cluster: Any) -> None:
+    log = cluster.createDataFrame([(0.5, 0.5, "a"), (0.5, 0.6, "a"), (1.0, 0.0, "c")], "p double, q double, y string")
+    arguments: dict[str, Any] = {"forecast": ["p", "q"], "outcome": "y", "classes": ["a", "b"]}
+    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 2 bad rows, as .*on_error='skip'"):
+        spark_audit(log, **arguments)
+    found = spark_audit(log, **arguments, on_error="skip")
+    assert (found.whole.rows, found.problems.count) == (1, 2)
+    with pytest.raises(tc.TreeCalError, match="no column 'z'; its columns are p, q, y"):
+        spark_audit(log, **{**arguments, "outcome": "z"})
+
+
+@pytest.mark.heavy
+def test_a_hundred_million_rows_have_the_digits_of_duckdb(cluster: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "log.parquet")
+    with pq.ParquetWriter(path, pa.schema({"p": pa.float64(), "q": pa.float64(), "y": pa.string()})) as writer:
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            p = rng.integers(1001, size=1_000_000) / 1000
+            label = np.where(rng.random(len(p)) < 0.8 * p, "yes", "no")
+            writer.write_table(pa.table({"p": p, "q": 1 - p, "y": label}))
+    arguments: dict[str, Any] = {"forecast": ["p", "q"], "outcome": "y", "classes": ["yes", "no"]}
+    here, there = audit(path, **arguments).to_dict(), spark_audit(cluster.read.parquet(path), **arguments).to_dict()
+    assert here["whole"]["rows"] == 100_000_000
+    assert here | {"source": None} == there | {"source": None}
+
+
+@pytest.mark.parametrize(
+    ("seq", "outcome", "message"),
+    [
+        ("id + IF(id > 9, 1, 0)", "CAST(0 AS INT)", "round 10 is missing"),
+        ("id - IF(id > 9, 1, 0)", "CAST(0 AS INT)", "round 9 comes twice"),
+        ("id - 1", "CAST(0 AS INT)", "seq is -1, expected the number of a round, from 0"),
+        ("id", "array(0.5D, IF(id = 11, 0.6D, 0.5D))", "outcome at round 12 lies outside"),
+    ],
+)
+def test_a_stream_with_a_bad_round_is_refused(seq: str, outcome: str, message: str, cluster: Any) -> None:
+    with pytest.raises(tc.TreeCalError, match=message):
+        replay(cluster.range(20).selectExpr(f"{seq} AS seq", f"{outcome} AS outcome"), tc.Simplex(2))
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_replay_has_the_labels_of_one_machine(classes: bool, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treecal.engine._climb._PIECE", 100)  # so that a short stream has many pieces
+    rng, space = np.random.default_rng(2), tc.Simplex(3)
+    outcomes = rng.integers(3, size=1234) if classes else rng.dirichlet(np.ones(3), size=1234)
+    order = rng.permutation(len(outcomes))
+    frame = cluster.createDataFrame(pa.table({"seq": order, "outcome": list(outcomes[order])})).repartition(3)
+    run, there = tc.replay(outcomes, space, arity=3), replay(frame, space, arity=3)
+    assert there.rounds == 1234
+    for distance in ("l1", "l2", tc.l2.squared):
+        assert there.labelled_error(distance) == run.error(distance, per_node=True)
+    forecasts = {row["seq"]: row for row in there.forecasts().toArrow().to_pylist()}
+    assert sorted(forecasts) == list(range(1234))
+    f = tc.TreeCal(space, arity=3)
+    for t, outcome in enumerate(np.eye(3)[outcomes] if classes else outcomes):
+        assert forecasts[t]["points"] == f.predict().points.ravel().tolist()
+        np.testing.assert_allclose(forecasts[t]["mean"], f.predict().mean, rtol=1e-14)
+        f.update(outcome)
+
+
+def test_a_race_has_the_table_of_one_machine(cluster: Any) -> None:
+    forecasters = {"mean": tc.RunningMean, "tree": tc.TreeCal}
+    grid: tuple[Any, ...] = forecasters, {"iid": iid}, [tc.Simplex(2), tc.Simplex(3)]
+    here = arena.race(*grid, rounds=50, seeds=[0, 1], workers=1)
+    there = race(cluster, *grid, rounds=50, seeds=[0, 1])
+    assert there.drop_columns("seconds") == here.drop_columns("seconds")
