@@ -12,11 +12,10 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import read_outcomes
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import checked_space
 from treecal.forecasters._treecal import LabelledPath
 from treecal.geometry import ConvexSet
-from treecal.tree import path_nodes
 
 
 class Forecasts:
@@ -49,8 +48,8 @@ class Forecasts:
 
     def __getitem__(self, index: int) -> Forecast:
         height = int(self._heights[index])
-        nodes = (path_nodes, int(self._rounds[index]), self._arity, height)
-        return Forecast.trusted(self.points[index, :height], uniform(height), nodes, self._space)
+        points, rounds = self.points[index, :height], int(self._rounds[index])
+        return TreeForecast(points, uniform(height), rounds, self._arity, self._space)
 
     def __iter__(self) -> Iterator[Forecast]:
         return (self[i] for i in range(len(self)))

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast
+from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._treecal import LabelledPath
 from treecal.geometry import ConvexSet, Lp, Norm, Simplex, as_norm, l1, l2
-from treecal.tree import Clock, path_nodes
+from treecal.tree import Clock
 
 Rule = Literal["stick", "block"]
 
@@ -112,9 +112,7 @@ class AdaptiveTreeCal(Forecaster):
         clock = self._path.clock
         clock.check()
         weights = np.array(self._weights)
-        weights.setflags(write=False)
-        nodes = (path_nodes, clock.rounds, clock.arity, clock.height)
-        return Forecast.trusted(self._path.labels.copy(), weights, nodes, self.space)
+        return TreeForecast(self._path.labels.copy(), weights, clock.rounds, clock.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
         self._path.clock.check()

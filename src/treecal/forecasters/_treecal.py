@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space, checked_start
 from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import FLOAT64, classes, read_outcome
-from treecal.tree import Clock, path_nodes
+from treecal.tree import Clock
 
 _divide = np.divide
 
@@ -58,10 +57,9 @@ class LabelledPath:
 
     def _show(self, labels: Array) -> None:
         """Go on with a copy of these labels, and with a new forecast that shows them."""
-        clock, self.labels = self.clock, labels.copy()
+        self.labels = labels.copy()
         self._leaf = self.labels[0]
-        nodes = (path_nodes, clock.rounds, clock.arity, len(labels))
-        self._shown = Forecast.trusted(self.labels, uniform(len(labels)), nodes, self.space)
+        self._shown: TreeForecast | None = None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -71,6 +69,9 @@ class LabelledPath:
         """Return the uniform distribution over the labels, each under its node; the same object until `add`."""
         if self.clock.depth is not None:
             self.clock.check()
+        if self._shown is None:
+            count, clock = len(self.labels), self.clock
+            self._shown = TreeForecast(self.labels.copy(), uniform(count), clock.rounds, clock.arity, self.space)
         return self._shown
 
     def add(self, outcome: Array) -> None:
@@ -83,9 +84,7 @@ class LabelledPath:
     def _advance(self) -> None:
         """End a leaf, whose outcome has been added, and label the nodes that start next."""
         clock = self.clock
-        # The labels are known to this path, its forecast and the view of their first row (and to the call itself).
-        if getrefcount(self._shown) > 2 or getrefcount(self.labels) > 4:
-            self._show(self.labels)  # someone holds the forecast, or has its points: that one must not change
+        self._shown = None
         digit = clock.digits[0] + 1
         if digit < clock.arity:  # most rounds end a leaf and no more: tick() and _relabel(), written out
             clock.digits[0] = digit
@@ -95,7 +94,6 @@ class LabelledPath:
                 self._draw(self._leaf)
         else:
             self._carry(clock.tick())
-        self._shown._nodes = (path_nodes, clock.rounds, clock.arity, len(self.sums))
 
     def _carry(self, risen: int) -> None:
         """Carry the sums of the nodes that ended up to this height, and label the nodes that start."""
