@@ -23,8 +23,8 @@ from treecal.exceptions import ForecastError
         ({"points": [[0.5, 0.5]], "weights": [np.nan]}, "weights holds nan"),
         ({"points": [["a", "b"]]}, "expected real numbers"),
         ({"points": [[1.0], [1.0, 2.0]]}, "not an array of numbers"),
-        ({"points": [[0.5, 0.5]], "labels": [[0.5, 1]]}, "expected integers of shape"),
-        ({"points": [[0.5, 0.5]], "labels": [1, 2]}, "expected integers of shape"),
+        ({"points": [[0.5, 0.5]], "nodes": [[0.5, 1]]}, "expected integers of shape"),
+        ({"points": [[0.5, 0.5]], "nodes": [1, 2]}, "expected integers of shape"),
     ],
 )
 def test_what_is_no_distribution_is_refused(arguments: dict[str, Any], message: str) -> None:

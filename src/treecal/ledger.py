@@ -6,7 +6,7 @@ That is a sufficient statistic for every calibration error in the paper, for all
 from __future__ import annotations
 
 import math
-from struct import Struct
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +16,13 @@ from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, TreeForecast, uniform
+from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.geometry._outcomes import FLOAT64, read_outcome
 
-_NO_NODE = (-1, -1)
-_ZERO = np.zeros(())  # added to points, makes −0.0 into 0.0; NumPy adds an array faster than a number of Python's
-_key = Struct("=3q").pack  # a node and parts, as the three int64 that end a row's name
+_NO_NODE = np.array([-1, -1])
+_BATCH = 4096  # points that may wait
+_settling = Lock()
 
 
 class Table(NamedTuple):
@@ -157,26 +157,23 @@ class Ledger:
         --------
         >>> import treecal as tc
         >>> space = tc.Simplex(2)
-        >>> one = Ledger.from_rows(space, [[0.5, 0.5]], [4], [[3, 1]], rounds=4)  # four rounds, three of the first class
-        >>> one.error("l1")
+        >>> Ledger.from_rows(space, [[0.5, 0.5]], [4], [[3, 1]], rounds=4).error("l1")  # class 0 three times
         0.5
         >>> two = Ledger.from_rows(space, [[0.5, 0.5], [1, 0]], [4, 4], [[3, 1], [3, 1]], rounds=4, parts=2)
         >>> two.table("l1").weight
         array([2., 2.])
         """
         p, w, total = (finite_array(*given) for given in (("points", points), ("weights", weights), ("sums", sums)))
-        key = np.asarray(_NO_NODE if nodes is None else nodes)
-        shapes = p.shape, w.shape, total.shape, key.shape if nodes is not None else (len(p), 2)
         n, dim = len(p), space.dim
+        key = np.tile(_NO_NODE, (n, 1)) if nodes is None else np.asarray(nodes)
+        shapes = p.shape, w.shape, total.shape, key.shape
         if shapes != ((n, dim), (n,), (n, dim), (n, 2)):
             raise ParameterError(
                 f"points, weights, sums and nodes have shapes {shapes}, expected (n, {dim}), (n,), (n, {dim}), (n, 2)."
             )
-        totals = np.column_stack([w, total])
-        names = np.empty((n, dim + 3), np.int64)
-        names[:, :dim], names[:, dim:-1], names[:, -1] = (p + _ZERO).view(np.int64), key, parts
         ledger = cls(space)
-        ledger._load(rounds, names, totals, np.zeros_like(totals))
+        totals = np.column_stack([w, total])
+        ledger._load(rounds, _identity(p, key, np.broadcast_to(parts, n)), totals, np.zeros_like(totals))
         return ledger
 
     def _load(self, rounds: int, names: Integers, sums: Array, lost: Array) -> None:
@@ -184,15 +181,16 @@ class Ledger:
         # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
         self._names = names
         self._sums, self._lost = sums, lost  # weight and outcome sum; and what rounding lost of them
-        self._size, self._rounds = len(names), rounds  # rows in use; the arrays may have room for more
+        self._size, self._rounds = len(names), rounds  # rows in use (the arrays may be longer), and rounds in them
         self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
-        # The path recorded last: its points' bytes, its rounds, arity and parts, and its rows.
-        self._path: tuple[bytes, int, int, int, list[int]] = b"", 0, 0, 0, []
+        # Rounds that wait to be added up, some hundred at once: the bytes of points, weights, nodes and outcome.
+        self._waiting: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self._points_waiting = 0
 
     @property
     def rounds(self) -> int:
         """Number of rounds recorded."""
-        return self._rounds
+        return self._rounds + len(self._waiting)
 
     def record(self, forecast: Forecast | ArrayLike, outcome: ArrayLike) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
@@ -205,15 +203,13 @@ class Ledger:
             A point of the set.
         """
         x = self._checked(forecast)
-        y = read_outcome(self.space, outcome, self._rounds + 1)
-        n, weights, equal = len(x), x.weights, uniform(len(x))
-        parts = n if weights is equal or weights.tobytes() == equal.tobytes() else 0
-        amounts = np.empty((n, 1 + self.space.dim))
-        amounts[:, 0], amounts[:, 1:] = 1.0, y
-        if not parts:
-            amounts *= weights[:, None]
-        self._add(self._path_rows(x, parts) if isinstance(x, TreeForecast) else self._rows(x, parts), amounts)
-        self._rounds += 1
+        y = read_outcome(self.space, outcome, self.rounds + 1)
+        count, nodes = len(x), x.nodes
+        node_bytes = _NO_NODE.tobytes() * count if nodes is None else nodes.tobytes()
+        self._waiting.append((x.points.tobytes(), x.weights.tobytes(), node_bytes, y.tobytes()))
+        self._points_waiting += count
+        if self._points_waiting >= _BATCH:
+            self._settle()
 
     def _checked(self, forecast: Forecast | ArrayLike) -> Forecast:
         """Return the forecast, known to lie in the set."""
@@ -222,70 +218,64 @@ class Ledger:
             if forecast.space is space or forecast.space == space:
                 return forecast
             return Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=space)
-        if isinstance(forecast, np.ndarray) and forecast.dtype == FLOAT64 and forecast.shape == (space.dim,):
-            if space.admits(forecast):
-                return Forecast.trusted(forecast[None], uniform(1), None, space)
-        return Forecast([forecast], space=space)  # which reads other numbers, and says what is wrong
+        ready = isinstance(forecast, np.ndarray) and forecast.dtype == FLOAT64 and forecast.shape == (space.dim,)
+        if ready and space.admits(point := np.asarray(forecast)):
+            return Forecast.trusted(point[None], uniform(1), None, space)
+        points: Any = [forecast]
+        return Forecast(points, space=space)  # which reads other numbers, and says what is wrong
 
-    def _rows(self, x: Forecast, parts: int) -> list[int]:
-        """Return the rows of a forecast's points."""
-        dim = self.space.dim
-        names = np.empty((len(x), dim + 3), np.int64)
-        names[:, :dim] = (x.points + _ZERO).view(np.int64)
-        names[:, dim:-1] = _NO_NODE if x.nodes is None else x.nodes
-        names[:, -1] = parts
-        return self._find(_split(names))
+    def _settle(self) -> None:
+        """Add up the rounds that wait."""
+        with _settling:  # whoever reads settles, and several threads may read
+            rounds, dim = len(self._waiting), self.space.dim
+            if not rounds:
+                return
+            columns = (b"".join(column) for column in zip(*self._waiting[:rounds], strict=True))
+            points, weights, nodes, outcomes = map(np.frombuffer, columns)
+            counts = np.array([len(own) // 8 for _, own, _, _ in self._waiting[:rounds]])
+            equal = np.logical_and.reduceat(weights == (1 / counts).repeat(counts), np.cumsum(counts) - counts)
+            parts = np.where(equal, counts, 0).repeat(counts)
+            names = _identity(points.reshape(-1, dim), nodes.view(np.int64).reshape(-1, 2), parts)
+            amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
+            if not equal.all():
+                amounts *= np.where(parts, 1.0, weights)[:, None]
+            rows, sums, lost = self._added(names, amounts)
+            # All of it or nothing: without a call in between, neither an interrupt nor another thread comes in.
+            self._sums[rows], self._lost[rows] = sums, lost
+            self._rounds += rounds
+            del self._waiting[:rounds]
+            self._points_waiting -= len(parts)
 
-    def _path_rows(self, x: TreeForecast, parts: int) -> list[int]:
-        """Return the rows of a path's points: as a rule all but the lowest are those of the last path recorded."""
-        points, rounds, arity, width = (x.points + _ZERO).tobytes(), x.rounds, x.arity, 8 * self.space.dim
-        meet, kept = len(x), list[int]()  # from which height on this path is the last one, and the rows there
-        last_points, last_rounds, last_arity, last_parts, last_rows = self._path
-        if len(points) == len(last_points) and arity == last_arity and parts == last_parts:
-            height, a, b = 0, rounds, last_rounds
-            while a != b:
-                height, a, b = height + 1, a // arity, b // arity
-            if points[height * width :] == last_points[height * width :]:
-                meet, kept = min(height, meet), last_rows[height:]
-        names = []
-        for height in range(meet):
-            names.append(points[height * width : (height + 1) * width] + _key(height, rounds, parts))
-            rounds //= arity
-        rows = self._find(names) + kept
-        self._path = points, x.rounds, arity, parts, rows
-        return rows
+    def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array, Array]:
+        """Return the rows of these names, and what they will hold with the amounts added one after the other."""
+        first, group = group_rows(names)
+        rows = self._find(names[first])
+        sums, lost = self._sums[rows], self._lost[rows]
+        order, times = np.argsort(group, kind="stable"), np.bincount(group, minlength=len(rows))
+        start = np.cumsum(times) - times
+        for count in np.unique(times):  # rows that come equally often are added up together
+            those = np.flatnonzero(times == count)
+            steps = amounts[order[start[those] + np.arange(count)[:, None]]]
+            partial = np.add.accumulate(np.concatenate([sums[None, those], steps]))
+            _, losses = two_sum(partial[:-1], steps)
+            sums[those] = partial[-1]
+            lost[those] = np.add.accumulate(np.concatenate([lost[None, those], losses]))[-1]
+        return rows, sums, lost
 
-    def _find(self, names: list[bytes]) -> list[int]:
+    def _find(self, names: Integers) -> Integers:
         """Return the row of each name, making those that are new."""
-        if self._index is None:
-            self._index = {name: row for row, name in enumerate(_split(self._names[: self._size]))}
-        index, rows = self._index, []
-        for name in names:
-            row = index.get(name)
-            if row is None:
-                row = self._size
-                if row == len(self._sums):  # double, so that rows cost O(1) each
-                    room = max(16, 2 * row)
-                    self._names, self._lost = _longer(self._names, room), _longer(self._lost, room)
-                    self._sums = _longer(self._sums, room)
-                self._names[row] = np.frombuffer(name, np.int64)
-                self._size = row + 1  # were it to end here: a row without weight is in no reading
-                index[name] = row
-            rows.append(row)
+        index, self._index = self._index, None  # should it end halfway, the index is made anew
+        if index is None:
+            index = {name: row for row, name in enumerate(_as_bytes(self._names[: self._size]))}
+        rows = np.array([index.setdefault(name, len(index)) for name in _as_bytes(names)], np.int64)
+        size, new = len(index), rows >= self._size
+        if size > len(self._sums):  # double, so that rows cost O(1) each
+            room = max(2 * self._size, size)
+            self._names, self._lost = _longer(self._names, room), _longer(self._lost, room)
+            self._sums = _longer(self._sums, room)
+        self._names[rows[new]] = names[new]
+        self._size, self._index = size, index
         return rows
-
-    def _add(self, rows: list[int], amounts: Array) -> None:
-        """Add weights and outcome sums to the rows."""
-        if len(set(rows)) < len(rows):  # one after the other: an indexed assignment would keep only the last
-            for i, row in enumerate(rows):
-                self._add([row], amounts[i : i + 1])
-            return
-        at = np.array(rows, np.int64)
-        sums, lost = two_sum(self._sums.take(at, 0), amounts)
-        if np.count_nonzero(lost):
-            lost += self._lost.take(at, 0)
-            self._lost[at] = lost
-        self._sums[at] = sums
 
     def merge(self, other: Ledger) -> Ledger:
         """Return the ledger of both sets of rounds together; neither is changed."""
@@ -293,17 +283,23 @@ class Ledger:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
         merged = Ledger(self.space)
         for part in (self, other):
-            n = part._size
-            rows = merged._find(_split(part._names[:n]))
-            for amounts in (part._sums[:n], part._lost[:n]):
-                merged._add(rows, amounts)
-        merged._rounds = self._rounds + other._rounds
+            names, *totals = part._rows()
+            for amounts in totals:
+                rows, sums, lost = merged._added(names, amounts)
+                merged._sums[rows], merged._lost[rows] = sums, lost
+            merged._rounds += part._rounds
         return merged
+
+    def _rows(self) -> tuple[Integers, Array, Array]:
+        """Return the names of all rows, their sums, and what rounding lost of them."""
+        self._settle()
+        n = self._size
+        return self._names[:n], self._sums[:n], self._lost[:n]
 
     def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
-        names = self._names[: self._size, : self.space.dim + 2 * per_node]
-        return self._read(np.ascontiguousarray(names), resolution=None)
+        names, sums, lost = self._rows()
+        return self._read(names, sums + lost, names[:, : self.space.dim + 2 * per_node], resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -327,31 +323,32 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        cells = np.rint(self._points() / resolution) + 0.0
-        return self._read(cells.view(np.int64), resolution=float(resolution))
+        names, sums, lost = self._rows()
+        cells = np.rint(self._points(names) / resolution) + 0.0
+        return self._read(names, sums + lost, cells.view(np.int64), resolution=float(resolution))
 
-    def _points(self) -> Array:
-        return self._names[: self._size, : self.space.dim].view(np.float64)
+    def _points(self, names: Integers) -> Array:
+        return names[:, : self.space.dim].view(np.float64)
 
-    def _read(self, groups: Integers, *, resolution: float | None) -> Reading:
-        n, forecasts = len(groups), self._points()
+    def _read(self, names: Integers, totals: Array, groups: Integers, *, resolution: float | None) -> Reading:
+        """Read the rows with those of one group, which are equal in `groups`, taken together."""
         first, group = group_rows(groups)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
-        parts = self._names[:n, -1]
+        parts = names[:, -1]
         common = math.lcm(*(int(p) for p in np.unique(parts) if p))
         unit = common if common * self._rounds < 2**53 else 1
-        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * (self._sums[:n] + self._lost[:n])
-        totals, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
-        np.add.at(totals, group, own)
+        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals
+        sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
+        np.add.at(sums, group, own)
         if resolution is None:
-            points[group] = forecasts
+            points[group] = self._points(names)
         else:
-            np.add.at(points, group, own[:, :1] * forecasts)
-        weights = totals[:, 0]
+            np.add.at(points, group, own[:, :1] * self._points(names))
+        weights = sums[:, 0]
         played = weights > 0  # a point of weight 0 was never forecast
         if resolution is not None:
             points[played] /= weights[played, None]
-        outcomes = totals[played, 1:] / weights[played, None]
+        outcomes = sums[played, 1:] / weights[played, None]
         return Reading(points[played], weights[played] / unit, outcomes, self._rounds, resolution)
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
@@ -379,27 +376,32 @@ class Ledger:
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays of their own."""
-        n, dim = self._size, self.space.dim
+        names, sums, lost = self._rows()
         return {
             "rounds": self._rounds,
-            "points": self._points().copy(),
-            "keys": self._names[:n, dim:].copy(),
-            "totals": np.stack([self._sums[:n], self._lost[:n]], axis=1),
+            "points": self._points(names).copy(),
+            "keys": names[:, self.space.dim :].copy(),
+            "totals": np.stack([sums, lost], axis=1),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such rows."""
-        points, totals = np.array(state["points"]), np.array(state["totals"])
-        names = np.concatenate([points.view(np.int64), state["keys"]], axis=1)
+        keys, totals = state["keys"], state["totals"]
+        names = _identity(state["points"], keys[:, :2], keys[:, 2])
         self._load(state["rounds"], names, totals[:, 0].copy(), totals[:, 1].copy())
 
     def __repr__(self) -> str:
-        return f"Ledger({self.space!r}: {self._rounds} rounds, {self._size} rows)"
+        return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"
 
 
-def _split(rows: Array | Integers) -> list[bytes]:
-    """Return the bytes of each row."""
-    raw, width = rows.tobytes(), 8 * rows.shape[1]
+def _identity(points: Array, nodes: Integers, parts: Integers) -> Integers:
+    """Return the name of each row: the exact bits of its point, its node and its parts."""
+    bits = (points + 0.0).view(np.int64)  # −0.0 is 0.0
+    return np.concatenate([bits, nodes, parts[:, None]], axis=1)
+
+
+def _as_bytes(names: Integers) -> list[bytes]:
+    raw, width = names.tobytes(), 8 * names.shape[1]
     return [raw[i : i + width] for i in range(0, len(raw), width)]
 
 

@@ -7,6 +7,8 @@ string `h_1…h_l` read as a number, and does not change when a tree without a h
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from treecal._typing import Integers
@@ -95,10 +97,15 @@ class Clock:
 
 def path_nodes(rounds: int, arity: int, height: int) -> Integers:
     """Return the nodes on a path of so many heights, after so many rounds, as `Clock.nodes` does."""
-    path = []
-    for level in range(height):
-        path.append((level, rounds))
-        rounds //= arity
-    nodes = np.array(path, np.int64)
+    path, powers = _heights(arity, height)
+    nodes = path.copy()
+    nodes[:, 1] = rounds // powers
     nodes.setflags(write=False)
     return nodes
+
+
+@lru_cache(maxsize=64)
+def _heights(arity: int, count: int) -> tuple[Integers, Integers]:
+    """Return so many rows (height, 0), and the rounds that a node of each height covers, as far as int64 counts."""
+    powers = np.array([min(arity**height, 2**63 - 1) for height in range(count)])
+    return np.column_stack([np.arange(count), np.zeros(count, np.int64)]), powers

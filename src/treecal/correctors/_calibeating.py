@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers
+from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
