@@ -111,6 +111,7 @@ class _Replay(Forecast):
     __slots__ = ("_total", "_written")
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
+        points.setflags(write=False)
         self._points, self._total, self._space = points, total, space
         self._written: tuple[Array, Integers] | None = None
 
@@ -205,9 +206,7 @@ class _Rows:
         self._count += 1
 
     def view(self) -> Array:
-        rows = self._buffer[: self._count]
-        rows.setflags(write=False)
-        return rows
+        return self._buffer[: self._count]
 
 
 def odd_reciprocals(count: int) -> Array:
