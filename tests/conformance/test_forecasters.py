@@ -48,7 +48,6 @@ MAKERS: dict[str, Callable[[tc.ConvexSet], Forecaster]] = {
     "AdaptiveTreeCal, depth 6": lambda space: tc.AdaptiveTreeCal(space, arity=2, depth=6, norm="linf", mix=0.1),
     "AdaptiveTreeCal, block": lambda space: tc.AdaptiveTreeCal(space, arity=3, rule="block"),
     "Harmonic": tc.Harmonic,
-    "Harmonic, exact": lambda space: tc.Harmonic(space, exact=True),
     "BinaryGrid": lambda space: tc.BinaryGrid(bins=10),
     "BinaryGrid, odd": lambda space: tc.BinaryGrid(bins=7),
     "SimplexGrid": lambda space: tc.SimplexGrid(space, resolution=6),  # type: ignore[arg-type]

@@ -145,7 +145,7 @@ class TreeSwap(Learner):
         self._refresh()
         plays = np.array(self._plays)
         plays.setflags(write=False)
-        return TreeForecast.trusted(plays, uniform(len(plays)), self.rounds, self.arity, self.space)
+        return TreeForecast(plays, uniform(len(plays)), self.rounds, self.arity, self.space)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `treeswap_bound` of the learner's own bound: for the labelled swap regret, losses in [0, 1]."""
