@@ -6,7 +6,7 @@ obvious way out, a hint follows on a line of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 
 class TreeCalError(ValueError):
@@ -31,21 +31,31 @@ class TreeCalError(ValueError):
         super().__init__(message if hint is None else f"{message}\n\nHint: {hint}")
 
 
-class OutcomeError(TreeCalError):
-    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+class _RoundError(TreeCalError):
+    """Something invalid in a round."""
+
+    what: ClassVar[str]
 
     @classmethod
-    def at(cls, round_: int, problem: str, *, hint: str | None = None) -> OutcomeError:
-        """Name the (1-based) round in which the outcome came."""
-        return cls(f"outcome at round {round_} {problem}", hint=hint)
+    def at(cls, round_: int, problem: str, *, hint: str | None = None) -> Self:
+        """Name the (1-based) round."""
+        return cls(f"{cls.what} at round {round_} {problem}", hint=hint)
+
+
+class OutcomeError(_RoundError):
+    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+
+    what = "outcome"
 
 
 class LossError(TreeCalError):
     """A loss that cannot be taken: wrong shape, wrong kind, not finite, or not one that adds to the others."""
 
 
-class ForecastError(TreeCalError):
+class ForecastError(_RoundError):
     """A forecast that is not a distribution over points of the set."""
+
+    what = "forecast"
 
 
 class GeometryError(TreeCalError):

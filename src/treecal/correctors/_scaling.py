@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Source
+from treecal.correctors._base import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
-"""The least probability that is told from 0: logarithms of forecasts go no lower than that of this."""
+"""Smaller probabilities are read as this one, so that all logarithms are finite."""
 
 
 class Scaling(Corrector):
@@ -32,7 +33,9 @@ class Scaling(Corrector):
     parameters' identity and `F`.
     """
 
-    _fields = ("space", "rate", "ridge", "radius", "source", "audit")
+    method: ClassVar[str]
+    """What `treecal recalibrate --method` calls it."""
+    _fields = ("space", "rate", "ridge", "radius", "audit")
 
     def __init__(
         self,
@@ -41,12 +44,11 @@ class Scaling(Corrector):
         rate: float = 0.1,
         ridge: float = 100.0,
         radius: float = 100.0,
-        source: Source | None = None,
         audit: bool = True,
     ) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because scaling is of probabilities")
-        super().__init__(space, source=source, audit=audit)
+        super().__init__(space, audit=audit)
         for name, value in (("rate", rate), ("ridge", ridge), ("radius", radius)):
             if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
                 raise ParameterError.expected(name, value, "a positive number")
@@ -57,6 +59,18 @@ class Scaling(Corrector):
                 "radius", radius, f"at least {math.sqrt(self._theta @ self._theta):g}, the norm of the identity"
             )
         self._curvature = self.ridge * np.eye(len(self._theta))
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield the default, and one whose parameters reach the end of their ball."""
+        if isinstance(space, Simplex):
+            yield cls(space)
+            yield cls(space, rate=0.2, ridge=0.5, radius=1.01 * math.sqrt(space.dim))
+
+    @classmethod
+    def methods(cls) -> dict[str, Callable[..., Corrector]]:
+        """Return the kind of scaling."""
+        return {cls.method: cls}
 
     @property
     def theta(self) -> Array:
@@ -84,15 +98,16 @@ class Scaling(Corrector):
     def _learn(self, forecast: Array, outcome: Array) -> None:
         features, p = self._map(forecast)
         gradient = (p - outcome) @ features
-        self._curvature += np.multiply.outer(gradient, gradient)
-        step = np.linalg.solve(self._curvature, gradient) / self.rate
-        self._theta = project(self._theta - step, self._curvature, radius=self.radius)
+        curvature = self._curvature + np.multiply.outer(gradient, gradient)
+        step = np.linalg.solve(curvature, gradient) / self.rate
+        theta = project(self._theta - step, curvature, radius=self.radius)
+        self._theta, self._curvature = theta, curvature  # all that can fail is over
 
     def _own_state(self) -> dict[str, Any]:
         return {"theta": self._theta, "curvature": self._curvature}
 
     def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._theta, self._curvature = np.array(state["theta"]), np.array(state["curvature"])
+        self._theta, self._curvature = state["theta"], state["curvature"]
 
 
 class PlattScaling(Scaling):
@@ -104,7 +119,7 @@ class PlattScaling(Scaling):
         `Simplex(2)`.
     rate, ridge, radius
         The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖(a, c)‖`.
-    source, audit
+    audit
         As for every `Corrector`.
 
     Examples
@@ -125,6 +140,14 @@ class PlattScaling(Scaling):
     Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", 2007.
     """
 
+    method = "platt"
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield some for two classes."""
+        if space.dim == 2:
+            yield from super().examples(space)
+
     def _identity(self) -> Array:
         if self.space.dim != 2:
             raise ParameterError.expected("space", self.space, "Simplex(2)", hint="for more classes, VectorScaling.")
@@ -141,7 +164,7 @@ class TemperatureScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, source, audit
+    rate, ridge, radius, audit
         As for `PlattScaling`.
 
     Examples
@@ -155,6 +178,8 @@ class TemperatureScaling(Scaling):
     ----------
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
+
+    method = "temperature"
 
     def _identity(self) -> Array:
         return np.ones(1)
@@ -170,7 +195,7 @@ class VectorScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, source, audit
+    rate, ridge, radius, audit
         As for `PlattScaling`.
 
     Examples
@@ -187,6 +212,8 @@ class VectorScaling(Scaling):
     ----------
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
+
+    method = "vector"
 
     def _identity(self) -> Array:
         return np.repeat([1.0, 0.0], self.space.dim)

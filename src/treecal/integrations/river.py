@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, read_forecast
+from treecal.correctors import Corrector
+from treecal.correctors._base import read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
 try:
     from river import base, metrics

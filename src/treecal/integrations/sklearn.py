@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal._validate import finite_array
-from treecal.correctors._base import Corrector
+from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
