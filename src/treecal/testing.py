@@ -377,12 +377,13 @@ def _played(forecaster: Any, rounds: list[Round]) -> Any:
 
 
 def _check_refused(act: Callable[[Any], object], bad: Any, error: type[TreeCalError], place: str, what: str) -> None:
+    message = None
     try:
         act(bad)
     except error as refusal:
-        assert place in str(refusal), f"{what}: the message does not name {place}: {refusal}"
-    else:
-        raise AssertionError(f"{what} was accepted")
+        message = str(refusal)
+    assert message is not None, f"{what} was accepted"
+    assert place in message, f"{what}: the message does not name {place}: {message}"
 
 
 def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:

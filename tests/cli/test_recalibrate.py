@@ -11,7 +11,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import refused, run, start
-from treecal.correctors._groups import Cells, Centroids
+from treecal.correctors import Cells, Centroids
 
 RNG = np.random.default_rng(0)
 SAID = RNG.dirichlet([2, 2], size=200)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.correctors.models import INSIDE, model, run, some_rounds
 from treecal._typing import Array
-from treecal.correctors._recalibrator import calibeating_bound
-from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.correctors import ByKey, Cells, Centroids, Groups, TopClass, calibeating_bound
 from treecal.correctors._recalibrator import Simple
 from treecal.exceptions import (
     ParameterError,
@@ -32,7 +31,7 @@ ROOT_TWO = math.sqrt(2)
 def literal_mean(
     forecasts: Array, outcomes: Array, key: Callable[[Array], Hashable], prior: float, *, shift: bool = False
 ) -> Array:
-    """SPEC §10 as it is written: each round over all the past."""
+    """Calibeating as it is defined: each round over all the past."""
     said = []
     for t, b in enumerate(forecasts):
         past = [s for s in range(t) if key(forecasts[s]) == key(b)]

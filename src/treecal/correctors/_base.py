@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,9 +28,9 @@ class Corrector(ABC):
     `b` is a point of the set: the forecast of a model, a person, a column of a table. A `predict` that no `update`
     follows has no effect: the last one before `update` counts.
 
-    A subclass gives `_announce` and `_learn`, its constructor's arguments in `_fields`, and its state as plain data in
-    `_own_state` and `_set_own_state`. Everything else is done here, once: forecasts and outcomes reach it checked;
-    states are copied, in and out; and an update that fails for whatever reason leaves everything as it was.
+    A subclass gives `_announce` and `_learn`, the names of its constructor's arguments in `_fields`, and keeps its past
+    in `_state`, a dataclass of arrays and numbers. Everything else is done here, once: forecasts and outcomes reach it
+    checked; states are copied, in and out; and an update that fails for whatever reason leaves everything as it was.
 
     Parameters
     ----------
@@ -42,24 +43,22 @@ class Corrector(ABC):
     --------
     A corrector that adds the mean of all past errors; `treecal.testing.check_corrector` passes it.
 
+    >>> from dataclasses import dataclass
     >>> from treecal.geometry import Simplex
+    >>> @dataclass
+    ... class Errors:
+    ...     total: np.ndarray
     >>> class Shift(Corrector):
     ...     def __init__(self, space, *, audit=True):
     ...         super().__init__(space, audit=audit)
-    ...         self.errors = np.zeros(space.dim)
+    ...         self._state = Errors(np.zeros(space.dim))
     ...
     ...     def _announce(self, forecast):
-    ...         point = self.space.project(forecast + self.errors / max(self.rounds, 1))
+    ...         point = self.space.project(forecast + self._state.total / max(self.rounds, 1))
     ...         return Forecast([point], space=self.space)
     ...
     ...     def _learn(self, forecast, outcome):
-    ...         self.errors += outcome - forecast
-    ...
-    ...     def _own_state(self):
-    ...         return {"errors": self.errors}
-    ...
-    ...     def _set_own_state(self, state):
-    ...         self.errors = state["errors"]
+    ...         self._state.total += outcome - forecast
     >>> f = Shift(Simplex(2))
     >>> for y in [[1, 0], [1, 0], [0, 1], [1, 0]]:
     ...     x = f.predict([0.5, 0.5])
@@ -69,6 +68,7 @@ class Corrector(ABC):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space", "audit")
+    _state: Any
     space: ConvexSet
 
     def __init__(self, space: ConvexSet, *, audit: bool = True) -> None:
@@ -88,13 +88,13 @@ class Corrector(ABC):
     def _learn(self, forecast: Array, outcome: Array) -> None:
         """Learn the outcome of the round of this forecast (the caller's array: copy what is to be kept)."""
 
-    @abstractmethod
     def _own_state(self) -> dict[str, Any]:
         """Return all that `_learn` changes, as arrays and JSON values; they will be copied."""
+        return {field.name: getattr(self._state, field.name) for field in fields(self._state)}
 
-    @abstractmethod
     def _set_own_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `_own_state` returned, here a copy to keep."""
+        self._state = type(self._state)(**state)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -116,7 +116,7 @@ class Corrector(ABC):
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
-        """The ledgers of the model's forecasts ("before"), of those announced ("after"), and of their means ("mean")."""
+        """Three ledgers: "before" of the model's forecasts, "after" of those announced, "mean" of their means."""
         return self._kept().ledgers
 
     def predict(self, forecast: ArrayLike) -> Forecast:
@@ -189,7 +189,7 @@ class Corrector(ABC):
         return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
-        """Return a copy of all that the past has left, as arrays and JSON values; a forecast awaiting its outcome, too."""
+        """Return a copy of all that the past has left, as arrays and JSON values; a pending forecast, too."""
         state = self._past()
         if self._pending is not None:
             state["pending"] = self._pending[0]

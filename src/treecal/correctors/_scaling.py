@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,6 +18,14 @@ from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
+
+
+@dataclass
+class Newton:
+    """Where the online Newton step stands: the parameters `θ`, and the curvature `A` of the losses so far."""
+
+    theta: Array
+    curvature: Array
 
 
 class Scaling(Corrector):
@@ -33,6 +42,7 @@ class Scaling(Corrector):
     parameters' identity and `F`.
     """
 
+    _state: Newton
     method: ClassVar[str]
     """What `treecal recalibrate --method` calls it."""
     _fields = ("space", "rate", "ridge", "radius", "audit")
@@ -53,12 +63,12 @@ class Scaling(Corrector):
             if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
                 raise ParameterError.expected(name, value, "a positive number")
         self.rate, self.ridge, self.radius = float(rate), float(ridge), float(radius)
-        self._theta = self._identity()
-        if math.sqrt(self._theta @ self._theta) > self.radius:
+        identity = self._identity()
+        if math.sqrt(identity @ identity) > self.radius:
             raise ParameterError.expected(
-                "radius", radius, f"at least {math.sqrt(self._theta @ self._theta):g}, the norm of the identity"
+                "radius", radius, f"at least {math.sqrt(identity @ identity):g}, the norm of the identity"
             )
-        self._curvature = self.ridge * np.eye(len(self._theta))
+        self._state = Newton(identity, self.ridge * np.eye(len(identity)))
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -75,7 +85,7 @@ class Scaling(Corrector):
     @property
     def theta(self) -> Array:
         """The parameters as they stand."""
-        return self._theta.copy()
+        return np.array(self._state.theta)
 
     @abstractmethod
     def _identity(self) -> Array:
@@ -88,7 +98,7 @@ class Scaling(Corrector):
     def _map(self, forecast: Array) -> tuple[Array, Array]:
         """Return `F(b)`, and the probabilities it gives."""
         features = self._features(np.log(np.clip(forecast, LEAST, 1.0)))
-        scores = features @ self._theta
+        scores = features @ self._state.theta
         shares = np.exp(scores - scores.max())
         return features, shares / shares.sum()
 
@@ -98,16 +108,9 @@ class Scaling(Corrector):
     def _learn(self, forecast: Array, outcome: Array) -> None:
         features, p = self._map(forecast)
         gradient = (p - outcome) @ features
-        curvature = self._curvature + np.multiply.outer(gradient, gradient)
+        curvature = self._state.curvature + np.multiply.outer(gradient, gradient)
         step = np.linalg.solve(curvature, gradient) / self.rate
-        theta = project(self._theta - step, curvature, radius=self.radius)
-        self._theta, self._curvature = theta, curvature  # all that can fail is over
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"theta": self._theta, "curvature": self._curvature}
-
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._theta, self._curvature = state["theta"], state["curvature"]
+        self._state = Newton(project(self._state.theta - step, curvature, radius=self.radius), curvature)
 
 
 class PlattScaling(Scaling):
