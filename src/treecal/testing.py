@@ -334,8 +334,8 @@ _SHARED: tuple[Check, ...] = (
     check_arrays_are_not_kept,
     check_arrays_of_any_form,
     check_bad_outcomes_change_nothing,
-    check_states_are_kept,
     check_snapshots_resume,
+    check_states_are_kept,
 )
 
 CHECKS: tuple[Check, ...] = (
