@@ -29,7 +29,7 @@ def make(kind: type[tc.Corrector], space: str, number: int) -> tc.Corrector:
 @pytest.mark.parametrize("check", CORRECTOR_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize(("kind", "space", "number"), CASES)
 def test_contract(check: Check, kind: type[tc.Corrector], space: str, number: int) -> None:
-    outcomes = outcomes_for(SPACES[space])[:40]
+    outcomes = outcomes_for(SPACES[space])[:24]
     check(lambda: make(kind, space, number), outcomes, outcomes[::-1].copy())
 
 
@@ -127,7 +127,7 @@ class Random(Shift):
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (Restless, "predict|forecast"),
+        (Restless, "went another way"),
         (Aliasing, "a state taken after 0 rounds changed"),
         (Greedy, "holds nan"),
         (Careless, "rounds is 2 in round 2|does not name round 1"),

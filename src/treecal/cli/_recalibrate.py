@@ -16,10 +16,10 @@ from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.geometry._outcomes import read_outcome
 from treecal.io import OnError
 
-METHODS = {name: make for kind in all_correctors() for name, make in kind.methods().items()}
+METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
 RULES = {
     kind.name: kind
-    for kind in vars(correctors).values()
+    for kind in map(vars(correctors).get, correctors.__all__)
     if isinstance(kind, type) and issubclass(kind, Groups) and kind.name is not None
 }
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def recalibrate(
         mean, shift: of groups of forecasts; adaptive: a calibrated forecaster for each group; platt (two classes),
         temperature, vector: scaling of the logits, online; or scaling, and then means.
     groups
-        Which forecasts form a group (mean, shift, adaptive, vector-then-mean): those of one likeliest class and about
-        its probability, the default; of one cell of a grid; or near one of 16 centroids.
+        Which forecasts form a group (mean, shift, adaptive, vector-then-mean): those with the same likeliest class and
+        about the same probability of it, the default; those in one cell of a grid; those near one of 16 centroids.
     forecast
         Columns of the probabilities, in the order of the classes, with commas between them; or one that holds them all.
         By default "forecast", or the columns called like the classes.

@@ -40,6 +40,33 @@ class Scaling(Corrector):
     `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` asks, that is, it exceeds its
     tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass gives the
     parameters' identity and `F`.
+
+    Parameters
+    ----------
+    space
+        A simplex.
+    rate, ridge, radius
+        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖θ‖`.
+    audit
+        As for every `Corrector`.
+
+    Examples
+    --------
+    A temperature for all classes, and an offset for each:
+
+    >>> from treecal.geometry import Simplex
+    >>> class BiasCorrected(Scaling):
+    ...     def _identity(self):
+    ...         return np.append(1.0, np.zeros(self.space.dim))
+    ...
+    ...     def _features(self, logs):
+    ...         return np.column_stack([logs, np.eye(len(logs))])
+    >>> f = BiasCorrected(Simplex(3))
+    >>> for _ in range(100):
+    ...     x = f.predict([0.2, 0.3, 0.5])
+    ...     f.update([1, 0, 0])
+    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[0] > 0.9)
+    True
     """
 
     _state: Newton
@@ -120,10 +147,8 @@ class PlattScaling(Scaling):
     ----------
     space
         `Simplex(2)`.
-    rate, ridge, radius
-        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖(a, c)‖`.
-    audit
-        As for every `Corrector`.
+    rate, ridge, radius, audit
+        As for every `Scaling`; `radius` is the largest `‖(a, c)‖`.
 
     Examples
     --------
@@ -168,7 +193,7 @@ class TemperatureScaling(Scaling):
     space
         A simplex.
     rate, ridge, radius, audit
-        As for `PlattScaling`.
+        As for every `Scaling`.
 
     Examples
     --------
@@ -199,7 +224,7 @@ class VectorScaling(Scaling):
     space
         A simplex.
     rate, ridge, radius, audit
-        As for `PlattScaling`.
+        As for every `Scaling`.
 
     Examples
     --------
@@ -208,7 +233,7 @@ class VectorScaling(Scaling):
     >>> for y in np.tile(np.eye(3)[:2], (100, 1)):
     ...     x = f.predict([0.2, 0.3, 0.5])
     ...     f.update(y)
-    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[2] < 0.1)  # the third class never came
+    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[2] < 0.1)  # the third class was never the outcome
     True
 
     References
