@@ -204,8 +204,8 @@ def check_states_are_kept(make: Make, outcomes: Array, forecasts: Array | None =
         state = forecaster.get_state()
         before = _bytes(state)
         for _ in range(2):  # the second time from a state that was set
-            _played(forecaster, rounds[stop:])
-            assert _bytes(state) == before, f"a state taken after {stop} rounds changed when more were played"
+            for _ in _play(forecaster, rounds[stop:]):
+                assert _bytes(state) == before, f"a state taken after {stop} rounds changed when more were played"
             forecaster.set_state(state)
             assert forecaster.rounds == stop, f"back after {stop} rounds, rounds is {forecaster.rounds}"
             assert forecaster.predict(*given) == announced, f"back after {stop} rounds, the forecast is another"
