@@ -29,17 +29,30 @@ class TreeCalError(ValueError):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}\n\nHint: {hint}")
+        self.hint = hint
 
 
 class _RoundError(TreeCalError):
-    """Something invalid in a round."""
+    """Something that is invalid in a round.
+
+    Attributes
+    ----------
+    round
+        The (1-based) round; 0 if it is not about one round.
+    problem
+        What is wrong with it.
+    """
 
     what: ClassVar[str]
+    round: int = 0
+    problem: str = ""
 
     @classmethod
-    def at(cls, round_: int, problem: str, *, hint: str | None = None) -> Self:
-        """Name the (1-based) round."""
-        return cls(f"{cls.what} at round {round_} {problem}", hint=hint)
+    def at(cls, round_: int, problem: str, *, hint: str | None = None, where: str = "at round") -> Self:
+        """Name the round, or another place."""
+        error = cls(f"{cls.what} {where} {round_} {problem}", hint=hint)
+        error.round, error.problem = round_, problem
+        return error
 
 
 class OutcomeError(_RoundError):
