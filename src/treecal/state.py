@@ -18,12 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from treecal import forecasters, geometry
-from treecal.correctors._base import Chain, Corrector
-from treecal.correctors._calibeating import Recipe
-from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
-from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import PlattScaling, TemperatureScaling, VectorScaling
+from treecal import correctors, forecasters, geometry
+from treecal.correctors import Corrector, Groups, all_correctors
+from treecal.correctors._group_forecasts import Recipe
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import Forecaster
@@ -33,13 +30,14 @@ from treecal.ledger import Ledger
 
 VERSION = 1
 _KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
-    kind.__name__: kind for kind in (Bank, Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
+    kind.__name__: kind for kind in (Bank, Ledger, *all_correctors())
 }
 _VALUES: dict[str, Any] = {
     name: kind
-    for name in geometry.__all__
-    if isinstance(kind := getattr(geometry, name), type) and issubclass(kind, Value)
-} | {kind.__name__: kind for kind in (ByKey, Cells, Centroids, Recipe, TopClass)}
+    for room in (geometry, correctors)
+    for name in room.__all__
+    if isinstance(kind := getattr(room, name), type) and issubclass(kind, Value)
+} | {"Recipe": Recipe}
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
@@ -167,7 +165,7 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     arguments = header["arguments"]
     if space is not None and "space" in arguments:
         arguments["space"] = space
-    thing = _KEEPERS[header["class"]](**{key: _decode(value, space) for key, value in arguments.items()})
+    thing = _made(header["class"], arguments, space)
     thing.set_state(header["state"] | arrays)
     return thing
 
@@ -210,9 +208,15 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Groups) or not isinstance(value, Value):
         raise SnapshotError(
             f"{value!r} cannot be saved: a snapshot holds data, not code.",
-            hint="leave the source out and call predict(source(...)); choose groups of treecal.correctors._groups.",
+            hint="use the groups of treecal.correctors: TopClass, Cells or Centroids.",
         )
     return {"custom": name}
+
+
+def _made(name: str, arguments: dict[str, Any], space: ConvexSet | None) -> Any:
+    """Make the thing of this name from its encoded arguments."""
+    arguments.pop("source", None)  # correctors of 0.1.0 had one, which in a snapshot was None
+    return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
 
 
 def _decode(code: Any, space: ConvexSet | None = None) -> Any:
@@ -235,7 +239,7 @@ def _decode(code: Any, space: ConvexSet | None = None) -> Any:
         case {"value": name, "arguments": arguments} if name in _VALUES:
             return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
         case {"keeper": name, "arguments": arguments} if name in _KEEPERS:
-            return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
+            return _made(name, arguments, space)
         case {"custom": name}:
             if space is not None and type(space).__name__ == name:
                 return space

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from treecal import Chain, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
+from treecal import correctors
 from treecal.cli._coder import Coder, pick
 from treecal.cli._options import Outcomes, split
 from treecal.cli._rows import Faults, Kind, rows
 from treecal.cli._terminal import Exit, Shield, emit, say
-from treecal.correctors._groups import Cells, Centroids, Groups, TopClass
+from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
-from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry._outcomes import read_outcome
 from treecal.io import OnError
 
+METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
+RULES = {
+    kind.name: kind
+    for kind in map(vars(correctors).get, correctors.__all__)
+    if isinstance(kind, type) and issubclass(kind, Groups) and kind.name is not None
+}
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from treecal._typing import Array
-    from treecal.correctors._base import Corrector
+    from treecal.correctors import Corrector
     from treecal.geometry import ConvexSet
 
-Correct = Literal["mean", "shift", "adaptive", "platt", "temperature", "vector", "vector-then-mean"]
-Alike = Literal["top-class", "cells", "centroids"]
-_GROUPS: dict[Alike, type[TopClass | Cells | Centroids]] = {
-    "top-class": TopClass,
-    "cells": Cells,
-    "centroids": Centroids,
-}
+    Method: TypeAlias = str
+    Rule: TypeAlias = str
+else:  # the choices that are offered and checked
+    Method, Rule = Literal[tuple(METHODS)], Literal[tuple(RULES)]
 
 
 def recalibrate(
@@ -37,15 +38,15 @@ def recalibrate(
     /,
     *,
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
-    method: Correct = "mean",
-    groups: Alike | None = None,
+    method: Method = "mean",
+    groups: Rule | None = None,
     forecast: str | None = None,
     outcome: str = "outcome",
     kind: Kind | None = None,
     on_error: OnError = "stop",
     json: bool = False,
 ) -> int:
-    """Put a model's probabilities right, row by row, each before its outcome is learnt; then say what it changed.
+    """Recalibrate a model's probabilities, row by row, each before its outcome is learnt; then report what changed.
 
     A row holds the probabilities and the outcome. In a pipe they may come one after the other, the probabilities in one
     line of JSON and the outcome in the next: the better ones are written in between.
@@ -63,11 +64,11 @@ def recalibrate(
     path
         A file of rows; standard input by default.
     method
-        mean, shift: of groups of alike forecasts; adaptive: a calibrated forecaster for each group; platt (two
-        classes), temperature, vector: scaling of the logits, online; or scaling, and then means.
+        mean, shift: of groups of forecasts; adaptive: a calibrated forecaster for each group; platt (two classes),
+        temperature, vector: scaling of the logits, online; or scaling, and then means.
     groups
-        Which forecasts are alike (mean, shift, adaptive, vector-then-mean): by likeliest class and its probability, the
-        default; in one cell of a grid; or near one of 16 centroids.
+        Which forecasts form a group (mean, shift, adaptive, vector-then-mean): those with the same likeliest class and
+        about the same probability of it, the default; those in one cell of a grid; those near one of 16 centroids.
     forecast
         Columns of the probabilities, in the order of the classes, with commas between them; or one that holds them all.
         By default "forecast", or the columns called like the classes.
@@ -131,25 +132,13 @@ def _line(corrector: Corrector, coder: Coder, b: Array) -> dict[str, Any]:
     return line
 
 
-def _corrector(method: Correct, groups: Alike | None, space: ConvexSet) -> Corrector:
-    scaling: dict[str, Callable[[ConvexSet], Corrector]] = {
-        "platt": PlattScaling,
-        "temperature": TemperatureScaling,
-        "vector": VectorScaling,
-    }
-    if method in scaling:
-        if groups is not None:
-            raise ParameterError(f"the method {method} has no groups.", hint="leave --groups out.")
-        return scaling[method](space)
-    alike: Groups | None = None if groups is None else _GROUPS[groups]()
-    match method:
-        case "adaptive":
-            return Recalibrator(space, groups=alike, make=lambda: AdaptiveTreeCal(space))
-        case "vector-then-mean":
-            parts = VectorScaling(space, audit=False), Recalibrator(space, groups=alike, audit=False)
-            return Chain(parts)
-        case _:
-            return Recalibrator(space, groups=alike, make="shift" if method == "shift" else "mean")
+def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
+    make = METHODS[method]
+    if groups is None:
+        return make(space)
+    if "groups" not in signature(make).parameters:
+        raise ParameterError(f"the method {method} has no groups.", hint="leave --groups out.")
+    return make(space, groups=RULES[groups]())
 
 
 def _score(corrector: Corrector, *, json: bool) -> None:

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal._validate import finite_array
-from treecal.exceptions import OutcomeError, ParameterError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._convex import ConvexSet
 from treecal.geometry._sets import Simplex
 
 FLOAT64 = np.dtype(np.float64)
+Refusal = type[OutcomeError] | type[ForecastError]
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
@@ -21,7 +22,7 @@ def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     return type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
-def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
+def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
     Parameters
@@ -32,6 +33,8 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
         What came: anything NumPy reads as a vector of real numbers.
     round_
         The 1-based round, for the error.
+    error
+        Its class: a point forecast must be what an outcome must be.
 
     Examples
     --------
@@ -45,40 +48,40 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     """
     if is_outcome(value, space):
         return value
-    outcome = _coerce(space, value, round_)
+    outcome = _coerce(space, value, round_, error)
     if space.admits(outcome):
         return outcome
     if not np.isfinite(outcome).all():
         at = int(np.argmin(np.isfinite(outcome)))
-        raise OutcomeError.at(
+        raise error.at(
             round_,
             f"holds {outcome[at]} at entry {at}, expected finite numbers.",
             hint="drop or impute missing values.",
         )
-    hint = f"normalise the outcome, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
-    raise OutcomeError.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
+    hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+    raise error.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
 
 
-def _coerce(space: ConvexSet, value: Any, round_: int) -> Array:
+def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
     if value is None or isinstance(value, str | bytes):
-        raise OutcomeError.at(round_, f"is {value!r}, {expected}.")
+        raise error.at(round_, f"is {value!r}, {expected}.")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise OutcomeError.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
+        raise error.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
     try:
         raw = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise OutcomeError.at(round_, f"is not a vector ({error}), {expected}.") from None
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise error.at(round_, f"is not a vector ({problem}), {expected}.") from None
     if raw.shape != (space.dim,):
         of_class = isinstance(space, Simplex) and raw.ndim == 0 and raw.dtype.kind in "iu"
         hint = f"for a class index k pass numpy.eye({space.dim})[k]." if of_class else None
         came = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
-        raise OutcomeError.at(round_, f"{came}, {expected}.", hint=hint)
+        raise error.at(round_, f"{came}, {expected}.", hint=hint)
     if raw.dtype.kind not in "biuf":
         kinds = sorted({type(entry).__name__ for entry in raw.tolist()})
         too_large = raw.dtype == object and kinds == ["int"]
         what = "an integer too large for float64" if too_large else f"values of type {', '.join(kinds)}"
-        raise OutcomeError.at(round_, f"holds {what}, {expected}.")
+        raise error.at(round_, f"holds {what}, {expected}.")
     with np.errstate(over="ignore"):
         return raw.astype(np.float64)
 
