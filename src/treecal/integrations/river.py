@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
 from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from river import base, metrics
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.river needs river, which is not installed.", hint='pip install "treecal[river]".'
-    ) from None
+require("river", extra="river", what="treecal.integrations.river")
+from river import base, metrics
 
 Said = dict[Any, float]
 

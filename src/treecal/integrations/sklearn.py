@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.correctors._base import Corrector
@@ -16,19 +17,14 @@ from treecal.exceptions import ForecastError, OutcomeError, ParameterError, Unsu
 from treecal.geometry import Distance, Simplex
 from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-    from sklearn.exceptions import NotFittedError
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.model_selection import cross_val_predict
-    from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.sklearn needs scikit-learn, which is not installed.",
-        hint='pip install "treecal[sklearn]".',
-    ) from None
+require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 
 class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
