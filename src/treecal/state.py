@@ -12,7 +12,8 @@ import hashlib
 import json
 import math
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ _BLANK = b"0" * 64
 def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[str]) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
+    A file that is replaced keeps its mode; a new one gets the usual mode, as the umask says.
+
     Parameters
     ----------
     thing
@@ -66,16 +69,18 @@ def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[
     (1, True)
     """
     content, target = dumps(thing), Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, temporary)  # before there is anything to read
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
     with contextlib.suppress(OSError):  # a directory cannot be opened everywhere; where it can, make the rename last
         folder = os.open(target.parent, os.O_RDONLY)
