@@ -40,7 +40,7 @@ def test_permuting_coordinates_permutes_forecasts(seed: int, dim: int, arity: in
 @given(seed=seeds, dim=st.integers(2, 5), image=st.integers(1, 4), arity=st.integers(2, 5))
 @settings(max_examples=40, deadline=None)
 def test_commutes_with_linear_maps(seed: int, dim: int, image: int, arity: int) -> None:
-    """TreeCal of the image of a stream is the image of TreeCal: what the polytope bound of SPEC §4 rests on."""
+    """TreeCal of the image of a stream is the image of TreeCal: what the certificate for polytopes rests on."""
     vertices = np.random.default_rng(seed).normal(size=(dim, image))
     outcomes = streams(tc.Simplex(dim), 40, seed)
     above, upper = play(tc.TreeCal(tc.Simplex(dim), arity=arity), outcomes)
