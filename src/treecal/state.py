@@ -112,7 +112,16 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
 
 
 def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
-    """Return the snapshot as bytes."""
+    """Return the snapshot as bytes.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.TreeCal(tc.Simplex(2), arity=2)
+    >>> f.update([1, 0])
+    >>> loads(dumps(f)).predict() == f.predict()
+    True
+    """
     from safetensors.numpy import save as pack
 
     name = _name(thing)
@@ -131,7 +140,14 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes."""
+    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes.
+
+    Examples
+    --------
+    >>> loads(b"nothing of the kind")
+    Traceback (most recent call last):
+    treecal.exceptions.SnapshotError: this is not a snapshot of treecal, or its header is damaged.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 

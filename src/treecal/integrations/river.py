@@ -102,7 +102,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         index, corrector = self._for(said)
         if corrector is None:
             return dict.fromkeys(index, 1.0)
-        return dict(zip(index, corrector.predict(vector(said, index)).mean.tolist(), strict=True))
+        return dict(zip(index, corrector.predict(_vector(said, index)).mean.tolist(), strict=True))
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Let the classifier learn, and the corrector from what the classifier said before that.
@@ -119,7 +119,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         said = self._ask(x)
         index, corrector = self._for([*said, checked_label(y)])
         if corrector is not None:
-            corrector.predict(vector(said, index))  # refuses what is no forecast, before anything is learned
+            corrector.predict(_vector(said, index))  # refuses what is no forecast, before anything is learned
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
             corrector.update(np.eye(len(index))[index[y]])
@@ -208,7 +208,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
             raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        forecast = read_forecast(Simplex(len(y_pred)), numbers(y_pred.values()), self._rounds + 1)
+        forecast = read_forecast(Simplex(len(y_pred)), _numbers(y_pred.values()), self._rounds + 1)
         said = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in said if p), checked_label(y_true)
 
@@ -228,21 +228,21 @@ class CalibrationError(metrics.base.ClassificationMetric):
         return False
 
 
-def numbers(values: Iterable[Any]) -> Array | list[Any]:
+def _numbers(values: Iterable[Any]) -> Array | list[Any]:
     """Return the values without rounding; what are no numbers stay as they are, for a check to refuse."""
     said = list(values)
     return without_rounding(np.array(said)) if all(isinstance(p, int | float | np.number) for p in said) else said
 
 
-def vector(said: Said, index: dict[Any, int]) -> Array | list[Any]:
+def _vector(said: Said, index: dict[Any, int]) -> Array | list[Any]:
     """Return what the classifier says as a vector; all alike where it says nothing.
 
     Examples
     --------
     >>> index = {"a": 0, "b": 1, "c": 2}
-    >>> vector({"b": 0.75, "a": 0.25}, index), vector({}, {"a": 0, "b": 1})
+    >>> _vector({"b": 0.75, "a": 0.25}, index), _vector({}, {"a": 0, "b": 1})
     (array([0.25, 0.75, 0.  ]), array([0.5, 0.5]))
     """
     if not any(said.values()):
         return np.full(len(index), 1 / len(index))
-    return numbers(said.get(label, 0.0) for label in index)
+    return _numbers(said.get(label, 0.0) for label in index)
