@@ -104,7 +104,7 @@ def gambit() -> str:
 
 def openspiel() -> str:
     """OpenSpiel's matching pennies are ours."""
-    pyspiel = require("pyspiel", extra="games", what="OpenSpiel's games")
+    pyspiel = require("pyspiel", extra="games", what="an OpenSpiel game")
     theirs = games.Game.from_openspiel(pyspiel.load_game("matrix_mp"))
     _ensure(theirs == games.matching_pennies(), "OpenSpiel's game is the same")
     return "OpenSpiel's matching pennies are ours"
