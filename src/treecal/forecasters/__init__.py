@@ -1,6 +1,6 @@
 """Forecasters: `predict()` announces a distribution over points of the set, `update(y)` learns the outcome."""
 
-from treecal.forecasters._adaptive import AdaptiveTreeCal, block_regret
+from treecal.forecasters._adaptive import AdaptiveTreeCal
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._grids import BinaryGrid, SimplexGrid, binary_grid_bound, simplex_grid_bound
 from treecal.forecasters._harmonic import Harmonic, harmonic_error
@@ -18,7 +18,6 @@ __all__ = [
     "SimplexGrid",
     "TreeCal",
     "binary_grid_bound",
-    "block_regret",
     "harmonic_error",
     "simplex_grid_bound",
 ]

@@ -14,8 +14,9 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import OutcomeError, ParameterError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space, checked_start
+from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.geometry._outcomes import checked_start
 
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * math.log(2)  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding

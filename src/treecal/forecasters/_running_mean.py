@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 from treecal._sums import two_sum
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space, checked_start
+from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet
+from treecal.geometry._outcomes import checked_start
 
 
 class RunningMean(Forecaster):

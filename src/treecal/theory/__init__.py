@@ -1,6 +1,7 @@
 """Theory you can run: Jensen gaps, certificates, the planner and lower bounds."""
 
 from treecal.theory._certificates import Certificate, certificate, sample_certificate, sampling_cost
+from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
 from treecal.theory._plan import Plan, plan
@@ -15,6 +16,7 @@ __all__ = [
     "Recommendation",
     "Replay",
     "SpectralCertificate",
+    "block_regret",
     "certificate",
     "jensen_gap",
     "log_rounds_ball",
