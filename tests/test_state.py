@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,25 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
         assert [entry.name for entry in tmp_path.iterdir()] == ["f.treecal"]
     tc.save(f, path)
     assert tc.load(path).rounds == f.rounds
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_a_file_that_is_replaced_keeps_its_mode_and_a_new_one_gets_the_usual(tmp_path: Path) -> None:
+    path, usual = tmp_path / "f.treecal", tmp_path / "usual"
+    for umask in (0o022, 0o077, 0o002):
+        before = os.umask(umask)
+        try:
+            tc.save(used_forecaster(), path)
+            usual.touch()
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode) == 0o666 & ~umask
+        for mode in (0o640, 0o600, 0o444):
+            path.chmod(mode)
+            tc.save(used_forecaster(), path)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+        path.unlink()
+        usual.unlink()
 
 
 class Disc(tc.ConvexSet):

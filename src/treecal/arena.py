@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
@@ -198,7 +198,7 @@ def race(
     >>> table.num_rows, table.column("rounds").to_pylist()
     (7, [1, 2, 3, 4, 7, 12, 20])
     """
-    pa, pq = _arrow()
+    pa, pq = (require(name, extra="arena", what="a table of the arena") for name in ("pyarrow", "pyarrow.parquet"))
     rounds = whole_number("rounds", rounds, least=1)
     for name, table in (("forecasters", forecasters), ("streams", streams), ("spaces", spaces), ("norms", norms)):
         if not table:
@@ -316,15 +316,6 @@ def show(table: pa.Table, *, norm: Norm | str = "l1") -> str:
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "the arena's tables need pyarrow, which is not installed.", hint='pip install "treecal[arena]".'
-        ) from None
 
 
 def _schema(pa: Any) -> Any:

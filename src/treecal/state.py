@@ -12,7 +12,8 @@ import hashlib
 import json
 import math
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ _BLANK = b"0" * 64
 def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[str]) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
+    A file that is replaced keeps its mode; a new one gets the usual mode, as the umask says.
+
     Parameters
     ----------
     thing
@@ -64,16 +67,18 @@ def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[
     (1, True)
     """
     content, target = dumps(thing), Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, temporary)  # before there is anything to read
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
     with contextlib.suppress(OSError):  # a directory cannot be opened everywhere; where it can, make the rename last
         folder = os.open(target.parent, os.O_RDONLY)
@@ -105,7 +110,16 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
 
 
 def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
-    """Return the snapshot as bytes."""
+    """Return the snapshot as bytes.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.TreeCal(tc.Simplex(2), arity=2)
+    >>> f.update([1, 0])
+    >>> loads(dumps(f)).predict() == f.predict()
+    True
+    """
     from safetensors.numpy import save as pack
 
     name = _name(thing)
@@ -137,7 +151,14 @@ def describe(thing: Forecaster | Corrector | Ledger | Bank) -> str:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes."""
+    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes.
+
+    Examples
+    --------
+    >>> loads(b"nothing of the kind")
+    Traceback (most recent call last):
+    treecal.exceptions.SnapshotError: this is not a snapshot of treecal, or its header is damaged.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 

@@ -293,7 +293,7 @@ def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
 
 
 def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
-    """`Cal^{D_R}` is the full swap regret of the losses `D_R(y_t|·)` (Lemma swap-cal), here for `R = ‖·‖₂²`."""
+    """`Cal^{D_R}` is the full swap regret of the losses `D_R(y_t|·)` (Lemma 2.2), here for `R = ‖·‖₂²`."""
     forecaster, R = make(), SquaredEuclidean()
     rounds = list(_play(forecaster, _rounds(outcomes)))
     points = np.unique(np.concatenate([x.points + 0.0 for x, _ in rounds]), axis=0)

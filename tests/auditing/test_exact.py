@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -107,22 +108,22 @@ def test_the_sql_runs_on_plain_tables_of_other_engines() -> None:
     """SQLite knows nothing of DuckDB's dialect: what it runs is plain."""
     import sqlite3
 
-    base = sqlite3.connect(":memory:")
-    base.execute("CREATE TABLE log (p0 REAL, p1 REAL, label TEXT, by0 TEXT)")
-    rows = [
-        (0.5, 0.5, "it's", "m"),
-        (0.5, 0.5, "b", "m"),
-        (-0.0, 1.0, "b", "n"),
-        (0.0, 1.0, "b", "n"),
-        (0.9, 0.2, "b", "n"),
-    ]
-    base.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
-    inner = indexed("SELECT * FROM log", labels=["it's", "b"], by=1)
-    good = good_rows(classes=2, tolerance=1e-6)
-    assert sorted(base.execute(forecasts(inner, classes=2, by=1, good=good))) == [
-        (0.0, 1.0, 2, 0, 2, "n"),
-        (0.5, 0.5, 2, 1, 1, "m"),
-    ]
+    with contextlib.closing(sqlite3.connect(":memory:")) as base:
+        base.execute("CREATE TABLE log (p0 REAL, p1 REAL, label TEXT, by0 TEXT)")
+        rows = [
+            (0.5, 0.5, "it's", "m"),
+            (0.5, 0.5, "b", "m"),
+            (-0.0, 1.0, "b", "n"),
+            (0.0, 1.0, "b", "n"),
+            (0.9, 0.2, "b", "n"),
+        ]
+        base.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
+        inner = indexed("SELECT * FROM log", labels=["it's", "b"], by=1)
+        good = good_rows(classes=2, tolerance=1e-6)
+        assert sorted(base.execute(forecasts(inner, classes=2, by=1, good=good))) == [
+            (0.0, 1.0, 2, 0, 2, "n"),
+            (0.5, 0.5, 2, 1, 1, "m"),
+        ]
 
 
 def test_groups_are_limited_and_named() -> None:

@@ -15,7 +15,7 @@ import pexpect
 import pytest
 
 import treecal as tc
-from tests.cli.support import TREECAL, refused, run
+from tests.cli.support import TREECAL, heed_interrupts, refused, run
 from treecal.cli._terminal import Exit, Shield, emit, printable
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
@@ -25,7 +25,9 @@ def terminal(script: str) -> pexpect.spawn[str]:
     """Run a line of shell in a terminal of its own; `treecal` is the command."""
     script = script.replace("treecal ", f"'{TREECAL}' ", 1)
     env = os.environ | {"NO_COLOR": "1", "TERM": "xterm"}
-    return pexpect.spawn("bash", ["-c", script], encoding="utf-8", timeout=30, dimensions=(24, 100), env=env)
+    return pexpect.spawn(
+        "bash", ["-c", script], encoding="utf-8", timeout=30, dimensions=(24, 100), env=env, preexec_fn=heed_interrupts
+    )
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:

@@ -54,9 +54,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(tc.TreeCalError, match=r"(?s)there is no `java` here.*Hint: install Java 17"):
             session("local[2]")
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(
-        tc.TreeCalError, match=r"needs pyspark; it is not installed.\n\nHint: pip install .treecal\[spark\]"
+        tc.TreeCalError, match=r"needs pyspark, which is not installed.\n\nHint: pip install .treecal\[spark\]"
     ):
         session("local[2]")
 

@@ -79,7 +79,7 @@ def test_merging_reals_loses_nothing_that_matters(space: tc.ConvexSet, seed: int
 
 
 def swap_regret(forecasts: list[tc.Forecast], outcomes: Array, R: Regularizer) -> float:
-    """Full swap regret of ℓ_t = D_R(y_t|·) from its definition: the best swap of each point, by Lemma bias-variance."""
+    """Full swap regret of ℓ_t = D_R(y_t|·) from its definition: the best swap of each point, by Lemma 2.1."""
     points = {tuple(p + 0.0) for x in forecasts for p in x.points}
     regret = 0.0
     for point in points:
@@ -100,7 +100,7 @@ def swap_regret(forecasts: list[tc.Forecast], outcomes: Array, R: Regularizer) -
 @given(seed=seeds, dim=st.integers(2, 4))
 @settings(max_examples=15, deadline=None)
 def test_calibration_is_full_swap_regret(index: int, seed: int, dim: int) -> None:
-    """Lemma swap-cal, for each regularizer; `mix` keeps the entropy finite."""
+    """Lemma 2.2, for each regularizer; `mix` keeps the entropy finite."""
     R = regularizers(dim)[index]
     outcomes = streams(tc.Simplex(dim), 25, seed)
     forecasts, ledger = play(tc.TreeCal(tc.Simplex(dim), arity=3, mix=0.1), outcomes)

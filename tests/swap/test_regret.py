@@ -102,7 +102,7 @@ def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, per_n
 
 @pytest.mark.parametrize("regularizer", [tc.SquaredEuclidean(), tc.SmoothedEntropy(3)], ids=repr)
 def test_bregman_swap_regret_is_calibration_error(regularizer: tc.SquaredEuclidean | tc.SmoothedEntropy) -> None:
-    """Lemma swap-cal; and, from the definition, no swap of points does better."""
+    """Lemma 2.2; and, from the definition, no swap of points does better."""
     space, rng = tc.Simplex(3), np.random.default_rng(1)
     forecaster, ledger, plays, losses = tc.TreeCal(space, arity=3), tc.Ledger(space), [], []
     for y in np.eye(3)[rng.integers(3, size=50)]:

@@ -1,4 +1,4 @@
-"""`treecal plan`: what a tree is certain of, and the tree or the rounds that an error takes."""
+"""`treecal plan`: the error a tree guarantees, and the tree or the rounds that an error takes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def plan(
     depth: int | None = None,
     json: bool = False,
 ) -> int:
-    """Say what TreeCal is certain of after so many rounds, or how many rounds an error takes.
+    """Say which error TreeCal guarantees after so many rounds, or how many rounds an error takes.
 
     The bound holds for every sequence of outcomes, even one made to defeat the forecaster. On ordinary streams errors
-    are many times smaller.
+    are many times smaller. `treecal recommend` compares trees with every other forecaster.
 
         treecal plan --dim 3 --rounds 1000000
 
@@ -47,7 +47,7 @@ def plan(
     rounds
         Rounds to be played.
     error
-        Calibration error a round to be certain of, in place of rounds.
+        Calibration error per round to guarantee, in place of rounds.
     arity
         Certify this tree, in place of the best one.
     depth

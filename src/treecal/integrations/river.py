@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal.correctors import Corrector
 from treecal.correctors._base import read_forecast
@@ -15,12 +16,8 @@ from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
 from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from river import base, metrics
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.river needs river, which is not installed.", hint='pip install "treecal[river]".'
-    ) from None
+require("river", extra="river", what="treecal.integrations.river")
+from river import base, metrics
 
 Probabilities = dict[Any, float]
 
@@ -106,7 +103,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         index, corrector = self._for(given)
         if corrector is None:
             return dict.fromkeys(index, 1.0)
-        return dict(zip(index, corrector.predict(vector(given, index)).mean.tolist(), strict=True))
+        return dict(zip(index, corrector.predict(_vector(given, index)).mean.tolist(), strict=True))
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Let the classifier learn, and the corrector from the probabilities that the classifier gave before that.
@@ -123,7 +120,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         given = self._ask(x)
         index, corrector = self._for([*given, checked_label(y)])
         if corrector is not None:
-            corrector.predict(vector(given, index))  # refuses an invalid forecast, before anything is learned
+            corrector.predict(_vector(given, index))  # refuses an invalid forecast, before anything is learned
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
             corrector.update(np.eye(len(index))[index[y]])
@@ -212,7 +209,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
             raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        forecast = read_forecast(Simplex(len(y_pred)), numbers(y_pred.values()), self._rounds + 1)
+        forecast = read_forecast(Simplex(len(y_pred)), _numbers(y_pred.values()), self._rounds + 1)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in pairs if p), checked_label(y_true)
 
@@ -232,21 +229,21 @@ class CalibrationError(metrics.base.ClassificationMetric):
         return False
 
 
-def numbers(values: Iterable[Any]) -> Array | list[Any]:
+def _numbers(values: Iterable[Any]) -> Array | list[Any]:
     """Return the values without rounding; what are no numbers stay as they are, for a check to refuse."""
     given = list(values)
     return without_rounding(np.array(given)) if all(isinstance(p, int | float | np.number) for p in given) else given
 
 
-def vector(given: Probabilities, index: dict[Any, int]) -> Array | list[Any]:
+def _vector(given: Probabilities, index: dict[Any, int]) -> Array | list[Any]:
     """Return the classifier's probabilities as a vector; equal ones where it gives none.
 
     Examples
     --------
     >>> index = {"a": 0, "b": 1, "c": 2}
-    >>> vector({"b": 0.75, "a": 0.25}, index), vector({}, {"a": 0, "b": 1})
+    >>> _vector({"b": 0.75, "a": 0.25}, index), _vector({}, {"a": 0, "b": 1})
     (array([0.25, 0.75, 0.  ]), array([0.5, 0.5]))
     """
     if not any(given.values()):
         return np.full(len(index), 1 / len(index))
-    return numbers(given.get(label, 0.0) for label in index)
+    return _numbers(given.get(label, 0.0) for label in index)

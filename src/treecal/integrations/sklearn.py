@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.correctors import Corrector
@@ -16,19 +17,14 @@ from treecal.exceptions import ForecastError, OutcomeError, ParameterError, Unsu
 from treecal.geometry import Distance, Simplex
 from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-    from sklearn.exceptions import NotFittedError
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.model_selection import cross_val_predict
-    from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.sklearn needs scikit-learn, which is not installed.",
-        hint='pip install "treecal[sklearn]".',
-    ) from None
+require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 
 class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
@@ -95,7 +91,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         y
             Their labels.
         """
-        labels = read_labels(X, y)
+        labels = _read_labels(X, y)
         self._check_probabilities()
         model = clone(self.estimator).fit(X, labels)
         if isinstance(self.estimator, FrozenEstimator):
@@ -103,7 +99,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         else:
             forecasts = cross_val_predict(self.estimator, X, labels, cv=self.cv, method="predict_proba")
         corrector = new_corrector(self.make, len(model.classes_))
-        learn(corrector, checked_rows(forecasts), places(labels, model.classes_))
+        _learn(corrector, _checked_rows(forecasts), _places(labels, model.classes_))
         return self._keep(model, model.classes_, corrector)
 
     def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -118,20 +114,20 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         classes
             All labels there will ever be. For the first call; by default those of the model, if it is fitted.
         """
-        labels = read_labels(X, y)
+        labels = _read_labels(X, y)
         if hasattr(self, "corrector_"):
             model, known, corrector = self.estimator_, self.classes_, self.corrector_
         else:
             self._check_probabilities()
-            if not is_fitted(self.estimator):
+            if not _is_fitted(self.estimator):
                 return self._first_batch(X, labels, classes)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
             corrector = new_corrector(self.make, len(known))
-        forecasts, at = ask(model, X, known), places(labels, known)
+        forecasts, at = _ask(model, X, known), _places(labels, known)
         if self._updates():
             model.partial_fit(X, labels)
-        learn(corrector, forecasts, at)
+        _learn(corrector, forecasts, at)
         return self._keep(model, known, corrector)
 
     def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None) -> Self:
@@ -142,7 +138,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
                 hint="partial_fit(X, y, classes=[...]), or fit(X, y) first.",
             )
         model, known = clone(self.estimator), np.unique(classes)
-        places(labels, known)
+        _places(labels, known)
         model = model.partial_fit(X, labels, classes=known) if self._updates() else model.fit(X, labels)
         return self._keep(model, known, new_corrector(self.make, len(known)))
 
@@ -155,7 +151,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Rows of features.
         """
         check_is_fitted(self)
-        return np.array([self.corrector_.predict(b).mean for b in ask(self.estimator_, X, self.classes_)])
+        return np.array([self.corrector_.predict(b).mean for b in _ask(self.estimator_, X, self.classes_)])
 
     def predict(self, X: Any) -> Any:
         """Return the likeliest class of each row.
@@ -257,7 +253,7 @@ def calibration_error(
     >>> calibration_error(["rain", "rain", "rain", "sun"], [[0.5, 0.5]] * 4)
     0.5
     """
-    labels = read_labels(y_proba, y_true)
+    labels = _read_labels(y_proba, y_true)
     known = np.unique(labels) if classes is None else np.asarray(classes)
     forecasts = finite_array("y_proba", y_proba)
     forecasts = np.stack([1 - forecasts, forecasts], axis=1) if forecasts.ndim == 1 else forecasts
@@ -266,30 +262,30 @@ def calibration_error(
             f"y_proba has shape {forecasts.shape}, expected ({len(labels)}, {len(known)}): labels {known.tolist()}.",
             hint=None if classes is not None else "name the label of each column in classes.",
         )
-    points, row = np.unique(checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
+    points, row = np.unique(_checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
     counts = np.zeros(points.shape)
-    np.add.at(counts, (row, places(labels, known)), 1)
+    np.add.at(counts, (row, _places(labels, known)), 1)
     ledger = ledger_of(points, counts)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm)
 
 
-def ask(model: Any, X: Any, classes: Any) -> Array:
+def _ask(model: Any, X: Any, classes: Any) -> Array:
     """Return the model's probabilities, checked, with a column for each class; 0 for one that the model never saw."""
     forecasts = np.asarray(model.predict_proba(X))
     rows = np.zeros((len(forecasts), len(classes)))
-    rows[:, places(model.classes_, classes)] = forecasts
-    return checked_rows(rows)
+    rows[:, _places(model.classes_, classes)] = forecasts
+    return _checked_rows(rows)
 
 
-def learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
+def _learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
     """Let the corrector learn, row by row, from the forecasts and the places of the labels."""
     for b, y in zip(forecasts, np.eye(corrector.space.dim)[at], strict=True):
         corrector.predict(b)
         corrector.update(y)
 
 
-def read_labels(X: Any, y: ArrayLike) -> Any:
+def _read_labels(X: Any, y: ArrayLike) -> Any:
     """Return one finite label for each row, as an array."""
     if y is None:
         raise OutcomeError("fitting requires y to be passed, but the target y is None.")
@@ -301,12 +297,12 @@ def read_labels(X: Any, y: ArrayLike) -> Any:
     return labels
 
 
-def places(labels: Any, classes: Any) -> Any:
+def _places(labels: Any, classes: Any) -> Any:
     """Return each label's place among the classes, or name one that is not there.
 
     Examples
     --------
-    >>> places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
+    >>> _places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
     array([1, 0, 1])
     """
     index = {label: place for place, label in enumerate(classes.tolist())}
@@ -320,7 +316,7 @@ def places(labels: Any, classes: Any) -> Any:
     return at
 
 
-def checked_rows(forecasts: Array) -> Array:
+def _checked_rows(forecasts: Array) -> Array:
     """Return rows of probabilities without rounding, or name the first that is invalid."""
     rows = without_rounding(forecasts)
     space = Simplex(rows.shape[1])
@@ -331,7 +327,7 @@ def checked_rows(forecasts: Array) -> Array:
     return rows
 
 
-def is_fitted(estimator: Any) -> bool:
+def _is_fitted(estimator: Any) -> bool:
     """Return whether the estimator says that it is fitted."""
     try:
         check_is_fitted(estimator)

@@ -7,12 +7,12 @@ what was put in, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._optional import require
 from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster
@@ -30,14 +30,8 @@ Mask = NDArray[np.bool_]
 
 
 def arrow() -> Any:
-    """Return pyarrow, or say what to install."""
-    try:
-        return import_module("pyarrow")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "keyed streams travel as Arrow tables, which need pyarrow; it is not installed.",
-            hint='pip install "treecal[spark]".',
-        ) from None
+    """Import pyarrow."""
+    return require("pyarrow", extra="spark", what="a table of keyed streams")
 
 
 def schemas() -> dict[str, pa.Schema]:

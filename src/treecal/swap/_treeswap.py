@@ -25,7 +25,7 @@ class TreeSwap(Learner):
     uniform over the plays of the intervals it lies in.
 
     With losses in [0, b] and a learner whose external regret after n steps is at most `E(n)`, the labelled swap regret
-    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem treeswap, with 1 for its 3);
+    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem C.1, with 1 for its 3);
     `treeswap_bound` has the exact form for all other numbers of rounds. It does not grow with the number of actions but
     through E.
 
