@@ -181,5 +181,5 @@ def test_nothing_is_pickled() -> None:
     assert b"pickle" not in content
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    assert set(header) == {"__metadata__", "sums"}
+    assert set(header) == {"__metadata__", "rounds", "sums"}
     assert header["sums"]["dtype"] == "F64"
