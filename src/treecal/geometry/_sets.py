@@ -37,8 +37,8 @@ class Simplex(ConvexSet):
 
     A vector is inside when its sum is 1 within `tol` and its negative entries add up to no more than `tol`.
 
-    It may know the names of its classes. They change no arithmetic, but they are part of what the set is: they are saved
-    with it, and the same classes under other names, in another order or without names are another set.
+    It may know the names of its classes. They change no arithmetic, but they are part of the set: they are saved with
+    it, and the same classes under other names, in another order or without names are another set.
 
     Parameters
     ----------
