@@ -200,6 +200,29 @@ def test_a_snapshot_of_something_else_is_refused(tmp_path: Path) -> None:
     refused(run("forecast", "--dim", 3, "--snapshot", snapshot), "damaged")
 
 
+def test_a_snapshot_of_other_classes_is_refused_by_name(tmp_path: Path) -> None:
+    """One written for rain and sun resumed as wet and sun, or as sun and rain, and mixed up their probabilities."""
+    snapshot = tmp_path / "s.treecal"
+    arguments = ["forecast", "--forecaster", "running-mean", "--snapshot", snapshot]
+    assert run(*arguments, "--classes", "rain,sun", stdin="rain\n" * 4 + "sun\n").code == 0
+    before = snapshot.read_bytes()
+    classes = f"the classes of {snapshot} are rain, sun; these are "
+    refused(run(*arguments, "--classes", "wet,sun"), classes + "wet, sun.", "--classes rain,sun resumes it")
+    refused(run(*arguments, "--classes", "sun,rain"), classes + "sun, rain.")
+    refused(run(*arguments, "--dim", 2), classes + "0, 1.")
+    refused(run(*arguments, "--classes", "rain,snow,sun"), "['rain', 'sun']", "['rain', 'snow', 'sun']")
+    assert snapshot.read_bytes() == before
+    assert tc.load(snapshot).space.classes == ("rain", "sun")
+    assert run(*arguments, "--classes", "rain,sun").lines[0]["mean"] == {"rain": 0.8, "sun": 0.2}
+
+
+def test_a_snapshot_without_class_names_is_resumed_by_number(tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    tc.save(tc.AdaptiveTreeCal(tc.Simplex(2)), snapshot)
+    refused(run("forecast", "--snapshot", snapshot, "--classes", "rain,sun"), "no class names", "--dim 2 resumes it")
+    assert run("forecast", "--snapshot", snapshot, "--dim", 2, stdin="1\n").code == 0
+
+
 def forecast_some(process: subprocess.Popen[str], count: int) -> None:
     assert process.stdin is not None
     assert process.stdout is not None

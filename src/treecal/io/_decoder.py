@@ -170,9 +170,10 @@ class Decoder:
             if not 0 <= p[k] <= 1 + self.tolerance:
                 raise OutcomeError(f"{names[k]} is {p[k]:g}, expected a probability from 0 to 1.")
         if not abs(p.sum() - 1) <= self.tolerance:
+            remedy = "normalise them" if self.tolerance == TOLERANCE else "allow for it with a larger tolerance"
             raise OutcomeError(
                 f"the probabilities sum to {p.sum():.10g}, expected 1 within {self.tolerance:g}.",
-                hint="if they were rounded, normalise them, or allow for it with a larger tolerance.",
+                hint=f"if they were rounded, {remedy}.",
             )
         return p
 
