@@ -55,7 +55,7 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
     table = ledger.table("l1")
     assert document["forecasts"] == len(table.weight)
     assert [gap["gap"] for gap in document["gaps"]] == pytest.approx(table.gap[:5].tolist())
-    assert list(document["gaps"][0]["said"].values()) == pytest.approx(table.forecast[0].tolist())
+    assert list(document["gaps"][0]["forecast"].values()) == pytest.approx(table.forecast[0].tolist())
     shown = run("replay", days, "--outcome", "sky", *options, "--top", 5).out
     assert f"{ledger.error('l1'):.4f}" in shown
     assert f"{table.gap[0]:.3f}" in shown
@@ -76,7 +76,7 @@ def test_vectors(tmp_path: Path) -> None:
     path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in points.tolist()))
     document = json.loads(run("replay", path, "--dim", 2, "--box", 0, 1, "--json").out)
     ledger = played(tc.AdaptiveTreeCal(tc.Box(0, 1, dim=2)), points)
-    assert document["errors"]["l2"]["unlabelled"] == pytest.approx(ledger.error("l2"))
+    assert document["errors"]["l2"]["exact"] == pytest.approx(ledger.error("l2"))
     assert document["classes"] is None
     assert "KL" not in document["errors"]
 
@@ -87,7 +87,7 @@ def test_a_csv_of_all_forecasts_is_whole_and_inert(tmp_path: Path) -> None:
     assert run("replay", path, "--csv", out).code == 0
     header, *rows = csv.reader(out.read_text().splitlines())
     assert not any(name.startswith(("=", "+", "-", "@")) for name in header)
-    assert header[2:4] == ["said +3", "said -2"]
+    assert header[2:4] == ["forecast +3", "forecast -2"]
     document = json.loads(run("replay", path, "--json", "--top", 1000).out)
     assert len(rows) == document["forecasts"]
     assert [float(row[1]) for row in rows] == [gap["gap"] for gap in document["gaps"]]
@@ -141,11 +141,11 @@ def test_bad_rows_are_skipped_or_collected(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("outcome\n" + "sun\nrain\nhail\n" * 7)
     skipped = run("replay", path, "--classes", "rain,sun", "--on-error", "skip", "--json")
-    flawed(skipped, "7 bad rows left out", "line 4", "and 2 more")
+    flawed(skipped, "7 invalid rows left out", "line 4", "and 2 more")
     assert json.loads(skipped.out)["rounds"] == 14
     collected = run("replay", path, "--classes", "rain,sun", "--on-error", "collect", "--json")
     flawed(collected, "line 4", "line 22")
-    assert len(json.loads(collected.out)["bad_rows"]) == 7
+    assert len(json.loads(collected.out)["invalid_rows"]) == 7
 
 
 @pytest.mark.parametrize(
