@@ -55,7 +55,7 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
     table = ledger.table("l1")
     assert document["forecasts"] == len(table.weight)
     assert [gap["gap"] for gap in document["gaps"]] == pytest.approx(table.gap[:5].tolist())
-    assert list(document["gaps"][0]["said"].values()) == pytest.approx(table.forecast[0].tolist())
+    assert list(document["gaps"][0]["forecast"].values()) == pytest.approx(table.forecast[0].tolist())
     shown = run("replay", days, "--outcome", "sky", *options, "--top", 5).out
     assert f"{ledger.error('l1'):.4f}" in shown
     assert f"{table.gap[0]:.3f}" in shown
@@ -87,7 +87,7 @@ def test_a_csv_of_all_forecasts_is_whole_and_inert(tmp_path: Path) -> None:
     assert run("replay", path, "--csv", out).code == 0
     header, *rows = csv.reader(out.read_text().splitlines())
     assert not any(name.startswith(("=", "+", "-", "@")) for name in header)
-    assert header[2:4] == ["said +3", "said -2"]
+    assert header[2:4] == ["forecast +3", "forecast -2"]
     document = json.loads(run("replay", path, "--json", "--top", 1000).out)
     assert len(rows) == document["forecasts"]
     assert [float(row[1]) for row in rows] == [gap["gap"] for gap in document["gaps"]]

@@ -68,7 +68,7 @@ class Findings:
             "errors": {name: {"exact": u, "per_node": v} for name, (u, v) in self.errors.items()},
             "norm": repr(self.norm),
             "gaps": [
-                {"said": self._named(p), "weight": m, "happened": self._named(y), "gap": g} for p, m, y, g in rows
+                {"forecast": self._named(p), "weight": m, "outcome": self._named(y), "gap": g} for p, m, y, g in rows
             ],
         }
 
@@ -77,7 +77,12 @@ class Findings:
 
     def cells(self) -> Iterator[list[Any]]:
         """Give the rows of a spreadsheet, the header first."""
-        yield ["weight", "gap", *(f"said {name}" for name in self.names), *(f"happened {name}" for name in self.names)]
+        yield [
+            "weight",
+            "gap",
+            *(f"forecast {name}" for name in self.names),
+            *(f"outcome {name}" for name in self.names),
+        ]
         for point, mass, outcome, gap in zip(*self.gaps, strict=True):
             yield [float(mass), float(gap), *point.tolist(), *outcome.tolist()]
 
@@ -109,7 +114,7 @@ class Findings:
         table = Table(title=f"Where it missed most, in {self.norm!r}", title_justify="left")
         for name in ("share", "weight", "gap"):
             table.add_column(name, justify="right")
-        table.add_column("said → happened")
+        table.add_column("forecast → outcome")
         total = float(self.gaps.weight @ self.gaps.gap) or 1.0
         for point, mass, outcome, gap in zip(*(column[:top] for column in self.gaps), strict=True):
             order = np.argsort(-np.abs(outcome - point), kind="stable")[:_CLASSES]

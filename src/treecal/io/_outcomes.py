@@ -16,6 +16,7 @@ from treecal.io._columns import Label, Numbers, column_type, identifier, is_list
 from treecal.io._columns import one_hot as hot_label
 from treecal.io._problems import OnError, Problems
 from treecal.io._sources import LOG, Source, library, open_source
+from treecal.io._valid import valid_forecasts
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 
@@ -148,9 +149,7 @@ class Outcomes:
             good &= np.isfinite(outcomes).all(axis=1)
             good[good] = self.space.contains(outcomes[good])
         if p is not None:
-            with np.errstate(invalid="ignore", over="ignore"):
-                # From left to right, as SQL adds: the same rows are good here and there. NaN compares as False.
-                good &= (np.abs(np.add.reduce(p, axis=0) - 1) <= self.tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
+            good &= valid_forecasts(p, self.tolerance)
         rows = np.arange(before + 1, before + 1 + batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         if good.all():
