@@ -28,12 +28,12 @@ def tally(rows: Rows, cells: Cells) -> None:
     width, count = (d + 1) * bins, float(bins)
     weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
     most, top, squares = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK)
-    given, cell, above = np.empty(_BLOCK), np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
+    cell, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
     digits = above.view(np.int64)
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
         group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
-        most[:], top[:], squares[:], given[:] = -1.0, 0, 0.0, 0.0
+        most[:], top[:], squares[:] = -1.0, 0, 0.0
         for k in range(d):
             row = rows.forecasts[k, start : start + size]
             for i in range(size):
@@ -41,7 +41,6 @@ def tally(rows: Rows, cells: Cells) -> None:
                 most[i] = row[i] if larger else most[i]
                 top[i] = k if larger else top[i]
                 squares[i] += row[i] * row[i]
-                given[i] = row[i] if outcome[i] == k else given[i]
         for k in range(d + 1):
             row = rows.forecasts[k, start : start + size] if k < d else most[:size]
             for i in range(size):  # without looking anything up, so that several rows are worked on at once
@@ -56,10 +55,11 @@ def tally(rows: Rows, cells: Cells) -> None:
                     total &= _REST
                 rest[at] = total
         for i in range(size):
-            b = group[i] * width + np.int64(_bin(given[i], count))
+            p = rows.forecasts[outcome[i], start + i]
+            b = group[i] * width + np.int64(_bin(p, count))
             hits[np.uint64(b + outcome[i] * bins)] += 1
-            hits[np.uint64(b + d * bins)] += outcome[i] == top[i]  # what was given to it is then the largest
-            above[i] = (squares[i] + 1.0) / 2 - given[i] + 2.0  # Σ(p − y)² / 2
+            hits[np.uint64(b + d * bins)] += outcome[i] == top[i]  # p is then the largest, and in its bin
+            above[i] = (squares[i] + 1.0) / 2 - p + 2.0  # Σ(p − y)² / 2
         for i in range(size):
             at = np.uint64(group[i])
             total = cells.brier_rest[at] + (digits[i] - _TWO)

@@ -137,7 +137,7 @@ class Outcomes:
 
     def read(self, batch: Any, before: int) -> Chunk:
         """Return the good rows of a batch that so many rows came before; take note of the bad ones."""
-        p, y = (np.array(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
+        p, y = (np.stack(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
         good = np.ones(batch.num_rows, np.bool_)
         outcomes: Integers | Array
         if self._label is not None:
