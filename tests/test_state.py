@@ -42,6 +42,7 @@ def test_the_ledger_resumes_bit_for_bit(tmp_path: Path) -> None:
     "space",
     [
         tc.Simplex(2),
+        tc.Simplex(classes=["rain", "Föhn", "snow, then sun"]),
         tc.Box([0, -1], [0.1, 1]),
         tc.Ball(2, norm=Lp(3), radius=0.3, centre=[0.1, 0.2]),
         tc.Ball(2, norm="linf"),

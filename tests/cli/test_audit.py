@@ -78,11 +78,11 @@ def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
     refused(run("audit", log, *options), "log.csv, line 302 (row 301): label is 'z', expected one of a, b, c")
     skipped = run("audit", log, *options, "--on-error", "skip")
     assert skipped.code == 1
-    assert "3 bad rows left out" in skipped.out
+    assert "3 invalid rows left out" in skipped.out
     collected = run("audit", log, *options, "--on-error", "collect", "--invalid-rows", bad, "--json")
     assert collected.code == 1
-    assert "3 bad rows left out" in collected.err
-    assert json.loads(collected.out)["invalid_rows"] == 3
+    assert "3 invalid rows left out" in collected.err
+    assert json.loads(collected.out)["invalid"] == 3
     rows = read_table(bad)
     assert [(row["row"], row["line"]) for row in rows] == [("301", "302"), ("302", "303"), ("303", "304")]
     assert "sum to 0.97" in rows[1]["problem"]

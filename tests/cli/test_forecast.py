@@ -76,7 +76,8 @@ def test_every_forecaster(name: Name, options: list[str], made: Any) -> None:
     "lines",
     [
         ['"sun"', "sun", '{"outcome": "sun"}', '{"outcome": "sun", "day": 1}'],
-        ['{"outcome": [0, 0, 1]}', '{"outcome": {"rain": 0, "snow": 0, "sun": 1}}', '{"only": "sun"}'],
+        ['{"outcome": [0, 0, 1]}', '{"outcome": {"rain": 0, "snow": 0, "sun": 1}}'],
+        ['{"only": "sun"}', '{"only": [0, 0, 1], "day": 2}'],
         ["[0, 0, 1]", "", "  sun  "],
     ],
 )
@@ -130,7 +131,7 @@ def test_other_delimiters_and_gzip(tmp_path: Path) -> None:
     assert run("forecast", tmp_path / "days.tsv", *arguments).out == expected
     assert run("forecast", tmp_path / "days.csv.gz", *arguments).out == expected
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(text)[:-20])
-    refused(run("forecast", tmp_path / "cut.csv.gz", *arguments), "not a whole gzip file")
+    refused(run("forecast", tmp_path / "cut.csv.gz", *arguments), "cut.csv.gz cannot be read")
 
 
 def test_several_columns_are_one_vector(tmp_path: Path) -> None:
@@ -199,6 +200,29 @@ def test_a_snapshot_of_something_else_is_refused(tmp_path: Path) -> None:
     refused(run("forecast", "--dim", 3, "--snapshot", snapshot), "damaged")
 
 
+def test_a_snapshot_of_other_classes_is_refused_by_name(tmp_path: Path) -> None:
+    """One written for rain and sun resumed as wet and sun, or as sun and rain, and mixed up their probabilities."""
+    snapshot = tmp_path / "s.treecal"
+    arguments = ["forecast", "--forecaster", "running-mean", "--snapshot", snapshot]
+    assert run(*arguments, "--classes", "rain,sun", stdin="rain\n" * 4 + "sun\n").code == 0
+    before = snapshot.read_bytes()
+    classes = f"the classes of {snapshot} are rain, sun; these are "
+    refused(run(*arguments, "--classes", "wet,sun"), classes + "wet, sun.", "--classes rain,sun resumes it")
+    refused(run(*arguments, "--classes", "sun,rain"), classes + "sun, rain.")
+    refused(run(*arguments, "--dim", 2), classes + "0, 1.")
+    refused(run(*arguments, "--classes", "rain,snow,sun"), "['rain', 'sun']", "['rain', 'snow', 'sun']")
+    assert snapshot.read_bytes() == before
+    assert tc.load(snapshot).space.classes == ("rain", "sun")
+    assert run(*arguments, "--classes", "rain,sun").lines[0]["mean"] == {"rain": 0.8, "sun": 0.2}
+
+
+def test_a_snapshot_without_class_names_is_resumed_by_number(tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    tc.save(tc.AdaptiveTreeCal(tc.Simplex(2)), snapshot)
+    refused(run("forecast", "--snapshot", snapshot, "--classes", "rain,sun"), "no class names", "--dim 2 resumes it")
+    assert run("forecast", "--snapshot", snapshot, "--dim", 2, stdin="1\n").code == 0
+
+
 def forecast_some(process: subprocess.Popen[str], count: int) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
@@ -217,7 +241,7 @@ def test_interrupted_it_saves_and_says_one_line(number: signal.Signals, tmp_path
         process.send_signal(number)
         _, err = process.communicate()
     assert process.returncode == 130
-    assert err == f"treecal: interrupted after 5 rounds, kept in {snapshot}.\n"
+    assert err == f"treecal: interrupted after 5 rounds, saved in {snapshot}.\n"
     assert tc.load(snapshot).rounds == 5
     assert os.listdir(tmp_path) == ["s.treecal"]
 
@@ -245,34 +269,35 @@ def test_a_reader_that_has_enough_ends_it_silently(tmp_path: Path) -> None:
 
 
 BAD_LINES = {
-    "hail": "neither JSON nor one of the classes, rain, sun",
-    '"hail"': "there is no class 'hail', expected one of rain, sun",
-    "1": "--dim 2",
+    "hail": "it is 'hail', expected one of rain, sun",
+    '"hail"': "it is 'hail', expected one of rain, sun",
+    "1": "it is 1, expected one of rain, sun",
     "[0.5, 0.47]": "entries sum to 0.97",
-    "[0.5, NaN]": "NaN",
-    "[0.5, 1e999]": "inf",
-    "[0.5]": "1 numbers, expected 2",
-    '[0.5, "x"]': "'x', expected a number",
-    "[0.5, true]": "True, expected a number",
-    "null": "None",
-    "true": "True",
-    '{"weather": "sun", "day": 1}': "no column outcome among weather, day",
-    '{"outcome": null}': "outcome is empty",
+    "[0.5, NaN]": "the outcome holds nan, expected finite numbers",
+    "[0.5, 1e999]": "the outcome holds inf, expected finite numbers",
+    "[0.5]": "it is [0.5], expected a list of 2 numbers",
+    '[0.5, "x"]': "it[1] is 'x', expected a number",
+    "[0.5, true]": "it[1] is True, expected a number",
+    "null": "it is missing, expected one of rain, sun",
+    "true": "it is True, expected one of rain, sun",
+    '{"weather": "sun", "day": 1}': "it has the columns weather, day, and none is called outcome",
+    '{"outcome": null}': "outcome is missing, expected one of rain, sun",
     '{"outcome": {"rain": 1}}': "entries for rain, expected rain, sun",
     "[" * 100_000: "nested too deeply",
-    "0.5": "there is no class '0.5'",
+    "0.5": "it is 0.5, expected one of rain, sun",
+    '{"outcome": "sun"': "it is not JSON",
 }
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=lambda line: line[:20])
 def test_a_bad_line_is_named(line: str) -> None:
     done = run("forecast", "--classes", "rain,sun", stdin=f"sun\n\n{line}\nrain\n")
-    refused(done, "line 3: ", BAD_LINES[line])
+    refused(done, "standard input, line 3 (row 2): ", BAD_LINES[line])
     assert len(done.lines) == 2  # what came before is forecast
 
 
 def test_bytes_that_are_no_text_are_named() -> None:
-    refused(run("forecast", "--dim", 2, stdin=b"1\n\xff\xfe\n"), "line 2: it is not text in UTF-8")
+    refused(run("forecast", "--dim", 2, stdin=b"1\n\xff\xfe\n"), "line 2 (row 2): it is not text in UTF-8")
     refused(run("forecast", "--dim", 2, stdin=b"PAR1\xff\n"), "--kind parquet")
     refused(run("forecast", "--dim", 2, stdin=b"\x1f\x8b\xff\n"), "gzip")
 
@@ -281,24 +306,30 @@ def test_bad_lines_are_skipped_or_collected_and_counted() -> None:
     stdin = "sun\nhail\nrain\n[1]\nsun\n"
     good = run("forecast", "--classes", "rain,sun", stdin="sun\nrain\nsun\n").out
     skipped = run("forecast", "--classes", "rain,sun", "--on-error", "skip", stdin=stdin)
-    assert (skipped.code, skipped.out, skipped.err) == (1, good, "treecal: 2 bad rows left out.\n")
+    listed = (
+        "treecal: 2 invalid rows left out:\n"
+        "  line 2 (row 2): it is 'hail', expected one of rain, sun.\n"
+        "  line 4 (row 4): it is [1], expected a list of 2 numbers.\n"
+    )
+    assert (skipped.code, skipped.out, skipped.err) == (1, good, listed)
     collected = run("forecast", "--classes", "rain,sun", "--on-error", "collect", stdin=stdin)
-    assert (collected.code, collected.out) == (1, good)
-    assert [line.split(":")[1] for line in collected.err.splitlines()] == [" line 2", " line 4"]
+    assert (collected.code, collected.out, collected.err) == (1, good, listed)
+    many = run("forecast", "--classes", "rain,sun", "--on-error", "skip", stdin="hail\n" * 7)
+    assert many.err.startswith("treecal: 7 invalid rows left out:\n")
+    assert many.err.endswith("  and 2 more\n")
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("weather\nsun\nsun,rain\n", ["line 3", "2 cells, expected 1"]),
-        ("weather,weather\nsun,sun\n", ["different name"]),
+        ("weather,weather\nsun,sun\n", ["two columns called 'weather'"]),
         ("", ["first line", "is empty"]),
         ("\nsun\n", ["first line", "is empty"]),
-        ("day,sky\n1,sun\n", ["no column outcome among day, sky"]),
+        ("day,sky\n1,sun\n", ["x.csv has the columns day, sky, and none is called outcome"]),
         ('weather\n"sun\n', ["line 2", "not CSV"]),
-        ("weather,day\nsun,1\n\nhail,2\n", ["line 2", "no column outcome"]),
-        ("outcome,day\nsun,1\n\nhail,2\n", ["line 4", "no class 'hail'"]),
-        ("weather\nsun\n\nrain\n", ["line 3", "weather is empty"]),
+        ("outcome,day\nsun,1\n\nhail,2\n", ["line 4", "outcome is 'hail', expected one of rain, sun"]),
+        ("weather\nsun\n\nrain\n", ["line 3", "weather is missing"]),
         ("weather\nsun\n\udcff\n", ["line 3", "UTF-8"]),
     ],
 )
@@ -310,9 +341,9 @@ def test_a_bad_row_of_csv_is_named(content: str, words: list[str], tmp_path: Pat
 
 def test_bad_files_and_options() -> None:
     for arguments, words in {
-        ("nowhere.csv", "--dim", "2"): "nowhere.csv: No such file",
+        ("nowhere.csv", "--dim", "2"): "there is no file nowhere.csv",
         ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
-        ("/", "--dim", "2", "--kind", "csv"): "/: Is a directory",
+        ("/", "--dim", "2", "--kind", "csv"): "/ is a folder",
         (): "it is not said what outcomes are",
         ("--classes", "a"): "two or more names",
         ("--classes", "a,a"): "different names",
@@ -337,17 +368,17 @@ def test_bad_files_and_options() -> None:
 def test_a_bad_row_of_parquet_is_named(tmp_path: Path) -> None:
     path = write_files(tmp_path)[1]
     done = run("forecast", path, "--classes", "rain,sun", "--outcome", "weather")
-    refused(done, f"row {WORDS.index('snow') + 1}: there is no class 'snow'")
+    refused(done, f"row {WORDS.index('snow') + 1}: weather is 'snow', expected one of rain, sun")
 
 
 def test_truncated_parquet(tmp_path: Path) -> None:
     path = write_files(tmp_path)[1]
     path.write_bytes(path.read_bytes()[:-20])
-    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "not a whole Parquet file")
+    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "cut short or damaged")
 
 
 def test_the_horizon_is_an_end_and_not_a_bad_line() -> None:
     arguments = ["forecast", "--dim", 2, "--forecaster", "treecal", "--arity", 2, "--depth", 2, "--on-error", "skip"]
     full = run(*arguments, stdin="1\n" * 4)
     assert (full.code, len(full.lines)) == (0, 4)  # there is no fifth round to forecast
-    refused(run(*arguments, stdin="1\n" * 5), "line 5: ", "4 rounds")
+    refused(run(*arguments, stdin="1\n" * 5), "line 5 (row 5): ", "4 rounds")

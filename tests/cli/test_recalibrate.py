@@ -93,12 +93,12 @@ def test_in_a_pipe_probabilities_come_first_and_the_outcome_after() -> None:
     ("row", "words"),
     [
         ('{"forecast": [0.5, 0.47], "outcome": "sun"}', "sum to 0.97"),
-        ('{"forecast": [0.5, 0.5], "outcome": "hail"}', "no class 'hail'"),
-        ('{"forecast": [0.5, 0.5], "outcome": [0.5, 0.47]}', "outcome at round 3 lies outside"),
-        ('{"forecast": [0.5, 0.5], "outcome": null}', "outcome is empty"),
-        ('{"forecast": [1], "outcome": "sun"}', "1 numbers, expected 2"),
-        ('{"forecast": 0.5, "outcome": "sun"}', "0.5"),
-        ('{"rain": 0.5, "outcome": "sun"}', "no column sun among rain, outcome"),
+        ('{"forecast": [0.5, 0.5], "outcome": "hail"}', "outcome is 'hail', expected one of rain, sun"),
+        ('{"forecast": [0.5, 0.5], "outcome": [0.5, 0.47]}', "the outcome lies outside"),
+        ('{"forecast": [0.5, 0.5], "outcome": null}', "outcome is missing"),
+        ('{"forecast": [1], "outcome": "sun"}', "forecast is [1], expected a list of 2 numbers"),
+        ('{"forecast": 1.5, "outcome": "sun"}', "forecast is 1.5, expected a probability"),
+        ('{"rain": 0.5, "outcome": "sun"}', "sun is missing, expected a number"),
         ('{"p": 0.5}', "neither forecast nor outcome among p"),
         ('{"outcome": "sun"}', "came before its forecast"),
         ("[0.5, 0.5]", "not an object"),
@@ -108,10 +108,10 @@ def test_in_a_pipe_probabilities_come_first_and_the_outcome_after() -> None:
 def test_a_bad_row_is_named_and_changes_nothing(row: str, words: str) -> None:
     first, last = text(ROWS[:2]), text(ROWS[2:4])
     done = run("recalibrate", "--classes", "rain,sun", stdin=first + row + "\n" + last)
-    refused(done, "line 3: ", words)
+    refused(done, "line 3 (row 3): ", words)
     skipped = run("recalibrate", "--classes", "rain,sun", "--on-error", "skip", stdin=first + row + "\n" + last)
     assert skipped.code == 1
-    assert "1 bad row left out" in skipped.err
+    assert "1 invalid row left out" in skipped.err
     assert skipped.out == run("recalibrate", "--classes", "rain,sun", stdin=first + last).out
 
 
@@ -124,4 +124,4 @@ def test_bad_options() -> None:
 
 def test_no_rows_no_scores() -> None:
     done = run("recalibrate", "--classes", "a,b")
-    assert (done.code, done.out, done.err) == (0, "", "treecal: no row has come, so there are no scores.\n")
+    assert (done.code, done.out, done.err) == (0, "", "treecal: there were no outcomes, so there are no scores.\n")

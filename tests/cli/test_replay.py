@@ -76,7 +76,7 @@ def test_vectors(tmp_path: Path) -> None:
     path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in points.tolist()))
     document = json.loads(run("replay", path, "--dim", 2, "--box", 0, 1, "--json").out)
     ledger = played(tc.AdaptiveTreeCal(tc.Box(0, 1, dim=2)), points)
-    assert document["errors"]["l2"]["unlabelled"] == pytest.approx(ledger.error("l2"))
+    assert document["errors"]["l2"]["exact"] == pytest.approx(ledger.error("l2"))
     assert document["classes"] is None
     assert "KL" not in document["errors"]
 
@@ -141,11 +141,11 @@ def test_bad_rows_are_skipped_or_collected(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("outcome\n" + "sun\nrain\nhail\n" * 7)
     skipped = run("replay", path, "--classes", "rain,sun", "--on-error", "skip", "--json")
-    flawed(skipped, "7 bad rows left out", "line 4", "and 2 more")
+    flawed(skipped, "7 invalid rows left out", "line 4", "and 2 more")
     assert json.loads(skipped.out)["rounds"] == 14
     collected = run("replay", path, "--classes", "rain,sun", "--on-error", "collect", "--json")
     flawed(collected, "line 4", "line 22")
-    assert len(json.loads(collected.out)["bad_rows"]) == 7
+    assert len(json.loads(collected.out)["invalid_rows"]) == 7
 
 
 @pytest.mark.parametrize(

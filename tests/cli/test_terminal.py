@@ -64,7 +64,7 @@ def test_a_bar_with_rate_and_remaining_time_in_a_terminal_and_ctrl_c(tmp_path: P
     shell = terminal(f"treecal forecast '{many}' --dim 2 --snapshot '{snapshot}' > '{out}'; echo code $?")
     shell.expect(r"bytes .* (\d+)/600000 [\d,]+/s \d:\d\d:\d\d")
     shell.sendintr()
-    shell.expect(r"treecal: interrupted after ([\d,]+) rounds, kept in [^\n]*s\.treecal\.\r\n")
+    shell.expect(r"treecal: interrupted after ([\d,]+) rounds, saved in [^\n]*s\.treecal\.\r\n")
     rounds = int(shell.match.group(1).replace(",", ""))
     shell.expect("code 130")
     shell.expect(pexpect.EOF)

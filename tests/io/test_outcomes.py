@@ -33,7 +33,7 @@ def test_rows_come_in_order_and_classes_are_found(tmp_path: Path) -> None:
     )
     outcomes = read_outcomes(tmp_path / "a.parquet", outcome="y", keep=["at"])
     assert outcomes.classes == ("fog", "rain", "sun")
-    assert outcomes.space == tc.Simplex(3)
+    assert outcomes.space == tc.Simplex(classes=["fog", "rain", "sun"])
     for _ in range(2):  # it can be read again
         chunks = list(outcomes)
         assert np.array_equal(np.concatenate([chunk.rows for chunk in chunks]), np.arange(1, n + 1))
@@ -82,7 +82,7 @@ def test_collect_keeps_all_and_skip_the_first_few(tmp_path: Path) -> None:
         assert outcomes.problems.count == 20
         assert [problem.line for problem in problems] == [2 + 10 * i for i in range(kept)]
         assert all(lines[problem.line - 1] == "?" for problem in problems if problem.line)
-    assert "20 bad rows left out" in str(outcomes.problems)
+    assert "20 invalid rows left out" in str(outcomes.problems)
     assert "and 15 more" in str(outcomes.problems)
 
 

@@ -231,11 +231,43 @@ def test_vertices_and_halfspaces_of_one_polytope_agree(seed: int, dim: int) -> N
     assert inner.minimise(v) @ v == pytest.approx(outer.minimise(v) @ v, abs=1e-7)
 
 
+def test_class_names_are_part_of_a_simplex_and_of_nothing_it_computes() -> None:
+    named, plain = tc.Simplex(classes=["rain", "snow", "sun"]), tc.Simplex(3)
+    assert (named.dim, named.classes, plain.classes) == (3, ("rain", "snow", "sun"), None)
+    assert named == tc.Simplex(classes=("rain", "snow", "sun"))
+    assert hash(named) == hash(tc.Simplex(classes=("rain", "snow", "sun")))
+    others = [tc.Simplex(classes=["sun", "snow", "rain"]), tc.Simplex(classes=["wet", "snow", "sun"])]
+    assert len({named, plain, *others}) == 4
+    assert repr(named) == "Simplex(classes=['rain', 'snow', 'sun'])"
+    assert "'f', … 10 in all])" in repr(tc.Simplex(classes=list("abcdefghij")))
+    assert (named.centre == plain.centre).all()
+    assert named.diameter("l2") == plain.diameter("l2")
+    assert (named.project([1.0, 2.0, 3.0]) == plain.project([1.0, 2.0, 3.0])).all()
+    outcomes = np.random.default_rng(0).integers(3, size=40)
+    for kind in (tc.TreeCal, tc.AdaptiveTreeCal, tc.Harmonic, tc.RunningMean):
+        f, g = kind(named), kind(plain)
+        for k in outcomes:
+            f.update(np.eye(3)[k])
+            g.update(np.eye(3)[k])
+        assert f.predict() == g.predict()
+    assert tc.replay(outcomes, named).error("l1") == tc.replay(outcomes, plain).error("l1")
+    bounds = [tc.certificate(space, "l1", rounds=100, arity=4).bound for space in (named, plain)]
+    assert bounds[0] == bounds[1]
+    assert tc.BinaryGrid(tc.Simplex(classes=["no", "yes"])).predict() == tc.BinaryGrid(tc.Simplex(2)).predict()
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: tc.Simplex(0), "dim is 0, expected a whole number of 1 or more"),
         (lambda: tc.Simplex(2.0), "dim is 2.0"),  # type: ignore[arg-type]
+        (lambda: tc.Simplex(), "the number of classes or their names"),
+        (lambda: tc.Simplex(2, classes=["a", "b"]), "the number of classes or their names"),
+        (lambda: tc.Simplex(classes=[]), "one or more names"),
+        (lambda: tc.Simplex(classes="ab"), "classes is 'ab'"),
+        (lambda: tc.Simplex(classes=["a", "b", "a"]), "different"),
+        (lambda: tc.Simplex(classes=["a", ""]), "not empty"),
+        (lambda: tc.Simplex(classes=["a", 1]), "one or more names"),  # type: ignore[list-item]
         (lambda: tc.Box(1, 0, dim=2), r"low\[0\] is 1, above high\[0\]"),
         (lambda: tc.Box(0, 1), "Box.0, 1, dim=3."),
         (lambda: tc.Box([0, 0], [1, 1, 1]), "one length"),

@@ -160,8 +160,7 @@ class Audit:
         return {
             "source": self.source,
             "classes": dict(zip(self.classes, self.columns, strict=True)),
-            "invalid_rows": self.problems.count,
-            "problems": [problem._asdict() for problem in self.problems],
+            **self.problems.to_dict(),
             "whole": self.whole.to_dict(),
             "groups": [
                 {"by": dict(zip(self.by, map(_plain, key), strict=True)), **group.to_dict()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treecal.exceptions import ParameterError
+from treecal.io import kind_of
+from treecal.io._text import read_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +20,7 @@ def start(master: str | None) -> SparkSession:
 
 
 def only_spark(engine: str, master: str | None) -> None:
-    """Refuse a master that nobody would obey.
+    """Refuse a master where Spark is not asked for.
 
     Examples
     --------
@@ -33,7 +35,16 @@ def only_spark(engine: str, master: str | None) -> None:
 
 def read(spark: SparkSession, path: str) -> DataFrame:
     """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet."""
-    name = path.removesuffix(".gz").lower()
-    if name.endswith((".csv", ".tsv")):
-        return spark.read.csv(path, header=True, inferSchema=True, sep="\t" if name.endswith(".tsv") else ",")
-    return spark.read.json(path) if name.endswith((".json", ".jsonl", ".ndjson")) else spark.read.parquet(path)
+    kind = kind_of(path)
+    if kind == "csv":
+        first = spark.read.text(path).first()
+        header = read_header("" if first is None else first[0], path)
+        return spark.read.csv(
+            path,
+            header=True,
+            inferSchema=True,
+            sep=header.delimiter,
+            ignoreLeadingWhiteSpace=True,
+            ignoreTrailingWhiteSpace=True,
+        )
+    return spark.read.json(path) if kind == "jsonl" else spark.read.parquet(path)

@@ -1,4 +1,4 @@
-"""What a ledger says, for people, for spreadsheets and for programs."""
+"""What a ledger holds, for people, for spreadsheets and for programs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Findings:
     Attributes
     ----------
     played
-        What it said, and what came of it.
+        Its forecasts and their outcomes.
     classes
         Names of the coordinates, if they have any.
     norm
-        What gaps are counted in.
+        Norm of the gaps.
     """
 
     played: Ledger | Run
@@ -51,7 +51,7 @@ class Findings:
 
     @cached_property
     def errors(self) -> dict[str, tuple[float, float]]:
-        """The error in several distances, unlabelled and labelled."""
+        """The error in several distances, and per node."""
         distances: dict[str, Distance] = {"l1": l1, "l2": l2, "linf": linf, repr(self.norm): self.norm}
         distances["l2 squared"] = l2.squared
         if isinstance(self.played.space, Simplex):
@@ -68,7 +68,7 @@ class Findings:
             "errors": {name: {"exact": u, "per_node": v} for name, (u, v) in self.errors.items()},
             "norm": repr(self.norm),
             "gaps": [
-                {"forecast": self._named(p), "weight": m, "outcome": self._named(y), "gap": g} for p, m, y, g in rows
+                {"forecast": self._named(p), "weight": w, "outcome": self._named(y), "gap": g} for p, w, y, g in rows
             ],
         }
 
@@ -77,14 +77,9 @@ class Findings:
 
     def cells(self) -> Iterator[list[Any]]:
         """Give the rows of a spreadsheet, the header first."""
-        yield [
-            "weight",
-            "gap",
-            *(f"forecast {name}" for name in self.names),
-            *(f"outcome {name}" for name in self.names),
-        ]
-        for point, mass, outcome, gap in zip(*self.gaps, strict=True):
-            yield [float(mass), float(gap), *point.tolist(), *outcome.tolist()]
+        yield ["weight", "gap", *(f"{column} {name}" for column in ("forecast", "outcome") for name in self.names)]
+        for forecast, weight, outcome, gap in zip(*self.gaps, strict=True):
+            yield [float(weight), float(gap), *forecast.tolist(), *outcome.tolist()]
 
     def show(self, top: int, title: str) -> None:
         """Print the tables."""
@@ -101,23 +96,21 @@ class Findings:
         if top:
             paper.print(self._largest(top))
         if any(value == np.inf for values in self.errors.values() for value in values):
-            paper.print(
-                "KL is infinite where what happened had been ruled out; --mix 0.05 keeps it finite.", soft_wrap=True
-            )
+            paper.print("KL is infinite: an outcome had probability 0. --mix 0.05 keeps it finite.", soft_wrap=True)
         paper.print(
-            "The error is how far what happened on average lies from what was said, over the rounds in which the same "
-            "was said: 0 is calibrated. The labelled error also tells equal forecasts of different intervals apart.",
+            "The error is the distance from each forecast to its mean outcome, averaged over rounds: 0 is calibrated. "
+            "Per node, equal forecasts of different nodes of the tree count separately.",
             soft_wrap=True,
         )
 
     def _largest(self, top: int) -> Table:
-        table = Table(title=f"Where it missed most, in {self.norm!r}", title_justify="left")
+        table = Table(title=f"Largest gaps, in {self.norm!r}", title_justify="left")
         for name in ("share", "weight", "gap"):
             table.add_column(name, justify="right")
-        table.add_column("forecast → outcome")
+        table.add_column("forecast → mean outcome")
         total = float(self.gaps.weight @ self.gaps.gap) or 1.0
-        for point, mass, outcome, gap in zip(*(column[:top] for column in self.gaps), strict=True):
-            order = np.argsort(-np.abs(outcome - point), kind="stable")[:_CLASSES]
-            told = ", ".join(f"{printable(self.names[k])} {point[k]:.3f} → {outcome[k]:.3f}" for k in sorted(order))
-            table.add_row(f"{mass * gap / total:.1%}", f"{mass:,.1f}", f"{gap:.3f}", Text(told))
+        for forecast, weight, outcome, gap in zip(*(column[:top] for column in self.gaps), strict=True):
+            order = np.argsort(-np.abs(outcome - forecast), kind="stable")[:_CLASSES]
+            told = ", ".join(f"{printable(self.names[k])} {forecast[k]:.3f} → {outcome[k]:.3f}" for k in sorted(order))
+            table.add_row(f"{weight * gap / total:.1%}", f"{weight:,.1f}", f"{gap:.3f}", Text(told))
         return table

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from treecal.cli._coder import Coder
 from treecal.cli._options import Method, Outcomes, described, split
-from treecal.cli._rows import Faults, Kind, rows
+from treecal.cli._rows import end, named, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
-from treecal.io import OnError
+from treecal.geometry import Simplex
+from treecal.io import Decoder, Kind, OnError, Problems
 from treecal.state import load, save
 
 if TYPE_CHECKING:
     from treecal.forecasters import Forecaster
+    from treecal.geometry import ConvexSet
 
 Announce = Literal["distribution", "mean", "draw"]
 
@@ -36,17 +37,18 @@ def forecast(
 ) -> int:
     r"""Forecast a stream: outcomes in, forecasts out as JSON lines, each before its outcome is read.
 
-    The first forecast is written at once; then one after each outcome, for the round to come. So a process on the other
-    side of a pipe can read a forecast, see what happens, write it, and read the next.
+    The first forecast is written at once; then one after each outcome, for the next round. So a process at the other
+    end of a pipe can read a forecast, observe the outcome, write it, and read the next.
 
-    An outcome is a line of JSON, the name of a class (quotes or not), a number of a class, a list of numbers, or an
-    object that holds one of these under "outcome"; or a row of CSV with a header; or of Parquet.
+    An outcome is a line of JSON: the name of a class (on standard input also without quotes), the number of a class, a
+    list of numbers, or an object that holds one of these under "outcome"; or a row of CSV with a header; or of Parquet.
+    Blanks around a CSV cell are not part of it.
 
         printf 'rain\nrain\nsun\n' | treecal forecast --classes rain,sun --announce mean
 
         treecal forecast days.csv --outcome weather --classes rain,sun --snapshot days.treecal
 
-    Exit codes: 0 fine, 1 bad lines were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
 
     Parameters
     ----------
@@ -57,60 +59,60 @@ def forecast(
     announce
         What is written: the distribution, which is what is calibrated; its mean; or one point drawn from it.
     snapshot
-        A file to go on from, if it exists, and to save to: at the end, on Ctrl-C and SIGTERM, and every so often.
+        A file to resume from, if it exists, and to save to: at the end, on Ctrl-C and SIGTERM, and every so often.
     every
-        Save the snapshot after so many rounds.
+        Number of rounds between snapshots.
     kind
         What the file holds: by default as its name ends; standard input holds JSON lines.
     on_error
-        At a bad line: stop; skip it, and say how many there were at the end; or collect, and list them at the end.
+        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
     """
-    coder = Coder(outcomes)
-    forecaster = method.make(coder.space)
-    columns = () if outcome is None else split("--outcome", outcome)
+    decoder = Decoder(outcomes.space(), outcome=() if outcome is None else split("--outcome", outcome))
+    forecaster = method.make(decoder.space)
     if every < 1:
         raise ParameterError.expected("--every", every, "an integer of 1 or more")
     if snapshot is not None:
         forecaster = _resumed(snapshot, forecaster)
-    faults = Faults(on_error)
+    problems = Problems(source_name(path), on_error)
     try:
-        with Shield() as shield, rows(path, kind=kind) as stream:
+        with Shield() as shield, rows(path, decoder, kind=kind) as stream:
             try:
                 with shield.opened():
-                    _write(forecaster, coder, announce, seed=method.seed)
-                for place, parse in shield.waiting(stream):
+                    _write(forecaster, announce, seed=method.seed)
+                for row in shield.waiting(stream):
                     try:
-                        forecaster.update(coder.read(parse(), columns))
-                    except TreeCalError as error:
-                        faults.add(place, error)
+                        forecaster.update(decoder.outcome(row.read()))
+                    except TreeCalError as error:  # beyond the horizon every row would be invalid
+                        problems.add(row.place, str(error), stop=isinstance(error, HorizonError))
                         continue
                     if snapshot is not None and forecaster.rounds % every == 0:
                         save(forecaster, snapshot)
                     with shield.opened():
-                        _write(forecaster, coder, announce, seed=method.seed)
+                        _write(forecaster, announce, seed=method.seed)
             finally:
                 if snapshot is not None:
                     save(forecaster, snapshot)
     except KeyboardInterrupt:
-        faults.end()
-        say(f"interrupted after {forecaster.rounds:,} rounds{f', kept in {snapshot}' if snapshot else ''}.")
+        end(problems)
+        say(f"interrupted after {forecaster.rounds:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
         return Exit.INTERRUPTED
-    return faults.end()
+    return end(problems)
 
 
-def _write(forecaster: Forecaster, coder: Coder, announce: Announce, *, seed: int) -> None:
+def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
     try:
         x = forecaster.predict()
-    except HorizonError:  # nothing is left to announce; an outcome that comes all the same is refused
+    except HorizonError:  # no round is left to forecast; another outcome is refused
         return
+    space = forecaster.space
     line: dict[str, Any] = {"round": forecaster.rounds + 1}
     if announce == "draw":
         # Seeded by the round, so that a resumed stream draws as an unbroken one.
-        line["drawn"] = coder.write(x.sample(np.random.default_rng([seed, forecaster.rounds])))
+        line["drawn"] = named(space, x.sample(np.random.default_rng([seed, forecaster.rounds])))
     else:
-        line["mean"] = coder.write(x.mean)
+        line["mean"] = named(space, x.mean)
     if announce == "distribution":
-        line |= {"points": [coder.write(point) for point in x.points], "weights": x.weights}
+        line |= {"points": [named(space, point) for point in x.points], "weights": x.weights}
     emit(line)
 
 
@@ -120,9 +122,21 @@ def _resumed(path: Path, asked: Forecaster) -> Forecaster:
         save(asked, path)  # what cannot be written should fail now, and not after an hour
         return asked
     kept = load(path)
+    _check_classes(path, kept.space, asked.space)
     if described(kept) != described(asked):
         raise ParameterError(
             f"{path} holds {described(kept)}, and the options ask for {described(asked)}.",
             hint="give the options it was made with, or another snapshot.",
         )
     return kept  # type: ignore[no-any-return] # it is of the class asked for
+
+
+def _check_classes(path: Path, kept: ConvexSet, asked: ConvexSet) -> None:
+    """Refuse a snapshot of other classes, or of the same in another order: their probabilities would be mixed up."""
+    if kept == asked or not (isinstance(kept, Simplex) and isinstance(asked, Simplex)) or kept.dim != asked.dim:
+        return
+    were, are = (", ".join(space.classes or map(str, range(space.dim))) for space in (kept, asked))
+    hint = f"--classes {','.join(kept.classes or ())} resumes it."
+    if kept.classes is None:
+        hint = f"it has no class names: --dim {kept.dim} resumes it. (0.1.0 numbered classes in alphabetical order.)"
+    raise ParameterError(f"the classes of {path} are {were}; these are {are}.", hint=hint)

@@ -77,7 +77,7 @@ class Outcomes:
         Examples
         --------
         >>> Outcomes(classes="rain,sun").space(), Outcomes(dim=2, box=(0, 1)).space()
-        (Simplex(2), Box(low=[0.0, 0.0], high=[1.0, 1.0]))
+        (Simplex(classes=['rain', 'sun']), Box(low=[0.0, 0.0], high=[1.0, 1.0]))
         """
         from treecal.geometry import Ball, Box, Simplex
 
@@ -87,7 +87,7 @@ class Outcomes:
         if self.names is not None:
             if self.dim not in (None, len(self.names)):
                 raise ParameterError(f"--dim is {self.dim}, but --classes names {len(self.names)}.")
-            return Simplex(len(self.names))
+            return Simplex(classes=self.names)
         if self.dim is None:
             raise ParameterError(
                 "it is not said what outcomes are.",

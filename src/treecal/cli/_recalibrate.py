@@ -1,4 +1,4 @@
-"""`treecal recalibrate`: a model's probabilities in, better ones out, as they come."""
+"""`treecal recalibrate`: a model's probabilities in, corrected ones out, as they come."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from treecal import Chain, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
-from treecal.cli._coder import Coder, pick
 from treecal.cli._options import Outcomes, split
-from treecal.cli._rows import Faults, Kind, rows
+from treecal.cli._rows import end, named, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
 from treecal.correctors._groups import Cells, Centroids, Groups, TopClass
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import AdaptiveTreeCal
-from treecal.geometry._outcomes import read_outcome
-from treecal.io import OnError
+from treecal.io import Decoder, Kind, OnError, Problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,89 +43,84 @@ def recalibrate(
     on_error: OnError = "stop",
     json: bool = False,
 ) -> int:
-    """Put a model's probabilities right, row by row, each before its outcome is learnt; then say what it changed.
+    """Correct a model's probabilities, row by row, each before its outcome is learnt; then score them before and after.
 
     A row holds the probabilities and the outcome. In a pipe they may come one after the other, the probabilities in one
-    line of JSON and the outcome in the next: the better ones are written in between.
+    line of JSON and the outcome in the next: the corrected ones are written in between.
 
         treecal recalibrate model.csv --classes rain,sun --outcome weather
 
-        treecal recalibrate model.jsonl --classes rain,sun --forecast probabilities --method vector > better.jsonl
+        treecal recalibrate model.jsonl --classes rain,sun --forecast probabilities --method vector > corrected.jsonl
 
     Corrected forecasts are written as JSON lines to standard output, the scores at the end to standard error.
 
-    Exit codes: 0 fine, 1 bad rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
 
     Parameters
     ----------
     path
         A file of rows; standard input by default.
     method
-        mean, shift: of groups of alike forecasts; adaptive: a calibrated forecaster for each group; platt (two
+        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster for each group; platt (two
         classes), temperature, vector: scaling of the logits, online; or scaling, and then means.
     groups
-        Which forecasts are alike (mean, shift, adaptive, vector-then-mean): by likeliest class and its probability, the
-        default; in one cell of a grid; or near one of 16 centroids.
+        How forecasts are grouped (mean, shift, adaptive, vector-then-mean): by likeliest class and its probability, the
+        default; by the cell of a grid; or by the nearest of 16 centroids.
     forecast
-        Columns of the probabilities, in the order of the classes, with commas between them; or one that holds them all.
-        By default "forecast", or the columns called like the classes.
+        Columns of the probabilities, in the order of the classes, with commas between them; one that holds them all;
+        or, of two classes, the column of the second's. By default "forecast", or the columns called like the classes.
     outcome
         Column of the outcome.
     kind
         What the file holds: by default as its name ends; standard input holds JSON lines.
     on_error
-        At a bad row: stop; skip it, and say how many there were at the end; or collect, and list them at the end.
+        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
     json
         Write the scores as one more line of JSON, to standard output.
     """
-    coder = Coder(outcomes)
-    corrector = _corrector(method, groups, coder.space)
     columns = () if forecast is None else split("--forecast", forecast)
-    faults = Faults(on_error)
+    decoder = Decoder(outcomes.space(), outcome=[outcome], forecast=columns)
+    corrector = _corrector(method, groups, decoder.space)
+    problems = Problems(source_name(path), on_error)
     try:
-        with Shield() as shield, rows(path, kind=kind) as stream:
-            for place, parse in shield.waiting(stream):
+        with Shield() as shield, rows(path, decoder, kind=kind) as stream:
+            for row in shield.waiting(stream):
                 try:
-                    b, y = _read(parse(), corrector, coder, columns, outcome)
+                    b, y = _read(row.read(), decoder, outcome)
                     if b is not None:
-                        line = _line(corrector, coder, b)
+                        line = _line(corrector, b)
                         with shield.opened():
                             emit(line)
                     if y is not None:
                         corrector.update(y)
                 except TreeCalError as error:
-                    faults.add(place, error)
+                    problems.add(row.place, str(error))
     except KeyboardInterrupt:
         _score(corrector, json=json)
-        faults.end()
+        end(problems)
         say(f"interrupted after {corrector.rounds:,} rounds.")
         return Exit.INTERRUPTED
     _score(corrector, json=json)
-    return faults.end()
+    return end(problems)
 
 
-def _read(
-    row: Any, corrector: Corrector, coder: Coder, said_in: tuple[str, ...], outcome: str
-) -> tuple[Array | None, Array | None]:
-    """Return the probabilities and the outcome, as far as they are there, all checked: a bad row leaves no trace."""
+def _read(row: Any, decoder: Decoder, outcome: str) -> tuple[Array | None, Array | None]:
+    """Return the probabilities and the outcome, if they are there, all checked: an invalid row leaves no trace."""
     if not isinstance(row, dict):
         raise OutcomeError("it is not an object, expected one with the probabilities and the outcome.")
-    columns = said_in or ("forecast",)
-    if not said_in and "forecast" not in row and coder.names and any(name in row for name in coder.names):
-        columns = coder.names
-    said, happened = any(name in row for name in columns), outcome in row
-    if not (said or happened):
+    columns = decoder.forecast_columns(row)
+    given = any(name in row for name in columns)
+    if not (given or outcome in row):
         raise OutcomeError(f"there is neither {', '.join(columns)} nor {outcome} among {', '.join(row) or 'nothing'}.")
-    b = coder.point(pick(row, columns)) if said else None
-    y = read_outcome(coder.space, coder.read(row, (outcome,)), corrector.rounds + 1) if happened else None
-    return b, y
+    return decoder.forecast(row) if given else None, decoder.outcome(row) if outcome in row else None
 
 
-def _line(corrector: Corrector, coder: Coder, b: Array) -> dict[str, Any]:
+def _line(corrector: Corrector, b: Array) -> dict[str, Any]:
     x = corrector.predict(b)
-    line: dict[str, Any] = {"round": corrector.rounds + 1, "mean": coder.write(x.mean)}
+    space = corrector.space
+    line: dict[str, Any] = {"round": corrector.rounds + 1, "mean": named(space, x.mean)}
     if len(x) > 1:
-        line |= {"points": [coder.write(point) for point in x.points], "weights": x.weights}
+        line |= {"points": [named(space, point) for point in x.points], "weights": x.weights}
     return line
 
 
@@ -154,7 +147,7 @@ def _corrector(method: Correct, groups: Alike | None, space: ConvexSet) -> Corre
 
 def _score(corrector: Corrector, *, json: bool) -> None:
     if not corrector.rounds:
-        say("no row has come, so there are no scores.")
+        say("there were no outcomes, so there are no scores.")
     elif json:
         emit({"scores": corrector.report()})
     else:

@@ -14,13 +14,15 @@ import numpy as np
 from treecal.cli._findings import Findings
 from treecal.cli._options import Method, Outcomes, as_norm, described, split
 from treecal.cli._progress import progress
-from treecal.cli._terminal import Exit, emit, printable, say
+from treecal.cli._rows import end
+from treecal.cli._terminal import emit
 from treecal.engine._replay import Run
 from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.geometry import Norm, Simplex, l1, l2
-from treecal.io import OnError, inert, new_file, open_source, read_outcomes
+from treecal.io import Decoder, OnError, inert, new_file, open_source, read_outcomes
+from treecal.io._decoder import class_labels
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treecal.forecasters import Forecaster
+    from treecal.geometry import ConvexSet
     from treecal.io import Outcomes as Rows
     from treecal.report import Entry
 
@@ -47,15 +50,16 @@ def replay(
     on_error: OnError = "stop",
     json: bool = False,
 ) -> int:
-    """Play a forecaster over a file of outcomes, and print how calibrated it was and where it missed most.
+    """Run a forecaster over a file of outcomes, and print its calibration error and its largest gaps.
 
-    Files are CSV, Parquet or JSON lines, of any size. Classes are looked for in the file unless they are named.
+    Files are CSV, Parquet or JSON lines, of any size. Classes are looked for in the file unless they are named. Blanks
+    around a CSV cell are not part of it.
 
         treecal replay days.csv --outcome weather
 
         treecal replay days.parquet --outcome weather --forecaster treecal --arity 8 --report days.html
 
-    Exit codes: 0 fine, 1 bad rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
 
     Parameters
     ----------
@@ -65,27 +69,28 @@ def replay(
         Column of the outcome; several, with commas between them, for the coordinates of a vector. By default "outcome",
         or the only column there is.
     norm
-        What the largest gaps are counted in: l1, l2, linf, or l and a number; by default l1 for classes, otherwise l2.
+        Norm of the gaps: l1, l2, linf, or l and a number; by default l1 for classes, otherwise l2.
     top
         Number of gaps to show.
     report
         Write a report with pictures to this HTML file.
     csv
-        Write every distinct forecast, its weight and what came of it to this CSV file.
+        Write every distinct forecast, its weight and its mean outcome to this CSV file.
     force
         Overwrite files that exist.
     on_error
-        At a bad row: stop; skip it, and say how many there were at the end; or collect, and list them at the end.
+        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
     json
         Write one JSON document.
     """
     if top < 0:
         raise ParameterError.expected("--top", top, "an integer of 0 or more")
+    space = outcomes.space() if outcomes.given else None
     rows = read_outcomes(
         path,
-        outcome=_columns(path, outcome, outcomes),
-        classes=outcomes.names or (range(outcomes.dim) if outcomes.dim and not outcomes.vectors else None),
-        space=outcomes.space() if outcomes.given else None,
+        outcome=_columns(path, outcome, space),
+        classes=None if space is None else class_labels(space) or None,
+        space=space,
         on_error=on_error,
     )
     measure = (l1 if isinstance(rows.space, Simplex) else l2) if norm is None else as_norm(norm)
@@ -106,27 +111,18 @@ def replay(
             with table_file.open("w", encoding="utf-8", newline="") as file:
                 writer.writer(file).writerows([inert(cell) for cell in row] for row in found.cells())
     if json:
-        emit({"forecaster": who, **found.document(top), "bad_rows": [str(problem) for problem in rows.problems]})
+        emit({"forecaster": who, **found.document(top), **rows.problems.to_dict()})
     else:
         found.show(top, who)
-    if rows.problems.count:
-        say(str(rows.problems) if on_error == "skip" else "\n".join(["bad rows left out:", *map(str, rows.problems)]))
-        return Exit.FLAWED
-    return Exit.FINE
+    return end(rows.problems)
 
 
-def _columns(path: str, named: str | None, outcomes: Outcomes) -> tuple[str, ...] | None:
-    """Return the columns to read; None for all of them."""
+def _columns(path: str, named: str | None, space: ConvexSet | None) -> tuple[str, ...]:
+    """Return the columns to read."""
     if named is not None:
         return split("--outcome", named)
-    names = list(open_source(path).types)
-    if "outcome" in names:
-        return ("outcome",)
-    if len(names) > 1 and not outcomes.vectors:
-        raise ParameterError(
-            f"{path} has the columns {', '.join(map(printable, names))}.", hint="choose with --outcome."
-        )
-    return None
+    source = open_source(path)
+    return Decoder(space or Simplex(2)).outcome_columns(list(source.types), source=source.name)
 
 
 def _read(rows: Rows) -> NDArray[Any]:
@@ -168,6 +164,6 @@ def _html(entry: Entry, rows: Rows, path: str) -> str:
     from treecal.report import Section, render
 
     section = Section(Path(path).name, [entry], rows.classes)
-    asked = {"file": path, "rows": entry.ledger.rounds, "rows left out": rows.problems.count}
+    asked = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     command = shlex.join(["treecal", *sys.argv[1:]])
     return render([section], title=f"{entry.name} on {Path(path).name}", asked=asked, command=command)

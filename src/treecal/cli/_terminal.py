@@ -31,13 +31,14 @@ class Exit(IntEnum):
 
 
 def say(text: str) -> None:
-    """Write a paragraph for people, on standard error; a hint is part of it.
+    """Write a paragraph for people, on standard error; a hint is part of it, and what a terminal would obey is escaped.
 
     Examples
     --------
     >>> say("3 rows were left out.")
     """
-    print(f"treecal: {text}".replace("\n\nHint: ", "\nHint: "), file=sys.stderr, flush=True)
+    lines = text.replace("\n\nHint: ", "\nHint: ").split("\n")
+    print("treecal:", "\n".join(map(printable, lines)), file=sys.stderr, flush=True)
 
 
 def page() -> Console:

@@ -55,8 +55,8 @@ class BinaryGrid(Forecaster):
     _fields = ("space", "bins")
 
     def __init__(self, space: ConvexSet | None = None, *, bins: int = 30) -> None:
-        self.space = Simplex(2) if space is None else space
-        if self.space != Simplex(2):
+        self.space = space = Simplex(2) if space is None else space
+        if not isinstance(space, Simplex) or space.dim != 2:
             raise ParameterError.expected("space", space, "Simplex(2)", hint="for more classes, AdaptiveTreeCal.")
         self.bins = whole_number("bins", bins, least=1)
         steps = np.arange(self.bins + 1)

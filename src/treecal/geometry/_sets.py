@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from treecal.geometry._norms import Lp, Norm, as_norm, l2
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
+_NAMES = 6  # classes that are shown of a simplex
 
 
 class Simplex(ConvexSet):
@@ -35,10 +37,15 @@ class Simplex(ConvexSet):
 
     A vector is inside when its sum is 1 within `tol` and its negative entries add up to no more than `tol`.
 
+    It may know the names of its classes. They change no arithmetic, but they are part of the set: they are saved with
+    it, and the same classes under other names, in another order or without names are another set.
+
     Parameters
     ----------
     dim
         Number of classes.
+    classes
+        Names of the classes in the order of the coordinates, in place of `dim`.
 
     Examples
     --------
@@ -47,15 +54,25 @@ class Simplex(ConvexSet):
     array([ True, False])
     >>> space.diameter("l1"), space.circumradius("l2")
     (2.0, 0.816496580927726)
+    >>> sky = Simplex(classes=["rain", "snow", "sun"])
+    >>> sky.dim, sky.classes, sky == space
+    (3, ('rain', 'snow', 'sun'), False)
     """
 
-    _fields = ("dim",)
+    _fields = ("dim", "classes")
 
-    def __init__(self, dim: int) -> None:
-        self.dim = whole_number("dim", dim, least=1)
+    def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None) -> None:
+        if (dim is None) == (classes is None):
+            raise ParameterError("Simplex takes the number of classes or their names, one of the two.")
+        self.classes = None if classes is None else _class_names(classes)
+        self.dim = whole_number("dim", dim if self.classes is None else len(self.classes), least=1)
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the argument that makes this simplex again: the names if it has some, otherwise their number."""
+        return {"dim": self.dim} if self.classes is None else {"classes": self.classes}
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is a probability vector, within `tol`."""
@@ -111,7 +128,17 @@ class Simplex(ConvexSet):
         return farthest_pair(norm, np.eye(self.dim))
 
     def __repr__(self) -> str:
-        return f"Simplex({self.dim})"
+        if self.classes is None:
+            return f"Simplex({self.dim})"
+        more = f", … {self.dim} in all" if self.dim > _NAMES else ""
+        return f"Simplex(classes=[{', '.join(map(repr, self.classes[:_NAMES]))}{more}])"
+
+
+def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
+    names = () if isinstance(classes, str) else tuple(classes)
+    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise ParameterError.expected("classes", classes, "one or more names, different and not empty")
+    return tuple(map(str, names))  # NumPy's text, too
 
 
 class Box(ConvexSet):

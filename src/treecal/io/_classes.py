@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._columns import Label
+from treecal.io._decoder import listed
 from treecal.io._sources import LOG, Source
 
 _MOST = 10_000
@@ -17,7 +18,7 @@ def given_classes(classes: Sequence[str | int], size: int | None) -> tuple[str, 
     if isinstance(classes, str) or not names or len(set(names)) < len(names):
         raise ParameterError.expected("classes", classes, "one or more different names")
     if size is not None and len(names) != size:
-        raise ParameterError(f"there are {len(names)} classes ({listed(names)}), expected {size}, one a probability.")
+        raise ParameterError(f"there are {len(names)} classes ({listed(names)}), expected {size}.")
     return names
 
 
@@ -42,7 +43,7 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
         raise FileError(f"column {label.name!r} of {source.name} holds no label.")
     if len(found) > _MOST:
         raise FileError(
-            f"column {label.name!r} of {source.name} holds more than {_MOST:,} labels: these are no classes."
+            f"column {label.name!r} of {source.name} holds more than {_MOST:,} labels: too many to be classes."
         )
     if named := _called_like(columns, found):
         return named
@@ -53,8 +54,8 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
     if size is not None and len(classes) != size:
         raise FileError(
             f"column {label.name!r} of {source.name} holds {len(classes)} labels ({listed(classes)}), expected {size}, "
-            "one a probability.",
-            hint="give the classes, in the order of the probabilities; other labels are then bad rows.",
+            "one for each probability.",
+            hint="give the classes, in the order of the probabilities; rows with other labels are then invalid.",
         )
     return classes
 
@@ -73,14 +74,3 @@ def _called_like(columns: Sequence[str], labels: Sequence[str]) -> tuple[str, ..
         if len({name[0] for name in names}) > 1:
             break
     return None
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the names for a message, the first ten of them.
-
-    Examples
-    --------
-    >>> listed(["rain", "sun"])
-    'rain, sun'
-    """
-    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")

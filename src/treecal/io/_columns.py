@@ -1,14 +1,14 @@
-"""Columns as SQL: what a label, a number or a list of numbers is, in whatever type it is stored."""
+"""Columns as SQL: what is a label, a number or a list of numbers, whatever its type, and the same as for `Decoder`."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from treecal.exceptions import FileError, ParameterError
-from treecal.io._sources import LOG, Source
+from treecal.io._decoder import check_columns
+from treecal.io._sources import LOG, Source, identifier
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")
@@ -26,22 +26,14 @@ class Numbers(NamedTuple):
         SQL for each number, NULL where there is none.
     names
         What to call each number.
-    doubtful
-        Whether a cell may hold something else, or only nothing.
-    expected
-        What a cell must hold.
+    stored
+        Whether that is what the column holds, without any SQL.
     """
 
     name: str
     entries: list[str]
     names: list[str]
-    doubtful: bool
-    expected: str = "a number"
-
-    @property
-    def text(self) -> str:
-        """SQL for what the cell holds, as text."""
-        return f"CAST({identifier(self.name)} AS VARCHAR)"
+    stored: bool
 
 
 class Label(NamedTuple):
@@ -68,34 +60,15 @@ class Label(NamedTuple):
         raise ParameterError.expected("classes", list(classes), f"integers, as {self.name!r} holds")
 
 
-def identifier(name: str) -> str:
-    """Return the name quoted for SQL.
-
-    Examples
-    --------
-    >>> identifier("mean temperature")
-    '"mean temperature"'
-    """
-    return '"' + name.replace('"', '""') + '"'
-
-
 def column_type(source: Source, name: str) -> str:
     """Return the type of a column, or say which columns there are."""
-    if name in source.types:
-        return source.types[name]
-    there = list(source.types)
-    close = [column for column in there if column.lower() == name.lower()]
-    close += difflib.get_close_matches(name, there, n=1, cutoff=0.6)
-    listed = ", ".join(there[:20]) + (f" and {len(there) - 20} more" if len(there) > 20 else "")
-    hint = f"did you mean {close[0]}?" if close else None
-    if hint is None and any(re.fullmatch(r"[\d.eE+-]+", column) for column in there):
-        hint = "the first line seems to hold a row; it must hold the names of the columns."
-    raise FileError(f"{source.name} has no column {name!r}. It has {listed}.", hint=hint)
+    check_columns(source.name, list(source.types), [name])
+    return source.types[name]
 
 
 def label(source: Source, name: str) -> Label:
     """Return the column as labels: text, or integers."""
-    kind, column = column_type(source, name), identifier(name)
+    kind, column = column_type(source, name), source.cell(name)
     if _INTEGER.match(kind):
         return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
     if kind == "BOOLEAN":
@@ -104,14 +77,20 @@ def label(source: Source, name: str) -> Label:
         whole = source.one(f"SELECT 1 FROM {LOG} WHERE {column} <> TRUNC({column}) LIMIT 1") is None
         return Label(name, f"TRY_CAST({column} AS BIGINT)" if whole else f"CAST({column} AS VARCHAR)", whole)
     if kind == "JSON":
-        return Label(name, f"({column} ->> '$')", False)
+        text = f"({column} ->> '$')"
+        cases = (
+            f"WHEN 'DOUBLE' THEN REGEXP_REPLACE({text}, '\\.0$', '')",
+            f"WHEN 'BOOLEAN' THEN {text}::BOOLEAN::INT::VARCHAR",
+            f"WHEN 'ARRAY' THEN NULL WHEN 'OBJECT' THEN NULL ELSE NULLIF({text}, '')",
+        )
+        return Label(name, f"CASE JSON_TYPE({column}) {' '.join(cases)} END", False)
     if kind.endswith("]") or kind.startswith(("STRUCT", "MAP")):
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected labels.")
-    return Label(name, f"CAST({column} AS VARCHAR)", False, stored=kind == "VARCHAR")
+    return Label(name, f"NULLIF(CAST({column} AS VARCHAR), '')", False, stored=kind == "VARCHAR")
 
 
 def one_hot(source: Source, names: Sequence[str]) -> Label:
-    """Return columns that hold 1 for the class that happened and 0 for the others as labels: the index of the class."""
+    """Return columns that hold 1 for the outcome's class and 0 for the others as labels: the index of the class."""
     hot = [number(source, name).entries[0] for name in names]
     total = " + ".join(f"ABS({entry})" for entry in hot)
     cases = " ".join(f"WHEN {entry} = 1 AND {total} = 1 THEN {k}" for k, entry in enumerate(hot))
@@ -140,27 +119,27 @@ def number(source: Source, name: str) -> Numbers:
         sql = f"TRY_CAST({column} AS DOUBLE)"
     else:
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected numbers.")
-    return Numbers(name, [sql], [name], doubtful=sql.startswith("TRY"))
+    return Numbers(name, [sql], [name], stored=sql.startswith("CAST"))
 
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
     """Return a column of lists; by default they are as long as the first."""
     kind, column = column_type(source, name), identifier(name)
     native = kind.endswith("]") and "VARCHAR" not in kind and "JSON" not in kind
-    lists = f"CAST({column} AS DOUBLE[])" if native else f"TRY_CAST({column} AS DOUBLE[])"
+    text = f"({column} ->> '$')" if kind == "JSON" else column
+    lists = f"CAST({column} AS DOUBLE[])" if native else f"TRY_CAST({text} AS DOUBLE[])"
     if size is None:
         first = source.one(f"SELECT LEN({lists}) FROM {LOG} WHERE {lists} IS NOT NULL LIMIT 1")
         if first is None or first[0] == 0:
             raise FileError(f"column {name!r} of {source.name} holds no list of numbers.")
         size = int(first[0])
     entries = [f"CASE WHEN LEN({lists}) = {size} THEN ({lists})[{k + 1}] END" for k in range(size)]
-    return Numbers(name, entries, [f"{name}[{k}]" for k in range(size)], True, f"a list of {size} numbers")
+    return Numbers(name, entries, [f"{name}[{k}]" for k in range(size)], stored=False)
 
 
 def numbers(source: Source, names: Sequence[str], size: int | None = None) -> list[Numbers]:
     """Return some columns of numbers, or one of lists."""
-    for name in names:
-        column_type(source, name)
+    check_columns(source.name, list(source.types), names)
     if len(names) == 1 and is_list(source, names[0]):
         return [list_of_numbers(source, names[0], size)]
     return [number(source, name) for name in names]

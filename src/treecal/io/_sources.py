@@ -7,28 +7,40 @@ import re
 import secrets
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from treecal.exceptions import FileError, ParameterError, UnsupportedError
-from treecal.io._text import Header, Place, csv_header, csv_places, json_names, json_places
+from treecal.io._decoder import Decoder
+from treecal.io._text import (
+    Header,
+    Kind,
+    Place,
+    Row,
+    by_column,
+    csv_header,
+    csv_records,
+    json_columns,
+    json_rows,
+    kind_of,
+    not_csv,
+    not_gzip,
+    open_lines,
+)
 
 LOG = "treecal_log"
 """The name of the table in SQL."""
 
 _TICK = 0.1
 _AHEAD = 3  # batches that are fetched while one is worked on
-_KINDS = {
-    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
-}
+_ROWS = 4096  # of a batch where rows are taken one by one
 _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
 """Arrow's types whose values are the same to Arrow and to DuckDB."""
 
@@ -62,16 +74,16 @@ class Source:
     def __init__(self, name: str, query: Callable[[str], Any], connection: Any = None) -> None:
         self.name = name
         self._query, self._connection = query, connection
-        with self.plainly():
+        with self._plainly():
             described = query(f"SELECT * FROM {LOG} LIMIT 0")
         self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
 
-    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Iterator[Any]:
+    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
         """Yield the answer as Arrow batches of up to so many rows, in the order of the rows; one question at a time.
 
         Where the question is no more than some columns under other names, `columns` has them by those names.
         """
-        with self.plainly(), ThreadPoolExecutor(1) as fetcher:
+        with self._plainly(), ThreadPoolExecutor(1) as fetcher:
             try:
                 reader = fetcher.submit(self._reader, sql, rows, columns)
                 batches = self._wait(reader)
@@ -99,7 +111,7 @@ class Source:
 
     def one(self, sql: str) -> tuple[Any, ...] | None:
         """Return the answer to a question that has one row for an answer, or none."""
-        with self.plainly():
+        with self._plainly():
             rows = self._query(sql).fetchall()
         return rows[0] if rows else None
 
@@ -108,20 +120,32 @@ class Source:
         percent = -1.0 if self._connection is None else self._connection.query_progress()
         return None if percent < 0 else min(percent / 100, 1.0)
 
-    def places(self, records: Sequence[int]) -> list[Place]:
-        """Return where the rows that came as these stand."""
-        return [Place(record, None) for record in records]
+    def cell(self, name: str) -> str:
+        """Return SQL for what a cell of this column holds, NULL where that is nothing."""
+        return identifier(name)
 
-    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
-        """Return the first piece before this row that is no row at all, and why; or where this one stands."""
-        return self.places([record])[0], what
+    def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
+        """Yield the rows one by one, with these columns; by default with all of them."""
+        row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
+        for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=_ROWS):
+            for value in batch.to_pylist():
+                row += 1
+                yield Row(Place(row, None), value)
 
-    def torn(self) -> list[tuple[Place, str]]:
-        """Return, after the last batch has come, all pieces that are no rows."""
-        return []
+    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
+        """Read the rows that came as these again, and say where each stands and what is wrong with it.
+
+        So are pieces of text that are no rows, and therefore did not come: all of them once the last row has come, and
+        before that only those before the last of these rows.
+        """
+        if records and decoder is not None:
+            wanted = set(records)
+            for row in islice(self.rows(decoder.columns), records[-1]):
+                if row.place.row in wanted:
+                    yield row.place, _why(row, decoder)
 
     @contextmanager
-    def plainly(self) -> Iterator[None]:
+    def _plainly(self) -> Iterator[None]:
         """Turn an error of DuckDB or Arrow into one of ours."""
         duckdb, arrow = library("duckdb"), library("pyarrow")
         try:
@@ -129,7 +153,7 @@ class Source:
         except (duckdb.Error, arrow.ArrowException, OSError) as error:  # Arrow passes DuckDB's errors on as OSError
             if "Interrupted" in str(error):
                 raise KeyboardInterrupt from None
-            raise FileError(f"{self.name} cannot be read: {_sentence(error)}", hint=_way_out(error)) from None
+            raise _plain(self.name, error) from None
 
 
 class _Csv(Source):
@@ -142,29 +166,36 @@ class _Csv(Source):
         scan = f"read_csv({_quoted(path)}, auto_detect=false, header=true, store_rejects=true, {options})"
         super().__init__(path.name, _view(path, connection, scan), connection)
 
-    def places(self, records: Sequence[int]) -> list[Place]:
-        return csv_places(self._path, self._header, records, self._rejected)[0] if records else []
+    def cell(self, name: str) -> str:
+        return f"NULLIF(TRIM({identifier(name)}), '')"
 
-    def first_bad(self, record: int, what: str) -> tuple[Place, str]:
-        found, broken = csv_places(self._path, self._header, [record], None)
-        return broken[0] if broken else (found[0], what)
+    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
+        wanted, whole, torn, rejected = set(records), 0, 0, self._rejected
+        if not wanted and not rejected:
+            return
+        with open_lines(self._path) as lines:
+            csv_header(lines, self.name)
+            for number, place, cells, problem in csv_records(lines, self._header, self.name):
+                row = Row(place, by_column(self._header.names, cells), problem)
+                if rejected is None:  # before the end of the file: what is no row can be seen, or is not in UTF-8
+                    strange = decoder is not None and not "".join(cells).isascii() and decoder.complaint(row.value)
+                    is_torn = problem is not None or bool(strange)
+                else:
+                    is_torn = number in rejected
+                whole, torn = whole + (not is_torn), torn + is_torn
+                if is_torn or whole in wanted:
+                    yield place, _why(row, decoder)
+                if (not wanted or whole >= records[-1]) and (rejected is None or torn == len(rejected)):
+                    return
 
-    def torn(self) -> list[tuple[Place, str]]:
-        rejected = self._rejected
-        return csv_places(self._path, self._header, [], rejected)[1] if rejected else []
-
-    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Iterator[Any]:
+    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
         self._rejected = None
-        yield from super().batches(sql, rows=rows)
-        notes = self._connection.execute(
-            "SELECT line, error_type::VARCHAR, error_message FROM reject_errors "
-            "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors)"
-        ).fetchall()
-        self._rejected = {line: _torn(kind, message) for line, kind, message in notes}
-        if notes:
+        with suppress(library("duckdb").CatalogException):  # there is no such table before the first question
             self._connection.execute("DELETE FROM reject_errors")
+        yield from super().batches(sql, rows=rows)
+        self._rejected = {line for (line,) in self._connection.execute("SELECT line FROM reject_errors").fetchall()}
 
-    _rejected: dict[int, str] | None = None
+    _rejected: set[int] | None = None
 
 
 class _Json(Source):
@@ -172,12 +203,14 @@ class _Json(Source):
 
     def __init__(self, path: Path, connection: Any) -> None:
         self._path = path
-        columns = ", ".join(f"{_quoted(name)}: 'JSON'" for name in json_names(path))
-        options = f"format='newline_delimited', records=true, ignore_errors=true, columns={{{columns}}}"
+        names = json_columns(path)
+        columns = ", ".join(f"{_quoted(name)}: 'JSON'" for name in names or ["outcome"])
+        options = f"format='newline_delimited', records={names is not None}, ignore_errors=true, columns={{{columns}}}"
         super().__init__(path.name, _view(path, connection, f"read_json({_quoted(path)}, {options})"), connection)
 
-    def places(self, records: Sequence[int]) -> list[Place]:
-        return json_places(self._path, records) if records else []
+    def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
+        with open_lines(self._path) as lines:
+            yield from json_rows(lines)
 
 
 class _Parquet(Source):
@@ -199,7 +232,8 @@ class _Parquet(Source):
             file = library("pyarrow.parquet").ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
             kinds = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
             plain = all(kinds.get(name) in _PLAIN and "." not in name for name in columns.values())
-            if plain and list(kinds) == list(self.types):  # a point makes a path, and DuckDB tells P from p by a number
+            # Arrow reads a dot as a nested field, and DuckDB renames columns that differ only in case.
+            if plain and list(kinds) == list(self.types):
                 return self._columns(file, rows, columns)
         return super()._reader(sql, rows, columns)
 
@@ -214,7 +248,11 @@ class _Parquet(Source):
 
 
 def open_source(
-    source: Any, *, memory_limit: str = "1GB", temp_directory: str | os.PathLike[str] | None = None
+    source: Any,
+    *,
+    kind: Kind | None = None,
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
 ) -> Source:
     """Return the rows of a file, a table, an array or a relation.
 
@@ -224,6 +262,8 @@ def open_source(
         A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table, or any other
         that narwhals knows; a DuckDB relation; a NumPy array, whose columns are called "0", "1", …; or a mapping from
         names to arrays, where an array of two dimensions is a column of lists.
+    kind
+        What a file holds; by default as its name ends.
     memory_limit
         Memory that DuckDB may use before it goes to disk. (A relation has its own connection's.)
     temp_directory
@@ -242,31 +282,33 @@ def open_source(
         return Source("the relation", lambda sql: source.query(LOG, sql))
     connection = _connect(duckdb, memory_limit, temp_directory)
     if isinstance(source, str | os.PathLike):
-        return _open_file(Path(source), connection)
+        return _open_file(Path(source), connection, kind or kind_of(source))
     name, table = _as_arrow(source)
     connection.register(LOG, table)
     return Source(name, connection.sql, connection)
 
 
-def _open_file(path: Path, connection: Any) -> Source:
+def check_file(path: Path) -> None:
+    """Refuse a path that is not a file."""
     if not path.exists():
         raise FileError(f"there is no file {path}.")
     if path.is_dir():
         raise FileError(f"{path} is a folder, expected a file.")
-    suffixes = path.name.lower().removesuffix(".gz").rpartition(".")
-    kind = _KINDS.get(f".{suffixes[2]}" if suffixes[1] else "")
-    if kind is None or (kind == "parquet" and path.suffix == ".gz"):
+
+
+def _open_file(path: Path, connection: Any, kind: Kind | None) -> Source:
+    check_file(path)
+    if kind is None:
         raise FileError(
             f"{path} is of no known kind, expected .csv, .tsv, .parquet or .jsonl, text also with .gz.",
             hint="rename it to what it is.",
         )
     if path.stat().st_size == 0:
-        raise FileError(f"{path} is empty.")
+        raise FileError(f"{path.name} is empty.")
     if kind == "csv":
-        return _Csv(path, connection, csv_header(path))
-    if kind == "json":
-        return _Json(path, connection)
-    return _Parquet(path, connection)
+        with open_lines(path) as lines:
+            return _Csv(path, connection, csv_header(lines, path.name))
+    return _Json(path, connection) if kind == "jsonl" else _Parquet(path, connection)
 
 
 def _view(path: Path, connection: Any, scan: str) -> Callable[[str], Any]:
@@ -274,7 +316,7 @@ def _view(path: Path, connection: Any, scan: str) -> Callable[[str], Any]:
     try:
         connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
     except duckdb.Error as error:
-        raise FileError(f"{path.name} cannot be read: {_sentence(error)}", hint=_way_out(error)) from None
+        raise _plain(path.name, error) from None
     query: Callable[[str], Any] = connection.sql
     return query
 
@@ -341,28 +383,36 @@ def _quoted(text: object) -> str:
     return "'" + str(text).replace("'", "''") + "'"
 
 
+def identifier(name: str) -> str:
+    """Return the name quoted for SQL.
+
+    Examples
+    --------
+    >>> identifier("mean temperature")
+    '"mean temperature"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _why(row: Row, decoder: Decoder | None) -> str:
+    return row.problem or (decoder and decoder.complaint(row.value)) or "it reads differently the second time."
+
+
 def _sentence(error: BaseException) -> str:
     """Return the first line of a library's message, without the name of its class."""
-    if "state machine reached an invalid state" in str(error):
-        return "it is not CSV all through."
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[\w ]+ Error: ", "", lines[0]).rstrip(".") + "."
 
 
-def _way_out(error: BaseException) -> str | None:
-    text = str(error)
-    if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
-        return "it is no Parquet file, or it was cut short or damaged; get it again."
+def _plain(name: str, error: BaseException) -> FileError:
+    """Return an error of DuckDB or Arrow as one of ours."""
+    text, hint = str(error), None
     if "state machine reached an invalid state" in text:
-        return "its lines end in different ways, some with CR LF and some with LF: tr -d '\\r' makes them alike."
+        return not_csv(name)
+    if "gzip" in text.lower():
+        return not_gzip(name)
+    if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
+        hint = "it is no Parquet file, or it was cut short or damaged; get it again."
     if "Out of Memory" in text:
-        return "give it more: memory_limit='4GB', or a temp_directory with room."
-    return None
-
-
-def _torn(kind: str, message: str) -> str:
-    if found := re.search(r"Expected Number of Columns: (\d+) Found: (\d+)", message):
-        return f"it has {found[2]} cells, expected {found[1]}."
-    if kind == "INVALID ENCODING":
-        return "it is not text in UTF-8."
-    return f"it is not CSV ({kind.lower()})."
+        hint = "give it more: memory_limit='4GB', or a temp_directory with room."
+    return FileError(f"{name} cannot be read: {_sentence(error)}", hint=hint)

@@ -1,6 +1,6 @@
-"""CSV and JSON lines: what their columns are called, and on which line a row stands.
+"""Rows of text, line by line: CSV with a header, and JSON lines. None is read ahead, so a pipe may still be written to.
 
-DuckDB reads the rows. What is here is read besides: the header before, and the lines of bad rows after.
+Blanks around a CSV cell are not part of it, quoted or not, and an empty cell is missing.
 """
 
 from __future__ import annotations
@@ -8,139 +8,286 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, cast
 
-from treecal.exceptions import FileError
+from treecal.exceptions import FileError, TreeCalError
 
+Kind = Literal["csv", "jsonl", "parquet"]
+"""What a file holds."""
+_KINDS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 _DELIMITERS = (",", ";", "\t", "|")
-_SAMPLE = 100
+_BOM = b"\xef\xbb\xbf"
+_LONGEST = 1 << 20  # first line of a CSV file
+_SAMPLE = 100  # lines of JSON that say which columns there are
 
 
 class Place(NamedTuple):
-    """Where a row stands: its 1-based number among the rows, and in a text file its line."""
+    """Where a row stands: its 1-based number among the rows, and in a text file the line it begins on."""
 
     row: int
     line: int | None
 
+    def __str__(self) -> str:
+        return f"row {self.row:,}" if self.line is None else f"line {self.line:,} (row {self.row:,})"
+
+
+class Row(NamedTuple):
+    """A row: where it stands and what it holds, or why it cannot be read.
+
+    Attributes
+    ----------
+    place
+        Where it stands.
+    value
+        What it holds by column; in JSON lines, any JSON value.
+    problem
+        Why it cannot be read, if so.
+    """
+
+    place: Place
+    value: Any
+    problem: str | None = None
+
+    def read(self) -> Any:
+        """Return what it holds, or raise what is wrong with it."""
+        if self.problem is not None:
+            raise TreeCalError(self.problem)
+        return self.value
+
 
 class Header(NamedTuple):
-    """The names of a CSV file's columns, and what stands between them."""
+    """The names of a CSV file's columns, the delimiter between them, and how its lines end."""
 
     names: list[str]
     delimiter: str
+    end: str = "\n"
 
 
-def _opened(path: Path) -> IO[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    # A byte order mark does not count; bytes that are not UTF-8 stay visible as lone surrogates.
-    return opened(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="")
+def kind_of(path: str | os.PathLike[str]) -> Kind | None:
+    """Return what a file holds by how its name ends, ".gz" left out.
+
+    Examples
+    --------
+    >>> kind_of("days.CSV.gz"), kind_of("notes.md")
+    ('csv', None)
+    """
+    name = str(path).lower()
+    kind = _KINDS.get(Path(name.removesuffix(".gz")).suffix)
+    return None if kind == "parquet" and name.endswith(".gz") else kind
 
 
-def csv_header(path: Path) -> Header:
-    """Return the names in the first line, and the delimiter that is most frequent in it."""
-    try:
-        with _opened(path) as file:
-            line = file.readline(1 << 20).rstrip("\r\n")
-    except (OSError, EOFError) as error:
-        raise FileError(f"{path} cannot be read: {error}.") from None
-    if not line:
-        raise FileError(f"{path} is empty, or its first line is, expected the names of the columns.")
-    if not line.isprintable() and not line.replace("\t", "").isprintable():
+def read_header(line: str, name: str) -> Header:
+    """Return the names in the first line of a CSV file, and the delimiter, the most frequent in it.
+
+    Examples
+    --------
+    >>> read_header("day; weather", "days.csv").names
+    ['day', 'weather']
+    """
+    text = line.rstrip("\r\n")
+    if not text.strip():
+        raise FileError(f"{name} is empty, or its first line is, expected the names of the columns.")
+    if not text.replace("\t", "").isprintable():
         raise FileError(
-            f"{path} is not text in UTF-8: its first line holds {line[:20]!a}.",
+            f"{name} is not text in UTF-8: its first line holds {text[:20]!a}.",
             hint="is it CSV at all? If it is in another encoding, convert it: iconv -t utf-8.",
         )
-    delimiter = max(_DELIMITERS, key=line.count)
-    names = [name.strip() for name in next(csv.reader([line], delimiter=delimiter))]
+    delimiter = max(_DELIMITERS, key=text.count)
+    names = [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
     if "" in names:
-        raise FileError(f"{path} has no name for column {names.index('') + 1} in its first line.")
-    twice = next((name for name in names if names.count(name) > 1), None)
+        raise FileError(f"{name} has no name for column {names.index('') + 1} in its first line.")
+    twice = next((column for column in names if names.count(column) > 1), None)
     if twice is not None:
-        raise FileError(f"{path} has two columns called {twice!r}.", hint="rename one of them.")
-    return Header(names, delimiter)
+        raise FileError(f"{name} has two columns called {twice!r}.", hint="rename one of them.")
+    return Header(names, delimiter, "\r\n" if line.endswith("\r\n") else "\n")
 
 
-def csv_places(
-    path: Path, header: Header, records: Sequence[int], torn: Mapping[int, str] | None
-) -> tuple[list[Place], list[tuple[Place, str]]]:
-    """Return where these records stand (1-based, in order, torn ones not counted), and the torn ones up to the last.
+@contextmanager
+def open_lines(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
+    """Open a text file, or one in gzip, and give its lines."""
+    with open(path, "rb") as file:
+        yield read_lines(file, Path(path).name)
+
+
+def read_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """Yield the lines of a file, without its byte order mark."""
+    text = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if name.lower().endswith(".gz") else file
+    try:
+        first = text.readline()
+        if first:
+            yield first.removeprefix(_BOM)
+        yield from text
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise not_gzip(name) from None
+
+
+def csv_header(lines: Iterator[bytes], name: str) -> Header:
+    """Take the first line off and return what it says."""
+    return read_header(next(lines, b"")[:_LONGEST].decode(errors="surrogateescape"), name)
+
+
+class Record(NamedTuple):
+    """A record of a CSV file: its number, the header and blank lines counted; its place; and its cells, or why not."""
+
+    number: int
+    place: Place
+    cells: list[str]
+    problem: str | None
+
+
+def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[Record]:
+    """Yield the records after the header."""
+    taken: list[str] = []
+
+    def texts() -> Iterator[str]:
+        for line in lines:
+            taken.append(line.decode(errors="surrogateescape"))  # refused where it is used, and only there
+            yield taken[-1]
+
+    reader = csv.reader(texts(), delimiter=header.delimiter, skipinitialspace=True, strict=True)
+    width, number, row, line = len(header.names), 1, 0, 2
+    while True:
+        taken.clear()
+        problem = None
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            cells = _without_blanks(taken, header.delimiter)
+            problem = None if cells else f"it is not CSV: {error}."
+        if taken[-1].endswith("\n") and taken[-1].endswith("\r\n") != (header.end == "\r\n"):
+            raise not_csv(name)
+        begins, line, number = line, line + len(taken), number + 1
+        if not cells and problem is None:
+            if width > 1:
+                continue
+            cells = [""]  # an only column may be blank
+        row += 1
+        if len(cells) != width and problem is None:
+            problem = f"it has {len(cells)} cells, expected {width}."
+        yield Record(number, Place(row, begins), cells, problem)
+
+
+def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
+    """Return the cells of a record where blanks follow a closing quote; none if that is not what is wrong with it."""
+    text = re.sub(rf'" +(?=[{re.escape(delimiter)}\r\n]|$)', '"', "".join(lines))
+    try:
+        return next(csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True, strict=True))
+    except csv.Error:
+        return []
+
+
+def not_csv(name: str) -> FileError:
+    """Return what to say of a file whose lines end in two ways."""
+    return FileError(
+        f"{name} cannot be read: it is not CSV all through.",
+        hint="its lines end in different ways, some with CR LF and some with LF: tr -d '\\r' makes them alike.",
+    )
+
+
+def not_gzip(name: str) -> FileError:
+    """Return what to say of a file that is not gzip to its end."""
+    return FileError(f"{name} cannot be read: it is not a whole gzip file.", hint="was it cut short? Get it again.")
+
+
+def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | None]:
+    """Return the cells by column, without the blanks around them; an empty one is None."""
+    return {name: cell.strip(" ") or None for name, cell in zip(names, cells, strict=False)}
+
+
+def text_rows(
+    file: BinaryIO, kind: Kind, name: str, *, check: Callable[[str, Sequence[str]], object], words: bool = False
+) -> Iterator[Row]:
+    r"""Yield the rows of a text file, or of a pipe, each as soon as its line has come.
 
     Parameters
     ----------
-    path, header
-        The file.
-    records
-        Numbers of records that could be read as rows.
-    torn
-        Records that could not, by their number with the header and blank lines counted, and why: as DuckDB found after
-        reading the whole file, which is then followed to its end. Without it, rows with too few or too many cells.
+    file
+        Where the lines come from.
+    kind
+        CSV or JSON lines.
+    name
+        What to call it in messages; one that ends in ".gz" is unpacked.
+    check
+        Called with the name and the columns of a table before its first row.
+    words
+        Whether a line that is not JSON is a word without its quotes.
+
+    Examples
+    --------
+    >>> import io
+    >>> file = io.BytesIO(b"day,weather\n1, rain\n2\n")
+    >>> for row in text_rows(file, "csv", "days.csv", check=lambda name, columns: None):
+    ...     print(row.place, row.value, row.problem)
+    line 2 (row 1) {'day': '1', 'weather': 'rain'} None
+    line 3 (row 2) {'day': '2'} it has 1 cells, expected 2.
     """
-    wanted, found, broken = list(records), list[Place](), list[tuple[Place, str]]()
-    width, row, whole, line = len(header.names), 0, 0, 1
-    with _opened(path) as file, suppress(csv.Error):  # a cell too large for Python: the rest stays without lines
-        reader = csv.reader(file, delimiter=header.delimiter)
-        for number, cells in enumerate(reader, start=1):
-            place, line = Place(row + 1, line), reader.line_num + 1
-            if number == 1 or (not cells and width > 1):
-                continue
+    lines = read_lines(file, name)
+    if kind == "jsonl":
+        yield from json_rows(lines, words=words)
+        return
+    header = csv_header(lines, name)
+    check(name, header.names)
+    for record in csv_records(lines, header, name):
+        yield Row(record.place, by_column(header.names, record.cells), record.problem)
+
+
+def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
+    """Yield the values of JSON lines; with `words`, text that is not JSON is a word without its quotes."""
+    row = 0
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
             row += 1
-            if torn is None:
-                why = None if len(cells) == width or width == 1 else f"it has {len(cells)} cells, expected {width}."
-            else:
-                why = torn.get(number)
-            if why is not None:
-                broken.append((place, why))
-                continue
-            whole += 1
-            if len(found) < len(wanted) and whole == wanted[len(found)]:
-                found.append(place)
-            if len(found) == len(wanted) and (torn is None or len(broken) == len(torn)):
-                break
-    return found + [Place(record, None) for record in wanted[len(found) :]], broken
+            yield Row(Place(row, number), *_json_value(line, words=words))
 
 
-def json_names(path: Path) -> list[str]:
-    """Return the names in the first hundred objects, in order of appearance."""
-    names: dict[str, None] = {}
+def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
+    """Return the value, or why there is none."""
     try:
-        with _opened(path) as file:
-            seen = 0
-            for number, line in enumerate(file, start=1):
-                if not line.strip():
-                    continue
-                seen += 1
-                try:
-                    record = json.loads(line)
-                except ValueError as error:
-                    record = error
-                if isinstance(record, dict):
-                    names.update(dict.fromkeys(record))
-                elif seen == 1:
-                    raise FileError.at(
-                        str(path), 1, number, "it is not a JSON object.", hint="expected JSON lines: one object a line."
-                    )
-                if seen == _SAMPLE:
-                    break
-    except (OSError, EOFError) as error:
-        raise FileError(f"{path} cannot be read: {error}.") from None
-    if not seen:
-        raise FileError(f"{path} is empty, expected JSON lines: one object a line.")
-    return list(names)
+        text = line.decode().strip()
+        return json.loads(text), None
+    except UnicodeDecodeError:
+        looks = {b"PAR1": "Parquet: --kind parquet", b"\x1f\x8b": "gzip: zcat first"}
+        hint = next((f"\n\nHint: it looks like {like}." for start, like in looks.items() if line.startswith(start)), "")
+        return None, f"it is not text in UTF-8.{hint}"
+    except RecursionError:
+        return None, "it is nested too deeply."
+    except ValueError:
+        return (text, None) if words and text[0] not in '{["' else (None, "it is not JSON.")
 
 
-def json_places(path: Path, records: Sequence[int]) -> list[Place]:
-    """Return on which lines these records (1-based, in order) stand; blank lines are none."""
-    wanted, found, row = list(records), list[Place](), 0
-    with _opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row += 1
-            if row == wanted[len(found)]:
-                found.append(Place(row, number))
-                if len(found) == len(wanted):
-                    break
-    return found
+def json_columns(path: Path) -> list[str] | None:
+    """Return the names in the first hundred objects, in order of appearance; None where lines are bare values."""
+    with open_lines(path) as lines:
+        sample = list(islice(json_rows(lines), _SAMPLE))
+    if not sample:
+        raise FileError(f"{path.name} is empty, expected JSON lines: one object a line.")
+    names = [name for row in sample if isinstance(row.value, dict) for name in row.value]
+    if names:
+        return list(dict.fromkeys(names))
+    first = sample[0]
+    if first.problem is not None or (isinstance(first.value, list) and not _flat(first.value)):
+        problem = first.problem or "it is not a JSON object."
+        raise FileError.at(path.name, *first.place, problem, hint="expected JSON lines: one object a line.")
+    return None
+
+
+def _flat(entries: list[Any]) -> bool:
+    return not any(isinstance(entry, list | dict) for entry in entries)

@@ -127,7 +127,7 @@ def draw_reliability(entry: Entry, reading: Reading, classes: Sequence[str] | No
 
 def draw_ternary(entry: Entry, reading: Reading, classes: Sequence[str] | None) -> Picture | None:
     """Draw the triangle of forecasts; None unless there are three classes."""
-    if entry.space != Simplex(3):
+    if not isinstance(entry.space, Simplex) or entry.space.dim != 3:
         return None
     shown, share = heaviest(reading)
     with _drawing(5, 4.2) as (figure, address):

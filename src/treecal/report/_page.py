@@ -135,8 +135,9 @@ def write(
 
 def _part(section: Section) -> Part:
     verdicts, space = judge(section), section.entries[0].space
-    if section.classes is None and not isinstance(space, Simplex):
-        section = replace(section, classes=[f"coordinate {k + 1}" for k in range(space.dim)])
+    if section.classes is None:
+        numbered = [f"coordinate {k + 1}" for k in range(space.dim)]
+        section = replace(section, classes=space.classes if isinstance(space, Simplex) else numbered)
     return Part(section, _summary(verdicts), figures.draw_curve(section), [_chapter(v, section) for v in verdicts])
 
 

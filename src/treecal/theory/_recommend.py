@@ -167,7 +167,7 @@ def harmonic(space: ConvexSet, norm: Norm | str, *, rounds: int, numerical: bool
 
 
 def _binary_grid(space: ConvexSet, norm: Norm, rounds: int) -> Choice:
-    if space != Simplex(2) or not isinstance(norm, Lp):
+    if not isinstance(space, Simplex) or space.dim != 2 or not isinstance(norm, Lp):
         return Choice("BinaryGrid()", None, "for two outcomes and ℓp norms")
     # √(n+1)·(a + b/n), the bound of n bins, is least where a·n² = b·(n + 2).
     a, b = 1 / math.sqrt(rounds), 1 / math.sqrt(8)

@@ -1,0 +1,251 @@
+"""What a row says: an outcome and its forecast, or what is wrong with it, in the same words everywhere.
+
+Streams are decoded here row by row. Files are read in bulk by SQL that accepts the same cells (`_columns`), and only
+the rows that it leaves out come here, to be explained.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import FileError, OutcomeError, TreeCalError
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._convex import TOLERANCE
+
+_SHORT = 60
+
+
+def class_labels(space: ConvexSet) -> tuple[str, ...]:
+    """Return what the classes of a simplex are called: by their names, or by their numbers; other sets have none.
+
+    Examples
+    --------
+    >>> class_labels(Simplex(classes=["rain", "sun"])), class_labels(Simplex(2))
+    (('rain', 'sun'), ('0', '1'))
+    """
+    if not isinstance(space, Simplex):
+        return ()
+    return tuple(map(str, range(space.dim))) if space.classes is None else space.classes
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the names for a message, the first ten of them.
+
+    Examples
+    --------
+    >>> listed(["rain", "sun"])
+    'rain, sun'
+    """
+    return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a table that lacks a column, and say which ones it has."""
+    for name in wanted:
+        if name in there:
+            continue
+        close = [column for column in there if column.lower() == name.lower()]
+        close += difflib.get_close_matches(name, there, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]}?" if close else None
+        if hint is None and any(re.fullmatch(r"[\d.eE+-]+", column) for column in there):
+            hint = "the first line seems to hold a row; it must hold the names of the columns."
+        raise FileError(f"{source} has no column {name!r}. It has {listed(there)}.", hint=hint)
+
+
+class Decoder:
+    """Reads the outcome and the probabilities in a row.
+
+    Parameters
+    ----------
+    space
+        The set outcomes lie in; the classes of a simplex may come by name, or by number where they have no names.
+    outcome
+        The columns outcomes are in: one of labels or of lists, or one for each coordinate. By default "outcome", or the
+        only column; where outcomes are no classes, all columns.
+    forecast
+        The columns probabilities are in: one of lists, or one for each class; of two classes, the second's will do. By
+        default "forecast", or the columns called like the classes.
+    one_hot
+        Whether several columns of the outcome must hold one 1 and otherwise 0.
+    tolerance
+        How far from 1 probabilities may sum.
+
+    Examples
+    --------
+    >>> decoder = Decoder(Simplex(classes=["rain", "sun"]))
+    >>> decoder.outcome({"day": 1, "outcome": "sun"}), decoder.outcome("rain"), decoder.outcome([0.5, 0.5])
+    (array([0., 1.]), array([1., 0.]), array([0.5, 0.5]))
+    >>> decoder.outcome({"sky": "hail"})
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.OutcomeError: sky is 'hail', expected one of rain, sun.
+    """
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        *,
+        outcome: Sequence[str] = (),
+        forecast: Sequence[str] = (),
+        one_hot: bool = False,
+        tolerance: float = TOLERANCE,
+    ) -> None:
+        self.space, self.tolerance = space, tolerance
+        self.columns = (*outcome, *forecast)
+        self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
+        self._labels = class_labels(space)
+        self._index = {label: k for k, label in enumerate(self._labels)}
+
+    def check(self, source: str, there: Sequence[str]) -> None:
+        """Refuse a table without the columns that are to be read."""
+        check_columns(source, there, self.columns)
+        self.outcome_columns(there, source=source)
+
+    def outcome_columns(self, there: Sequence[str], *, source: str = "it") -> tuple[str, ...]:
+        """Return the columns the outcome is in: as asked for, or chosen from the columns there are the first time."""
+        if self._outcome:
+            return self._outcome
+        if "outcome" not in there and len(there) > 1 and self._labels:
+            raise FileError(
+                f"{source} has the columns {listed(there)}, and none is called outcome.", hint="choose with --outcome."
+            )
+        self._outcome = ("outcome",) if "outcome" in there else tuple(there)
+        return self._outcome
+
+    def forecast_columns(self, there: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return which of these columns the probabilities are in, as far as they are there."""
+        if self._forecast:
+            return self._forecast
+        named = "forecast" not in there and any(label in there for label in self._labels)
+        return self._labels if named else ("forecast",)
+
+    def complaint(self, row: Any) -> str | None:
+        """Say what is wrong with a row, if anything is."""
+        try:
+            if self._forecast:
+                self.forecast(row)
+            self.outcome(row)
+        except TreeCalError as error:
+            return str(error)
+        return None
+
+    def outcome(self, row: Any) -> Array:
+        """Return the outcome as a vector of the set.
+
+        Parameters
+        ----------
+        row
+            What the row holds by column; or the outcome itself.
+        """
+        columns = self.outcome_columns(list(row)) if isinstance(row, dict) else ()
+        name, value = _cell(row, columns)
+        if self._labels and len(columns) < 2 and not self._is_vector(value):
+            return self._vertex(name, value)
+        y = self._vector(name, value, columns)
+        if not np.isfinite(y).all():
+            raise OutcomeError(f"the outcome holds {y[~np.isfinite(y)][0]}, expected finite numbers.")
+        if self._one_hot and not (y.sum() == 1 and y.max() == 1 and y.min() == 0):
+            raise OutcomeError(f"the outcome is {y.tolist()}, expected one 1 among {listed(columns)}, otherwise 0.")
+        if not self.space.admits(y):
+            raise OutcomeError(f"the outcome lies outside {self.space!r}: {self.space.complaint(y)}.")
+        return y
+
+    def forecast(self, row: dict[str, Any]) -> Array:
+        """Return the probabilities in a row, or the point where outcomes are no classes."""
+        columns = self.forecast_columns(row)
+        name, value = _cell(row, columns)
+        second = len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value)
+        p = self._vector(name, value, columns, second=second)
+        if not self._labels:
+            return p
+        names = [f"1 - {name}", name] if second else columns if len(columns) > 1 else _entries(name, len(p))
+        for k in reversed(range(len(p))):  # p before 1 - p
+            if not 0 <= p[k] <= 1 + self.tolerance:
+                raise OutcomeError(f"{names[k]} is {p[k]:g}, expected a probability from 0 to 1.")
+        if not abs(p.sum() - 1) <= self.tolerance:
+            remedy = "normalise them" if self.tolerance == TOLERANCE else "allow for it with a larger tolerance"
+            raise OutcomeError(
+                f"the probabilities sum to {p.sum():.10g}, expected 1 within {self.tolerance:g}.",
+                hint=f"if they were rounded, {remedy}.",
+            )
+        return p
+
+    def _is_vector(self, value: Any) -> bool:
+        return isinstance(value, list | dict) or (
+            isinstance(value, str) and value.startswith("[") and value not in self._index
+        )
+
+    def _vertex(self, name: str, value: Any) -> Array:
+        # A column of whole numbers some of which are missing comes as floats.
+        whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+        at = self._index.get(str(int(value) if whole else value))
+        if at is None or value is None:
+            raise _refusal(name, value, f"one of {listed(self._labels)}")
+        outcome = np.zeros(self.space.dim)
+        outcome[at] = 1.0
+        return outcome
+
+    def _vector(self, name: str, value: Any, columns: Sequence[str], *, second: bool = False) -> Array:
+        dim = self.space.dim
+        if second:
+            p = _number(name, value)
+            return np.array([1 - p, p])
+        if isinstance(value, dict) and self._labels:
+            if value.keys() != set(self._labels):
+                raise OutcomeError(f"{name} has entries for {listed(list(value))}, expected {listed(self._labels)}.")
+            value = [value[label] for label in self._labels]
+        elif isinstance(value, str) and value.startswith("["):
+            value = [entry.strip(" '\"") for entry in value.strip("[] ").split(",")]
+        elif dim == 1 and not isinstance(value, list):
+            value = [value]
+        if not isinstance(value, list) or len(value) != dim:
+            raise _refusal(name, value, f"a list of {dim} numbers" if len(columns) < 2 else f"{dim} columns")
+        names = columns if len(columns) == dim else _entries(name, dim)
+        return np.array([_number(*entry) for entry in zip(names, value, strict=True)])
+
+
+def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
+    """Return what to call a value, and the value: what the row is, or holds in one column or in several."""
+    if not isinstance(row, dict):
+        return "it", row
+    found = [row.get(name) for name in columns]
+    if any(isinstance(value, str) and not _is_text(value) for value in found):
+        raise OutcomeError("it is not text in UTF-8.")
+    return (columns[0], found[0]) if len(columns) == 1 else ("it", found)
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() or not re.search("[\ud800-\udfff]", value)
+
+
+def _entries(name: str, size: int) -> list[str]:
+    return [f"{name}[{k}]" for k in range(size)]
+
+
+def _number(name: str, value: Any) -> float:
+    """Return a number that is written as one, or as text, as SQL would read it."""
+    text = value if isinstance(value, str) else ""
+    if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) and text.isascii():
+        try:
+            return float(value)
+        except OverflowError:
+            return np.inf
+        except ValueError:
+            pass
+    comma = "write numbers with a point: 0.5." if "," in text else None
+    raise _refusal(name, value, "a number", hint=comma)
+
+
+def _refusal(name: str, value: Any, expected: str, *, hint: str | None = None) -> OutcomeError:
+    if value is None:
+        return OutcomeError(f"{name} is missing, expected {expected}.")
+    text = repr(value)
+    shown = text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
+    return OutcomeError(f"{name} is {shown}, expected {expected}.", hint=hint)
