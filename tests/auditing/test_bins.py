@@ -45,7 +45,7 @@ def test_the_compiled_kernel() -> None:
 
     for bins in BINS:
         p, expected = edges_and_below(bins)
-        cells = Cells.empty(1, classes=2, bins=bins)
+        cells = Cells.empty(classes=2, bins=bins)
         one = np.zeros(len(p), np.int64)
         tally(Rows(np.stack([p, 1 - p]), one, one), cells)
         assert cells.weight[0, 0].tolist() == np.bincount(expected, minlength=bins).tolist()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._bins import bin_edges
 from treecal._typing import Array, Integers
 from treecal.auditing._exact import ErrorSums
 from treecal.auditing._groups import Groups, Key
 from treecal.auditing._result import Audit, Bins, Calibration
+from treecal.exceptions import ParameterError
 from treecal.io import Problems
 
 DIGITS = 51
@@ -51,23 +52,24 @@ class Cells(NamedTuple):
     brier_rest: Integers
 
     @classmethod
-    def empty(cls, groups: int, *, classes: int, bins: int) -> Cells:
-        """Return cells that hold nothing."""
-        shapes = [(groups, classes + 1, bins)] * 4 + [(groups,)] * 2
+    def empty(cls, *, classes: int, bins: int) -> Cells:
+        """Return cells of one group that hold nothing."""
+        shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 2
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
     def with_room(self, groups: Groups) -> Cells:
-        """Return the same cells, with more of them if there are more groups."""
-        room, count = len(self.weight), len(groups.index)
+        """Return the same cells, with more of them if there are more groups; there may be as many as memory holds."""
+        (room, *shape), count = self.weight.shape, len(groups.index)
         if count <= room:
             return self
-        more = max(count, min(2 * room, groups.most)) - room  # double, so that groups cost O(1) each
+        most = max(1, _MEMORY // (32 * math.prod(shape)))
+        if count > most:
+            raise ParameterError(
+                f"there are more than {most:,} groups by {', '.join(groups.by)}.",
+                hint="group by columns of fewer distinct values.",
+            )
+        more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
         return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
-
-
-def groups_by(by: tuple[str, ...], *, classes: int, bins: int) -> Groups:
-    """Return no groups yet, of as many as there may be: their cells must fit into memory."""
-    return Groups(by, most=max(1, _MEMORY // ((classes + 1) * bins * 32)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,16 +91,15 @@ class Counts:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
         # Python's whole numbers, which do not overflow.
         *table, ones, rest = (count[at].astype(object).sum(axis=0) for count in self.cells)
-        *each, top = (_bins(*cells) for cells in zip(*table, strict=True))
+        found = []
+        for weight, hits, *sums in zip(*table, strict=True):
+            forecast = [_mean(*cell) for cell in zip(*sums, weight, strict=True)]
+            outcome = [h / n if n else np.nan for h, n in zip(hits, weight, strict=True)]
+            found.append(Bins(np.array(forecast), weight.astype(np.int64), np.array(outcome)))
+        *each, top = found
         rows = int(top.weight.sum())
         exact = None if self.exact is None else self.exact.read(key, len(classes))
         return Calibration(rows, 2 * _mean(ones, rest, rows), top, dict(zip(classes, each, strict=True)), exact)
-
-
-def _bins(weight: Any, hits: Any, ones: Any, rest: Any) -> Bins:
-    forecast = np.array([_mean(*cell) for cell in zip(ones, rest, weight, strict=True)])
-    outcome = np.array([h / n if n else np.nan for h, n in zip(hits, weight, strict=True)])
-    return Bins(bin_edges(len(weight)), forecast, weight.astype(np.int64), outcome)
 
 
 def _mean(ones: int, rest: int, rows: int) -> float:

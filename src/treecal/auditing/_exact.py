@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,13 +14,13 @@ from treecal._typing import Array, Integers
 from treecal.auditing._groups import Groups, Key
 from treecal.exceptions import ParameterError
 from treecal.geometry import Distance, as_distance, l1
-from treecal.io._sources import library
 
 JOINT = -1
 """In the place of a class: all of them together."""
 _WHOLE = -1
 
 
+@dataclass
 class ExactSum:
     """A sum of floats that is rounded once, at the end, so that their order leaves no trace.
 
@@ -32,8 +33,7 @@ class ExactSum:
     1.0
     """
 
-    def __init__(self) -> None:
-        self.parts: list[float] = []
+    parts: list[float] = field(default_factory=list)
 
     def add(self, terms: Array) -> None:
         """Add some terms."""
@@ -93,94 +93,78 @@ class _Sum:
         for name, terms in errors.items():
             self.errors.setdefault(name, ExactSum()).add(terms)
 
-    def per_round(self) -> dict[str, float]:
-        return {name: total.value / self.rounds for name, total in self.errors.items()}
 
-
+@dataclass
 class ErrorSums:
     """The errors of all rows and of each group, joint and by class, added up batch by batch of distinct forecasts.
 
     Nothing is kept of a forecast but its share of these sums.
 
-    Parameters
+    Attributes
     ----------
     distances
         What joint errors are measured in, by name; those of a class are absolute differences.
     groups
         The groups.
+    sums
+        The sums of each group (or `_WHOLE`) and each class (or `JOINT`).
     """
 
-    def __init__(self, distances: Mapping[str, Distance], groups: Groups) -> None:
-        self._distances, self._groups = distances, groups
-        self._sums: dict[tuple[int, int], _Sum] = {}
+    distances: Mapping[str, Distance]
+    groups: Groups
+    sums: defaultdict[tuple[int, int], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
 
-    @property
-    def forecasts(self) -> int:
-        """How many distinct forecasts were added so far, regardless of groups."""
-        return self._sum(_WHOLE, JOINT).forecasts
-
-    def add(self, batch: Any) -> None:
-        """Add a batch of what `treecal.auditing._sql.distinct_forecasts` asks for."""
-        group, number = self._group(batch), batch.column("k").to_numpy().astype(np.int64)
-        rounds = batch.column("rounds").to_numpy()
-        for chosen, distances in ((number == JOINT, self._distances), (number != JOINT, {"l1": l1})):
-            if rows := int(chosen.sum()):
-                mask = _mask(chosen)
+    def add(self, batch: Any) -> int:
+        """Add a batch of what `distinct_forecasts` asks for; return how many joint forecasts of all rows are in it."""
+        k, rounds = (batch.column(name).to_numpy().astype(np.int64) for name in ("k", "rounds"))
+        whole = batch.column("whole").to_numpy(zero_copy_only=False)
+        group = np.full(len(k), _WHOLE)
+        if len(grouped := np.flatnonzero(~whole)):
+            by = [batch.column(f"by{i}").take(grouped) for i in range(len(self.groups.by))]
+            group[grouped] = self.groups.of(by, len(grouped))
+        for chosen, distances in ((k == JOINT, self.distances), (k != JOINT, {"l1": l1})):
+            if len(at := np.flatnonzero(chosen)):
                 points, counts = (
-                    batch.column(name).filter(mask).flatten().to_numpy().reshape(rows, -1) for name in ("p", "n")
+                    batch.column(name).take(at).flatten().to_numpy().reshape(len(at), -1) for name in ("p", "n")
                 )
-                weight = rounds[chosen].astype(np.float64)
+                weight = rounds[at].astype(np.float64)
                 means = counts / weight[:, None]
                 errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
-                for at, one in _runs(group[chosen], number[chosen]):
-                    parts = {name: terms[one] for name, terms in errors.items()}
-                    self._sum(*at).add(len(one), int(rounds[chosen][one].sum()), parts)
-
-    def _group(self, batch: Any) -> Integers:
-        group = np.full(batch.num_rows, _WHOLE, np.int64)
-        mine = ~batch.column("whole").to_numpy(zero_copy_only=False)
-        if mine.any():
-            by = [batch.column(f"by{k}").filter(_mask(mine)) for k in range(len(self._groups.by))]
-            group[mine] = self._groups.of(by, int(mine.sum()))
-        return group
-
-    def _sum(self, group: int, number: int) -> _Sum:
-        return self._sums.setdefault((group, number), _Sum())
+                for which, run in _runs(group[at], k[at]):
+                    parts = {name: terms[run] for name, terms in errors.items()}
+                    self.sums[which].add(len(run), int(rounds[at][run].sum()), parts)
+        return int((whole & (k == JOINT)).sum())
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return all sums as rows of one table, for `add_rows` of another process."""
-        keys = {_WHOLE: (None,) * len(self._groups.by)} | {g: key for key, g in self._groups.index.items()}
+        keys = {_WHOLE: (None,) * len(self.groups.by)} | {g: key for key, g in self.groups.index.items()}
         return [
             {f"by{i}": value for i, value in enumerate(keys[group])}
             | {"whole": group == _WHOLE, "k": number, "forecasts": one.forecasts, "rounds": one.rounds}
             | {"errors": [total.parts for total in one.errors.values()]}
-            for (group, number), one in self._sums.items()
+            for (group, number), one in self.sums.items()
         ]
 
     def add_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add the sums of other processes."""
         for row in rows:
-            key = tuple(row[f"by{i}"] for i in range(len(self._groups.by)))
-            group = _WHOLE if row["whole"] else self._groups.index[key]
-            names = [*self._distances] if row["k"] == JOINT else ["l1"]
+            key = tuple(row[f"by{i}"] for i in range(len(self.groups.by)))
+            group = _WHOLE if row["whole"] else self.groups.index[key]
+            names = [*self.distances] if row["k"] == JOINT else ["l1"]
             parts = {name: np.array(terms) for name, terms in zip(names, row["errors"], strict=True)}
-            self._sum(group, row["k"]).add(row["forecasts"], row["rounds"], parts)
+            self.sums[group, row["k"]].add(row["forecasts"], row["rounds"], parts)
 
     def read(self, key: Key | None, classes: int) -> Exact:
         """Return the errors of a group, or of all rows."""
-        group = _WHOLE if key is None else self._groups.index[key]
-        joint, each = self._sum(group, JOINT), [self._sum(group, k) for k in range(classes)]
-        return Exact(joint.forecasts, joint.per_round(), tuple(one.per_round()["l1"] for one in each))
+        group = _WHOLE if key is None else self.groups.index[key]
+        joint, *each = (self.sums[group, k] for k in (JOINT, *range(classes)))
+        errors = {name: total.value / joint.rounds for name, total in joint.errors.items()}
+        return Exact(joint.forecasts, errors, tuple(one.errors["l1"].value / one.rounds for one in each))
 
 
-def _mask(chosen: Any) -> Any:
-    return library("pyarrow").array(chosen)
-
-
-def _runs(*keys: Integers) -> Iterator[tuple[tuple[int, ...], Integers]]:
-    """Yield the distinct rows of some columns, each with the places where it stands."""
-    order = np.lexsort(keys[::-1])
-    ordered = np.stack(keys)[:, order]
-    starts = np.flatnonzero(np.any(np.diff(ordered, prepend=ordered[:, :1] - 1), axis=0))
-    for start, places in zip(starts.tolist(), np.split(order, starts[1:]), strict=True):
-        yield tuple(ordered[:, start].tolist()), places
+def _runs(group: Integers, k: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:
+    """Yield each pair of a group and a class, with the places where it stands."""
+    order = np.lexsort((k, group))
+    pairs = np.stack([group[order], k[order]])
+    starts = np.flatnonzero(np.any(np.diff(pairs, prepend=pairs[:, :1] - 1), axis=0))
+    yield from zip(zip(*pairs[:, starts].tolist(), strict=True), np.split(order, starts[1:]), strict=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import Cells, Counts, Rows, groups_by
+from treecal.auditing._counts import Cells, Counts, Rows
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
@@ -95,83 +95,67 @@ def audit(
     by = (by,) if isinstance(by, str) else tuple(by)
     distances = named_distances(norms) if exact else {}
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
-    with _watched(opened, progress) as watch:
-        outcomes = read_outcomes(
-            opened,
-            outcome=outcome,
-            forecast=forecast,
-            keep=by,
-            classes=classes,
-            one_hot=True,
-            on_error=on_error,
-            tolerance=tolerance,
-        )
-        if not outcomes.labels:
-            raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
-        groups = groups_by(by, classes=len(outcomes.labels), bins=bins)
-        cells = _binned(outcomes, groups, bins, watch)
-        errors = _exact(outcomes, ErrorSums(distances, groups), len(by), watch) if exact else None
+    opened.watch = watch = _Watch(opened, progress)
+    outcomes = read_outcomes(
+        opened,
+        outcome=outcome,
+        forecast=forecast,
+        keep=by,
+        classes=classes,
+        one_hot=True,
+        on_error=on_error,
+        tolerance=tolerance,
+    )
+    if not outcomes.labels:
+        raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
+    groups = Groups(by)
+    cells = _binned(outcomes, groups, bins, watch)
+    errors = _exact(outcomes, ErrorSums(distances, groups), watch) if exact else None
     counts = Counts(groups, cells, errors)
     return counts.audit(opened.name, outcomes.classes or (), tuple(outcomes.names), outcomes.problems)
+
+
+@dataclass
+class _Watch:
+    """Tells how far an audit is: called at each batch, and by the source while one is waited for."""
+
+    source: Source
+    progress: Progress | None
+    stage: str = "labels"
+    count: int = 0
+
+    def __call__(self) -> None:
+        if self.progress is not None:
+            self.progress(self.stage, self.count, self.source.done())
 
 
 def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cells:
     """Read the log once, and count its valid rows."""
     from treecal.auditing._kernels import tally
 
-    cells = Cells.empty(1, classes=len(outcomes.labels), bins=bins)
-    watch.begin("rows")
+    cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
+    watch.stage, watch.count = "rows", 0
     for chunk in outcomes:
         assert chunk.forecasts is not None
         home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
         cells = cells.with_room(groups)
         tally(Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home), cells)
-        watch.count(len(chunk.rows))
-    if not watch.counted:
+        watch.count += len(chunk.rows)
+        watch()
+    if not watch.count:
         raise FileError(f"{outcomes.source.name} has no valid row. {outcomes.problems}")
     return cells
 
 
-def _exact(outcomes: Outcomes, errors: ErrorSums, by: int, watch: _Watch) -> ErrorSums:
+def _exact(outcomes: Outcomes, errors: ErrorSums, watch: _Watch) -> ErrorSums:
     """Let DuckDB count the distinct forecasts, and add up their errors."""
-    d = len(outcomes.labels)
+    d, by = len(outcomes.labels), len(errors.groups.by)
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by)
     if outcomes.problems.count:
-        rows = f"SELECT * FROM ({rows}) AS rows_with_invalid WHERE {valid_sql(classes=d, tolerance=outcomes.tolerance)}"
+        rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid_sql(classes=d, tolerance=outcomes.tolerance)}"
     question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB)
-    watch.begin("distinct forecasts")
+    watch.stage, watch.count = "distinct forecasts", 0
     for batch in outcomes.source.batches(question, rows=outcomes.rows):
-        errors.add(batch)
-        watch.count(errors.forecasts - watch.counted)
+        watch.count += errors.add(batch)
+        watch()
     return errors
-
-
-class _Watch:
-    """Tells how far an audit is: at each batch, and while one is waited for."""
-
-    def __init__(self, source: Source, progress: Progress) -> None:
-        self._source, self._progress = source, progress
-        self.begin("labels")
-
-    def begin(self, stage: str) -> None:
-        """Turn to another stage."""
-        self._stage, self.counted = stage, 0
-
-    def count(self, more: int) -> None:
-        """Count what came of the stage."""
-        self.counted += more
-        self.tell()
-
-    def tell(self) -> None:
-        """Tell where things stand."""
-        self._progress(self._stage, self.counted, self._source.done())
-
-
-@contextmanager
-def _watched(source: Source, progress: Progress | None) -> Iterator[_Watch]:
-    watch = _Watch(source, progress or (lambda stage, count, share: None))
-    source.watch = watch.tell
-    try:
-        yield watch
-    finally:
-        source.watch = None

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._bins import bin_edges
 from treecal._typing import Array, Integers
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Key
@@ -23,8 +24,6 @@ class Bins:
 
     Attributes
     ----------
-    edges
-        Edges of the bins, from 0 to 1.
     forecast
         Mean probability in each bin; NaN in an empty one.
     weight
@@ -33,10 +32,14 @@ class Bins:
         Mean outcome in each bin, as 0 or 1: how often the class was the outcome; NaN in an empty one.
     """
 
-    edges: Array
     forecast: Array
     weight: Integers
     outcome: Array
+
+    @property
+    def edges(self) -> Array:
+        """Edges of the bins, from 0 to 1."""
+        return bin_edges(len(self.weight))
 
     @property
     def gap(self) -> Array:
@@ -73,7 +76,8 @@ class Bins:
 
     def filled(self) -> Iterator[dict[str, Any]]:
         """Yield `low` and `high` edge, `forecast`, `weight`, `outcome` and `gap` of each bin that is not empty."""
-        columns = (self.edges[:-1], self.edges[1:], self.forecast, self.weight, self.outcome, self.gap)
+        edges = self.edges
+        columns = (edges[:-1], edges[1:], self.forecast, self.weight, self.outcome, self.gap)
         for values in zip(*(column.tolist() for column in columns), strict=True):
             row = dict(zip(("low", "high", "forecast", "weight", "outcome", "gap"), values, strict=True))
             if row["weight"]:

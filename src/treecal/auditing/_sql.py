@@ -68,10 +68,11 @@ def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) ->
     keys = [f"by{i}" for i in range(by)]
     columns = [f"p{k}" for k in range(classes)]
     zeros = [f"{name} + 0.0" for name in columns]  # -0.0 is 0.0
-    point = _array(dialect, columns)
+    array = dialect.array.format
+    point = array(", ".join(columns))
 
     def grouped(k: str, p: str, counted: Sequence[int | str], rows_of: Sequence[str], key: str) -> str:
-        n = _array(dialect, [f"COUNT(CASE WHEN label = {number} THEN 1 END)" for number in counted])
+        n = array(", ".join(f"COUNT(CASE WHEN label = {number} THEN 1 END)" for number in counted))
         whole = "GROUPING(by0) = 1" if by else "TRUE"
         found = ", ".join([k, f"{p} AS p", "COUNT(*) AS rounds", f"{n} AS n", f"{whole} AS whole", *keys])
         source = f"SELECT {', '.join([*rows_of, 'label', *keys])} FROM ({rows}) AS valid"
@@ -79,13 +80,9 @@ def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) ->
         return f"SELECT {found} FROM ({source}) AS forecasts GROUP BY GROUPING SETS ({sets})"
 
     together = [f"{zero} AS {name}" for zero, name in zip(zeros, columns, strict=True)]
-    apart = [dialect.each.format(d=classes, p=_array(dialect, zeros))]
+    apart = [dialect.each.format(d=classes, p=array(", ".join(zeros)))]
     joint = grouped("-1 AS k", point, range(classes), together, point if dialect.by_array else ", ".join(columns))
-    return f"{joint} UNION ALL {grouped('k', _array(dialect, ['p']), ['k'], apart, 'k, p')}"
-
-
-def _array(dialect: Dialect, expressions: Sequence[str]) -> str:
-    return dialect.array.format(", ".join(expressions))
+    return f"{joint} UNION ALL {grouped('k', array('p'), ['k'], apart, 'k, p')}"
 
 
 def indexed(rows: str, *, labels: Sequence[str | int], by: int = 0) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from treecal._bins import bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, Cells, Counts, groups_by
+from treecal.auditing._counts import DIGITS, Cells, Counts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
@@ -82,7 +82,7 @@ def audit(
             f"that is one of the classes, and probabilities from 0 that sum to 1 within {tolerance:g}.",
             hint="on_error='skip' leaves them out.",
         )
-    rows, groups = rows.where(valid), groups_by(by, classes=d, bins=bins)
+    rows, groups = rows.where(valid), Groups(by)
     cells = _cells(log.sparkSession.sql(_binned(d, bins, len(by)), rows=rows).toArrow(), groups, d, bins)
     if not cells.weight.any():
         raise FileError("the log has no valid row.")
@@ -136,7 +136,7 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
     group = groups.of(by, len(counted))
     k, b, n, hits, high, low = (counted.column(name).to_numpy() for name in ("k", "b", "n", "hits", "high", "low"))
     ones, rest = high >> (DIGITS - 26), ((high & ((1 << (DIGITS - 26)) - 1)) << 26) + low
-    cells = Cells.empty(max(1, len(groups.index)), classes=d, bins=bins)
+    cells = Cells.empty(classes=d, bins=bins).with_room(groups)
     cell, brier = k <= d, k > d
     at = group[cell], k[cell], b[cell]
     for table, counts in zip(cells[:4], (n, hits, ones, rest), strict=True):
@@ -151,13 +151,13 @@ def _error_sums(rows: DataFrame, distances: Mapping[str, Distance], groups: Grou
     question = sql.distinct_forecasts("SELECT * FROM {rows}", classes=d, by=by, dialect=sql.SPARK)
     found = rows.sparkSession.sql(question, rows=rows)
     schema = _sums_schema(arrow_schema(found), by)
-    add_up = partial(_add_up, distances=distances, by=groups.by, most=groups.most)
+    add_up = partial(_add_up, distances=distances, by=groups.by)
     return found.mapInArrow(add_up, spark_schema(schema)).toArrow().to_pylist()  # type: ignore[no-any-return] # Arrow's
 
 
 def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...], most: int) -> Iterator[Any]:
     """Add up the errors of distinct forecasts; yield the sums as one batch."""
-    sums, schema = ErrorSums(distances, Groups(by, most=most)), None
+    sums, schema = ErrorSums(distances, Groups(by)), None
     for batch in batches:
         sums.add(batch)
         schema = batch.schema

@@ -74,6 +74,10 @@ class Problems:
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._kept)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return how many there were, and those that were kept, as JSON values."""
+        return {"invalid": self.count, "invalid_rows": [problem._asdict() for problem in self._kept]}
+
     def __str__(self) -> str:
         return self.listing(_SHOWN)
 
