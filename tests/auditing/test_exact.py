@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal.auditing import audit
 from treecal.auditing._exact import ExactSum
-from treecal.auditing._sql import forecasts, good_rows, indexed
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
+from treecal.io import Source
 
 DISTANCES: list[Distance] = [tc.l1, tc.l2, tc.linf, tc.Lp(3), tc.l2.squared, tc.NegativeEntropy()]
 
@@ -104,26 +104,47 @@ def test_infinite_errors_stay_infinite() -> None:
     assert "∞" in str(found)
 
 
-def test_the_sql_runs_on_plain_tables_of_other_engines() -> None:
-    """SQLite knows nothing of DuckDB's dialect: what it runs is plain."""
-    import sqlite3
+@pytest.mark.parametrize("classes", [2, 7])
+@pytest.mark.parametrize("by", [(), ("g",), ("g", "h")])
+def test_all_exact_errors_take_one_query(classes: int, by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    plain = Source.batches
 
-    with contextlib.closing(sqlite3.connect(":memory:")) as base:
-        base.execute("CREATE TABLE log (p0 REAL, p1 REAL, label TEXT, by0 TEXT)")
-        rows = [
-            (0.5, 0.5, "it's", "m"),
-            (0.5, 0.5, "b", "m"),
-            (-0.0, 1.0, "b", "n"),
-            (0.0, 1.0, "b", "n"),
-            (0.9, 0.2, "b", "n"),
-        ]
-        base.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
-        inner = indexed("SELECT * FROM log", labels=["it's", "b"], by=1)
-        good = good_rows(classes=2, tolerance=1e-6)
-        assert sorted(base.execute(forecasts(inner, classes=2, by=1, good=good))) == [
-            (0.0, 1.0, 2, 0, 2, "n"),
-            (0.5, 0.5, 2, 1, 1, "m"),
-        ]
+    def noted(self: Source, sql: str, **options: Any) -> Any:
+        asked.append(sql)
+        return plain(self, sql, **options)
+
+    monkeypatch.setattr(Source, "batches", noted)
+    log = {"p": np.full((6, classes), 1 / classes), "y": np.arange(6) % 2, "g": np.arange(6) % 2, "h": np.arange(6) % 3}
+    found = audit(log, forecast="p", outcome="y", by=by, classes=range(classes))
+    assert [sql.count("GROUPING SETS") for sql in asked if "GROUP" in sql] == [2]  # joint, and by class
+    assert found.whole.exact is not None
+    assert len(found.whole.exact.classes) == classes
+
+
+def test_many_classes_and_no_forecast_twice_in_little_memory() -> None:
+    """Grouping sets over the columns would count 50 classes for each probability of each class, and run out of it."""
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet(np.ones(50), size=20_000), rng.integers(50, size=20_000)
+    found = audit({"p": p, "y": y}, forecast="p", outcome="y", classes=range(50), memory_limit="100MB").whole.exact
+    gaps = np.abs(np.eye(50)[y] - p)
+    assert found is not None
+    assert found.forecasts == 20_000
+    assert found.errors["l1"] == pytest.approx(gaps.sum(axis=1).mean())
+    assert found.classes == pytest.approx(gaps.mean(axis=0).tolist())
+
+
+def test_missing_values_make_a_group_of_their_own() -> None:
+    """And are not taken for all rows, where these columns are not looked at."""
+    p, y = np.array([[0.5, 0.5], [0.5, 0.5], [0.2, 0.8]]), [0, 1, 1]
+    log = pa.table({"a": p[:, 0], "b": p[:, 1], "y": y, "g": pa.array([None, "x", None])})
+    found = audit(log, forecast=["a", "b"], outcome="y", by="g")
+    exact = {key: part.exact for key, part in [(None, found.whole), *found.groups.items()]}
+    assert {key: (one.forecasts, one.errors["l1"]) for key, one in exact.items() if one is not None} == {
+        None: (2, pytest.approx(0.4 / 3)),
+        ("x",): (1, 1.0),
+        (None,): (2, pytest.approx((1.0 + 0.4) / 2)),
+    }
 
 
 def test_groups_are_limited_and_named() -> None:

@@ -68,7 +68,7 @@ def check(path: Path, rows: int) -> dict[str, dict[str, Any]]:
             f"SELECT least((100 * {name})::INTEGER // 10, 9) AS bin, count(*), avg(({name} * 100)::INTEGER) / 100, "
             f"avg((label = {k})::INTEGER) FROM '{path}' GROUP BY bin ORDER BY bin"
         ).fetchall()
-        assert [entry["rows"] for entry in found["bins"]] == [count for _, count, *_ in theirs]
+        assert [entry["weight"] for entry in found["bins"]] == [count for _, count, *_ in theirs]
         for entry, (bin_, _, said, happened) in zip(found["bins"], theirs, strict=True):
             assert entry["low"] == bin_ / 10
             assert entry["forecast"] == pytest.approx(said, abs=1e-12)
@@ -79,16 +79,18 @@ def check(path: Path, rows: int) -> dict[str, dict[str, Any]]:
     assert exact["exact"]["forecasts"] == forecasts
     assert math.isclose(exact["exact"]["errors"]["l1"], total / rows, rel_tol=1e-9)
     assert results["exact"]["stages"]["rows"][0] == rows
-    assert results["exact"]["stages"]["different forecasts"][0] == forecasts
+    assert results["exact"]["stages"]["distinct forecasts"][0] == forecasts
     return results
 
 
+@pytest.mark.heavy
 def test_a_million_rows(tmp_path: Path) -> None:
     write_log(tmp_path / "log.parquet", 1_000_000)
     results = check(tmp_path / "log.parquet", 1_000_000)
     assert results["binned"]["megabytes"] < 2000
 
 
+@pytest.mark.heavy
 def test_memory_does_not_grow_with_rows_in_one_row_group(tmp_path: Path) -> None:
     """As some writers make them: here 240 MB of random numbers."""
     rng, rows = np.random.default_rng(0), 3_000_000

@@ -52,7 +52,7 @@ def test_json_is_the_audit(tmp_path: Path) -> None:
 def test_the_table_is_for_people(tmp_path: Path) -> None:
     done = run("audit", write_log(tmp_path / "log.csv"), *WIDE, "--by", "model")
     assert (done.code, done.err) == (0, "")
-    for word in ("300 rows", "too sure by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
+    for word in ("300 rows", "confident by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
         assert word in done.out
     assert "\x1b" not in done.out
 
@@ -62,7 +62,7 @@ def test_exports_are_inert_and_never_overwrite(tmp_path: Path) -> None:
     assert run("audit", log, *WIDE, "--by", "model", "--output", out).code == 0
     rows = read_table(out)
     assert {row["model"] for row in rows} == {"", "'=cmd()", "plain"}
-    assert sum(int(row["rows"]) for row in rows if row["kind"] == "top label" and not row["model"]) == 300
+    assert sum(int(row["weight"]) for row in rows if row["kind"] == "top label" and not row["model"]) == 300
     before = out.read_bytes()
     refused(run("audit", log, *WIDE, "--output", out), "bins.csv exists", "--force")
     assert out.read_bytes() == before
@@ -79,14 +79,14 @@ def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
     skipped = run("audit", log, *options, "--on-error", "skip")
     assert skipped.code == 1
     assert "3 invalid rows left out" in skipped.out
-    collected = run("audit", log, *options, "--on-error", "collect", "--bad-rows", bad, "--json")
+    collected = run("audit", log, *options, "--on-error", "collect", "--invalid-rows", bad, "--json")
     assert collected.code == 1
     assert "3 invalid rows left out" in collected.err
-    assert json.loads(collected.out)["bad_rows"] == 3
+    assert json.loads(collected.out)["invalid"] == 3
     rows = read_table(bad)
     assert [(row["row"], row["line"]) for row in rows] == [("301", "302"), ("302", "303"), ("303", "304")]
     assert "sum to 0.97" in rows[1]["problem"]
-    refused(run("audit", log, *options, "--on-error", "collect"), "--bad-rows and --on-error collect go together")
+    refused(run("audit", log, *options, "--on-error", "collect"), "--invalid-rows and --on-error collect go together")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
+from tests.auditing.hard_rows import ADDED_FROM_THE_LEFT, CLASSES, ROWS, VALID, is_valid
+from tests.auditing.test_bins import edges_and_below
 from treecal.auditing import audit
 from treecal.auditing.spark import audit as spark_audit
 from treecal.keyed import spark
@@ -89,15 +91,37 @@ def test_an_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
     assert here["whole"]["rows"] == 100_000
 
 
-def test_bad_rows_of_a_log_are_counted_or_refused(cluster: Any) -> None:
-    log = cluster.createDataFrame([(0.5, 0.5, "a"), (0.5, 0.6, "a"), (1.0, 0.0, "c")], "p double, q double, y string")
-    arguments: dict[str, Any] = {"forecast": ["p", "q"], "outcome": "y", "classes": ["a", "b"]}
-    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 2 bad rows, as .*on_error='skip'"):
-        spark_audit(log, **arguments)
-    found = spark_audit(log, **arguments, on_error="skip")
-    assert (found.whole.rows, found.problems.count) == (1, 2)
-    with pytest.raises(tc.TreeCalError, match="no column 'z'; its columns are p, q, y"):
-        spark_audit(log, **{**arguments, "outcome": "z"})
+def test_an_audit_of_more_classes_than_spark_takes_columns_to_group_by(cluster: Any) -> None:
+    rng, names = np.random.default_rng(0), [f"p{k}" for k in range(70)]
+    columns = dict(zip(names, rng.dirichlet(np.ones(70), size=200).T, strict=True))
+    log = pa.table(columns | {"y": rng.integers(70, size=200), "model": np.where(rng.random(200) < 0.4, "old", "new")})
+    arguments: dict[str, Any] = {"forecast": names, "outcome": "y", "classes": range(70), "by": ["model"]}
+    here, there = audit(log, **arguments).to_dict(), spark_audit(cluster.createDataFrame(log), **arguments).to_dict()
+    assert here | {"source": None} == there | {"source": None}
+
+
+def test_probabilities_on_edges_lie_in_the_bins_of_one_machine(cluster: Any) -> None:
+    p, expected = edges_and_below(100)
+    log = cluster.createDataFrame(pa.table({"p": p, "q": 1 - p, "y": ["a"] * len(p)}))
+    found = spark_audit(log, forecast=["p", "q"], outcome="y", classes=["a", "b"], bins=100)
+    assert found.whole.classes["a"].weight.tolist() == np.bincount(expected).tolist()
+
+
+def test_hard_rows_of_a_log_are_valid_where_the_table_says_so(cluster: Any) -> None:
+    arguments: dict[str, Any] = {"forecast": ["a", "b", "c"], "outcome": "y", "classes": CLASSES}
+    kind = "a double, b double, c double, y string"
+    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 20 invalid rows, as .*on_error='skip'"):
+        spark_audit(cluster.createDataFrame(ROWS, kind), **arguments)
+    found = spark_audit(cluster.createDataFrame(ROWS, kind), **arguments, on_error="skip")
+    expected = [row for row in ROWS if is_valid(row)]
+    assert (found.whole.rows, found.problems.count) == (len(expected), 20)
+    assert str(found.problems).startswith("20 ")
+    assert found.whole.to_dict() == spark_audit(cluster.createDataFrame(expected, kind), **arguments).whole.to_dict()
+    with pytest.raises(tc.TreeCalError, match="no column 'z'; its columns are a, b, c, y"):
+        spark_audit(cluster.createDataFrame(ROWS, kind), **{**arguments, "outcome": "z"})
+    for row, valid in ADDED_FROM_THE_LEFT:
+        log = cluster.createDataFrame([*VALID[1:2], row], kind)
+        assert spark_audit(log, **arguments, on_error="skip", tolerance=0).whole.rows == 1 + valid
 
 
 @pytest.mark.heavy

@@ -135,11 +135,11 @@ def test_an_audits_section_has_its_errors() -> None:
     found = audit(log, forecast=names, outcome="outcome", classes=names, exact=False).whole
     section = report.audited(found, title="A log")
     assert section.title == "A log (the 8 most frequent of 10 classes)"
-    rates = [found.classes[entry.name].outcome for entry in section.entries]
-    assert rates == sorted((bins.outcome for bins in found.classes.values()), reverse=True)[:8]
+    rates = [found.classes[entry.name].mean_outcome for entry in section.entries]
+    assert rates == sorted((bins.mean_outcome for bins in found.classes.values()), reverse=True)[:8]
     for entry in section.entries:
         assert entry.ledger.rounds == 400
         assert entry.ledger.error("l1") == pytest.approx(2 * found.classes[entry.name].ece)
         drawn, bins = plots.reliability(entry.ledger, 1), found.classes[entry.name]
-        assert drawn.weight.tolist() == bins.rows[bins.rows > 0].tolist()
-        assert drawn.outcome == pytest.approx(bins.outcomes[bins.rows > 0])
+        assert drawn.weight.tolist() == bins.weight[bins.weight > 0].tolist()
+        assert drawn.outcome == pytest.approx(bins.outcome[bins.weight > 0])

@@ -1,21 +1,26 @@
-"""The exact audit: forecasts told apart by all their digits, counted by the database, judged as a `Ledger` would."""
+"""The exact audit: the database counts how often each distinct forecast was made, and its errors are a ledger's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing import _sql as sql
 from treecal.auditing._groups import Groups, Key
-from treecal.geometry import Distance, l1
-from treecal.io import Outcomes
+from treecal.exceptions import ParameterError
+from treecal.geometry import Distance, as_distance, l1
+
+JOINT = -1
+"""In the place of a class: all of them together."""
+_WHOLE = -1
 
 
+@dataclass
 class ExactSum:
     """A sum of floats that is rounded once, at the end, so that their order leaves no trace.
 
@@ -28,8 +33,7 @@ class ExactSum:
     1.0
     """
 
-    def __init__(self) -> None:
-        self.parts: list[float] = []
+    parts: list[float] = field(default_factory=list)
 
     def add(self, terms: Array) -> None:
         """Add some terms."""
@@ -67,76 +71,100 @@ class Exact:
     classes: tuple[float, ...]
 
 
-def exact_errors(
-    outcomes: Outcomes,
-    distances: Mapping[str, Distance],
-    by: Sequence[str],
-    *,
-    most: int,
-    watch: Callable[[int], None],
-) -> dict[Key, Exact]:
-    """Return the exact errors of each group, with bad rows left out.
+def named_distances(norms: Iterable[Distance | str]) -> dict[str, Distance]:
+    """Return what to measure exact errors in, by name."""
+    named = {repr(distance): distance for distance in map(as_distance, norms)}
+    if not named:
+        raise ParameterError("norms is empty, expected one or more.", hint="exact=False leaves the exact errors out.")
+    return named
 
-    The database groups rows by forecast and counts, on disk if memory does not suffice. What comes of it is read once,
-    and nothing is kept of it but sums.
 
-    Parameters
+@dataclass
+class _Sum:
+    """Of some distinct forecasts: how many, in how many rounds, and the sum of their errors in each distance."""
+
+    forecasts: int = 0
+    rounds: int = 0
+    errors: dict[str, ExactSum] = field(default_factory=dict)
+
+    def add(self, forecasts: int, rounds: int, errors: Mapping[str, Array]) -> None:
+        self.forecasts += forecasts
+        self.rounds += rounds
+        for name, terms in errors.items():
+            self.errors.setdefault(name, ExactSum()).add(terms)
+
+
+@dataclass
+class ErrorSums:
+    """The errors of all rows and of each group, joint and by class, added up batch by batch of distinct forecasts.
+
+    Nothing is kept of a forecast but its share of these sums.
+
+    Attributes
     ----------
-    outcomes
-        The rows.
     distances
-        What to measure with, by name.
-    by
-        The columns to group by: all that the rows keep, or none.
-    most
-        How many groups there may be.
-    watch
-        Called with the number of distinct forecasts read so far.
+        What joint errors are measured in, by name; those of a class are absolute differences.
+    groups
+        The groups.
+    sums
+        The sums of each group (or `_WHOLE`) and each class (or `JOINT`).
     """
-    d, groups = len(outcomes.labels), Groups(by, most=most)
-    rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=len(by))
-    good = sql.good_rows(classes=d, tolerance=outcomes.tolerance) if outcomes.problems.count else "TRUE"
 
-    def found(question: str, distances: Mapping[str, Distance], width: int, watch: Callable[[int], None]) -> Tally:
-        tally = Tally(distances)
-        for batch in outcomes.source.batches(question, rows=outcomes.rows):
-            tally.add(batch, groups.of([batch.column(f"by{k}") for k in range(len(by))], batch.num_rows), width)
-            watch(sum(tally.forecasts.values()))
-        return tally
+    distances: Mapping[str, Distance]
+    groups: Groups
+    sums: defaultdict[tuple[int, int], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
 
-    joint = found(sql.forecasts(rows, classes=d, by=len(by), good=good), distances, d, watch)
-    each = [
-        found(sql.class_forecasts(rows, number=k, by=len(by), good=good), {"l1": l1}, 1, lambda seen: None)
-        for k in range(d)
-    ]
-    return {
-        key: Exact(joint.forecasts[g], joint.errors(g), tuple(tally.errors(g)["l1"] for tally in each))
-        for key, g in groups.index.items()
-    }
+    def add(self, batch: Any) -> int:
+        """Add a batch of what `distinct_forecasts` asks for; return how many joint forecasts of all rows are in it."""
+        k, rounds = (batch.column(name).to_numpy().astype(np.int64) for name in ("k", "rounds"))
+        whole = batch.column("whole").to_numpy(zero_copy_only=False)
+        group = np.full(len(k), _WHOLE)
+        if len(grouped := np.flatnonzero(~whole)):
+            by = [batch.column(f"by{i}").take(grouped) for i in range(len(self.groups.by))]
+            group[grouped] = self.groups.of(by, len(grouped))
+        for chosen, distances in ((k == JOINT, self.distances), (k != JOINT, {"l1": l1})):
+            if len(at := np.flatnonzero(chosen)):
+                points, counts = (
+                    batch.column(name).take(at).flatten().to_numpy().reshape(len(at), -1) for name in ("p", "n")
+                )
+                weight = rounds[at].astype(np.float64)
+                means = counts / weight[:, None]
+                errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
+                for which, run in _runs(group[at], k[at]):
+                    parts = {name: terms[run] for name, terms in errors.items()}
+                    self.sums[which].add(len(run), int(rounds[at][run].sum()), parts)
+        return int((whole & (k == JOINT)).sum())
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return all sums as rows of one table, for `add_rows` of another process."""
+        keys = {_WHOLE: (None,) * len(self.groups.by)} | {g: key for key, g in self.groups.index.items()}
+        return [
+            {f"by{i}": value for i, value in enumerate(keys[group])}
+            | {"whole": group == _WHOLE, "k": number, "forecasts": one.forecasts, "rounds": one.rounds}
+            | {"errors": [total.parts for total in one.errors.values()]}
+            for (group, number), one in self.sums.items()
+        ]
+
+    def add_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add the sums of other processes."""
+        for row in rows:
+            key = tuple(row[f"by{i}"] for i in range(len(self.groups.by)))
+            group = _WHOLE if row["whole"] else self.groups.index[key]
+            names = [*self.distances] if row["k"] == JOINT else ["l1"]
+            parts = {name: np.array(terms) for name, terms in zip(names, row["errors"], strict=True)}
+            self.sums[group, row["k"]].add(row["forecasts"], row["rounds"], parts)
+
+    def read(self, key: Key | None, classes: int) -> Exact:
+        """Return the errors of a group, or of all rows."""
+        group = _WHOLE if key is None else self.groups.index[key]
+        joint, *each = (self.sums[group, k] for k in (JOINT, *range(classes)))
+        errors = {name: total.value / joint.rounds for name, total in joint.errors.items()}
+        return Exact(joint.forecasts, errors, tuple(one.errors["l1"].value / one.rounds for one in each))
 
 
-class Tally:
-    """Forecasts, rounds and errors of each group, added up batch by batch of distinct forecasts."""
-
-    def __init__(self, distances: Mapping[str, Distance]) -> None:
-        self.forecasts: dict[int, int] = {}
-        self.rounds: dict[int, int] = {}
-        self._distances = distances
-        self.sums: dict[int, dict[str, ExactSum]] = {}
-
-    def add(self, batch: Any, home: Integers, width: int) -> None:
-        """Add distinct forecasts of so many coordinates, each of the group that it is at home in."""
-        points, came = (np.column_stack([batch.column(f"{c}{k}").to_numpy() for k in range(width)]) for c in "pn")
-        rounds = batch.column("rounds").to_numpy().astype(np.float64)
-        means = came / rounds[:, None]
-        shares = {name: rounds * distance.between(means, points) for name, distance in self._distances.items()}
-        for g in np.unique(home).tolist():
-            mine = home == g
-            self.forecasts[g] = self.forecasts.get(g, 0) + int(mine.sum())
-            self.rounds[g] = self.rounds.get(g, 0) + int(rounds[mine].sum())
-            for name, share in shares.items():
-                self.sums.setdefault(g, {}).setdefault(name, ExactSum()).add(share[mine])
-
-    def errors(self, g: int) -> dict[str, float]:
-        """Return the errors of a group, per round, by the name of the distance."""
-        return {name: total.value / self.rounds[g] for name, total in self.sums[g].items()}
+def _runs(group: Integers, k: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:
+    """Yield each pair of a group and a class, with the places where it stands."""
+    order = np.lexsort((k, group))
+    pairs = np.stack([group[order], k[order]])
+    starts = np.flatnonzero(np.any(np.diff(pairs, prepend=pairs[:, :1] - 1), axis=0))
+    yield from zip(zip(*pairs[:, starts].tolist(), strict=True), np.split(order, starts[1:]), strict=True)

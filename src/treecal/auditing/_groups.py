@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Integers
-from treecal.exceptions import ParameterError
 
 Key = tuple[Any, ...]
 
@@ -20,19 +19,17 @@ class Groups:
     ----------
     by
         Names of the columns.
-    most
-        How many groups there may be.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> groups = Groups(["model"], most=10)
+    >>> groups = Groups(["model"])
     >>> groups.of([pa.array(["new", "old", "new"])], 3), groups.index
     (array([0, 1, 0]), {('new',): 0, ('old',): 1})
     """
 
-    def __init__(self, by: Sequence[str], *, most: int) -> None:
-        self.by, self.most = tuple(by), most
+    def __init__(self, by: Sequence[str]) -> None:
+        self.by = tuple(by)
         self.index: dict[Key, int] = {} if self.by else {(): 0}
         """The number of each group, by the values that it has in these columns."""
 
@@ -47,17 +44,8 @@ class Groups:
             values.append([*entries, None])
             code = code * len(values[-1]) + coded.indices.fill_null(len(entries)).to_numpy()
         distinct, home = np.unique(code, return_inverse=True)
-        numbers = np.array([self._number(_decoded(int(c), values)) for c in distinct], np.int64)
+        numbers = np.array([self.index.setdefault(_decoded(int(c), values), len(self.index)) for c in distinct])
         return np.asarray(numbers[home], np.int64)
-
-    def _number(self, key: Key) -> int:
-        number = self.index.setdefault(key, len(self.index))
-        if number >= self.most:
-            raise ParameterError(
-                f"there are more than {self.most:,} groups by {', '.join(self.by)}.",
-                hint="group by columns of fewer different values.",
-            )
-        return number
 
 
 def _decoded(code: int, values: list[list[Any]]) -> Key:

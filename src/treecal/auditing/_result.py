@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._bins import bin_edges
 from treecal._typing import Array, Integers
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Key
@@ -23,56 +24,64 @@ class Bins:
 
     Attributes
     ----------
-    edges
-        Edges of the bins, from 0 to 1.
-    rows
-        Rows in each bin.
-    forecasts
+    forecast
         Mean probability in each bin; NaN in an empty one.
-    outcomes
-        How often it happened in each bin; NaN in an empty one.
+    weight
+        Rows in each bin.
+    outcome
+        Mean outcome in each bin, as 0 or 1: how often the class was the outcome; NaN in an empty one.
     """
 
-    edges: Array
-    rows: Integers
-    forecasts: Array
-    outcomes: Array
+    forecast: Array
+    weight: Integers
+    outcome: Array
+
+    @property
+    def edges(self) -> Array:
+        """Edges of the bins, from 0 to 1."""
+        return bin_edges(len(self.weight))
+
+    @property
+    def gap(self) -> Array:
+        """How far the mean outcome is from the mean probability in each bin."""
+        return np.abs(self.outcome - self.forecast)
 
     @property
     def ece(self) -> float:
         """Expected calibration error: the mean over rows of the gap of their bin."""
-        gaps = (self.rows * np.abs(self.outcomes - self.forecasts))[self.rows > 0]
-        return math.fsum(gaps) / int(self.rows.sum())
+        return self._mean(self.gap)
 
     @property
     def mce(self) -> float:
         """Maximum calibration error: the largest gap of a bin."""
-        return float(np.nanmax(np.abs(self.outcomes - self.forecasts)))
+        return float(np.nanmax(self.gap))
 
     @property
-    def forecast(self) -> float:
+    def mean_forecast(self) -> float:
         """Mean probability of all rows."""
-        return _mean(self.rows, self.forecasts)
+        return self._mean(self.forecast)
 
     @property
-    def outcome(self) -> float:
-        """How often it happened in all rows."""
-        return _mean(self.rows, self.outcomes)
+    def mean_outcome(self) -> float:
+        """Mean outcome of all rows."""
+        return self._mean(self.outcome)
+
+    def _mean(self, values: Array) -> float:
+        return math.fsum((self.weight * values)[self.weight > 0]) / int(self.weight.sum())
 
     def to_dict(self) -> dict[str, Any]:
         """Return errors and bins as JSON values; empty bins are left out."""
-        bins = [
-            {"low": low, "high": high, "rows": rows, "forecast": forecast, "outcome": outcome}
-            for low, high, rows, forecast, outcome in self.filled()
-        ]
-        return {"ece": self.ece, "mce": self.mce, "forecast": self.forecast, "outcome": self.outcome, "bins": bins}
+        means = {"mean_forecast": self.mean_forecast, "mean_outcome": self.mean_outcome}
+        return {"ece": self.ece, "mce": self.mce, **means, "bins": list(self.filled())}
 
-    def filled(self) -> Iterator[tuple[float, float, int, float, float]]:
-        """Yield low edge, high edge, rows, mean probability and frequency of each bin that is not empty."""
-        columns = (self.edges[:-1], self.edges[1:], self.rows, self.forecasts, self.outcomes)
-        for bin_ in zip(*(column.tolist() for column in columns), strict=True):
-            if bin_[2]:
-                yield bin_
+    def filled(self) -> Iterator[dict[str, Any]]:
+        """Yield `low` and `high` edge, `forecast`, `weight`, `outcome` and `gap` of each bin that is not empty."""
+        edges = self.edges
+        columns = (edges[:-1], edges[1:], self.forecast, self.weight, self.outcome, self.gap)
+        for values in zip(*(column.tolist() for column in columns), strict=True):
+            row = dict(zip(("low", "high", "forecast", "weight", "outcome", "gap"), values, strict=True))
+            if row["weight"]:
+                yield row
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +95,11 @@ class Calibration:
     brier
         Mean of `Σ_k (p_k - y_k)²`.
     top_label
-        Rows binned by the probability of their likeliest class, and how often that class happened.
+        Rows binned by the probability of their most likely class, and how often that class was the outcome.
     classes
         Rows binned by the probability of each class, by its name.
     exact
-        Errors with forecasts told apart by all their digits; None if that was not asked for.
+        Errors of distinct forecasts, compared bit for bit; None if that was not asked for.
     """
 
     rows: int
@@ -139,7 +148,7 @@ class Audit:
     groups
         The rows of each group, by its values in these columns.
     problems
-        The bad rows that were left out.
+        The invalid rows that were left out.
     """
 
     source: str
@@ -155,8 +164,7 @@ class Audit:
         return {
             "source": self.source,
             "classes": dict(zip(self.classes, self.columns, strict=True)),
-            "bad_rows": self.problems.count,
-            "problems": [problem._asdict() for problem in self.problems],
+            **self.problems.to_dict(),
             "whole": self.whole.to_dict(),
             "groups": [
                 {"by": dict(zip(self.by, map(_plain, key), strict=True)), **group.to_dict()}
@@ -168,28 +176,17 @@ class Audit:
         """Yield every bin that is not empty as a row of one table: of all rows first, then of each group."""
         parts = [((None,) * len(self.by), self.whole), *self.groups.items()]
         for key, part in parts:
-            for name, bins in [("top label", part.top_label), *part.classes.items()]:
-                kind = "top label" if bins is part.top_label else "class"
-                for low, high, rows, forecast, outcome in bins.filled():
-                    yield {
-                        **dict(zip(self.by, map(_plain, key), strict=True)),
-                        "kind": kind,
-                        "class": None if kind == "top label" else name,
-                        "low": low,
-                        "high": high,
-                        "rows": rows,
-                        "forecast": forecast,
-                        "outcome": outcome,
-                    }
+            group = dict(zip(self.by, map(_plain, key), strict=True))
+            for row in part.top_label.filled():
+                yield {**group, "kind": "top label", "class": None, **row}
+            for name, bins in part.classes.items():
+                for row in bins.filled():
+                    yield {**group, "kind": "class", "class": name, **row}
 
     def __str__(self) -> str:
         from treecal.auditing._show import text
 
         return text(self)
-
-
-def _mean(rows: Integers, values: Array) -> float:
-    return math.fsum((rows * values)[rows > 0]) / int(rows.sum())
 
 
 def _plain(value: Any) -> Any:

@@ -31,16 +31,15 @@ def text(audit: Audit) -> str:
 def verdict(whole: Calibration) -> str:
     """Return in a sentence or two what was found."""
     top = whole.top_label
-    gap = top.forecast - top.outcome
-    sure = "too sure" if gap > 0 else "not sure enough"
+    gap = top.mean_forecast - top.mean_outcome
     words = (
-        f"{whole.rows:,} row{'s' * (whole.rows != 1)}. The likeliest class was given {top.forecast:.3f} on average and "
-        f"happened {top.outcome:.3f} of the time: {sure} by {abs(gap):.3f}."
+        f"{whole.rows:,} row{'s' * (whole.rows != 1)}. The most likely class has mean forecast {top.mean_forecast:.3f} "
+        f"and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident by {abs(gap):.3f}."
     )
     if whole.exact is not None and whole.exact.forecasts > max(1, whole.rows / 10):
         words += (
-            f" There are {whole.exact.forecasts:,} different forecasts, so most are judged by few rows and the exact "
-            "errors are mostly chance: look at the binned ones."
+            f" There are {whole.exact.forecasts:,} distinct forecasts, so most come in few rows and the exact errors "
+            "are mostly chance: look at the binned ones."
         )
     return words
 
@@ -72,11 +71,11 @@ def classes(audit: Audit) -> Table:
     table.add_column("class")
     table.add_column("probability")
     exact = audit.whole.exact
-    for name in ("mean forecast", "happened", *(["exact"] * (exact is not None)), "ECE", "MCE"):
+    for name in ("mean forecast", "mean outcome", *(["exact"] * (exact is not None)), "ECE", "MCE"):
         table.add_column(name, justify="right")
     for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
         exactly = [] if exact is None else [exact.classes[k]]
-        figures = (bins.forecast, bins.outcome, *exactly, bins.ece, bins.mce)
+        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.mce)
         table.add_row(_cell(name), _cell(column), *(f"{figure:.4f}" for figure in figures))
     return table
 

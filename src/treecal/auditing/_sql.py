@@ -1,71 +1,88 @@
-"""The SQL of the exact audit: plain enough to run unchanged on DuckDB and on Spark."""
+"""The SQL of the exact audit: one query, in DuckDB's words or in Spark's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
-def forecasts(rows: str, *, classes: int, by: int = 0, good: str = "TRUE") -> str:
-    """Return SQL for one row for each distinct forecast: how often it was made, and how often each class came of it.
+class Dialect(NamedTuple):
+    """What DuckDB and Spark say differently.
+
+    Attributes
+    ----------
+    array
+        An array of some expressions.
+    each
+        The columns `k` and `p` of a row for each entry of an array.
+    by_array
+        Whether a forecast is grouped by as an array. Spark takes no more than 64 columns; to DuckDB columns are faster.
+    """
+
+    array: str
+    each: str
+    by_array: bool
+
+
+DUCKDB = Dialect("[{}]", "unnest(range({d})) AS k, unnest({p}) AS p", by_array=False)
+SPARK = Dialect("array({})", "posexplode({p}) AS (k, p)", by_array=True)
+
+
+def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) -> str:
+    """Return SQL for the distinct forecasts: how often each was made, and how often each class was the outcome.
+
+    Two groupings make one answer: by all probabilities together, and by the class and its probability. Grouping sets
+    over the columns instead would count all classes for each probability of each: a square of the number of classes.
 
     Parameters
     ----------
     rows
-        SQL for the rows, with the columns `p0`, `p1`, … (probabilities), `label` (the index of the class that
-        happened), and `by0`, `by1`, …
+        SQL for valid rows, with the columns `p0`, `p1`, … (probabilities), `label` (the index of the outcome's class)
+        and `by0`, `by1`, …
     classes
         Number of classes.
     by
-        Number of `by` columns; forecasts are told apart within each of their values.
-    good
-        A condition on rows.
+        Number of `by` columns: forecasts are counted in all, and again within each of their values.
+    dialect
+        Whose words to use.
 
     Returns
     -------
-    SQL with the columns `p0`, …, `rounds`, `n0`, …, `by0`, …
+    SQL with the columns `k` (a class, or -1 for all together), `p` (the forecast, an array), `rounds`, `n` (how often
+    each of these classes was the outcome, an array), `whole` (whether it is of all rows), `by0`, …
 
     Examples
     --------
-    >>> print(forecasts("SELECT * FROM log", classes=2))
-    SELECT p0 + 0.0 AS p0, p1 + 0.0 AS p1, COUNT(*) AS rounds, COUNT(CASE WHEN label = 0 THEN 1 END) AS n0,
-    COUNT(CASE WHEN label = 1 THEN 1 END) AS n1 FROM (SELECT * FROM log) AS good_rows WHERE TRUE
-    GROUP BY p0 + 0.0, p1 + 0.0
+    >>> print(distinct_forecasts("SELECT * FROM log", classes=2, by=1, dialect=DUCKDB))
+    SELECT -1 AS k, [p0, p1] AS p, COUNT(*) AS rounds,
+    [COUNT(CASE WHEN label = 0 THEN 1 END), COUNT(CASE WHEN label = 1 THEN 1 END)] AS n, GROUPING(by0) = 1 AS whole, by0
+    FROM (SELECT p0 + 0.0 AS p0, p1 + 0.0 AS p1, label, by0 FROM (SELECT * FROM log) AS valid) AS forecasts
+    GROUP BY GROUPING SETS ((p0, p1), (p0, p1, by0))
+    UNION ALL
+    SELECT k, [p] AS p, COUNT(*) AS rounds,
+    [COUNT(CASE WHEN label = k THEN 1 END)] AS n, GROUPING(by0) = 1 AS whole, by0
+    FROM (SELECT unnest(range(2)) AS k, unnest([p0 + 0.0, p1 + 0.0]) AS p, label, by0
+    FROM (SELECT * FROM log) AS valid) AS forecasts
+    GROUP BY GROUPING SETS ((k, p), (k, p, by0))
     """
-    points = [f"p{k} + 0.0" for k in range(classes)]  # -0.0 is 0.0
-    keys = [f"by{k}" for k in range(by)]
-    columns = [f"{point} AS p{k}" for k, point in enumerate(points)] + ["COUNT(*) AS rounds"]
-    columns += [f"COUNT(CASE WHEN label = {k} THEN 1 END) AS n{k}" for k in range(classes)]
-    source = f"({rows}) AS good_rows WHERE {good}"
-    return f"SELECT {', '.join(columns + keys)} FROM {source} GROUP BY {', '.join(points + keys)}"
+    keys = [f"by{i}" for i in range(by)]
+    columns = [f"p{k}" for k in range(classes)]
+    zeros = [f"{name} + 0.0" for name in columns]  # -0.0 is 0.0
+    array = dialect.array.format
+    point = array(", ".join(columns))
 
+    def grouped(k: str, p: str, counted: Sequence[int | str], rows_of: Sequence[str], key: str) -> str:
+        n = array(", ".join(f"COUNT(CASE WHEN label = {number} THEN 1 END)" for number in counted))
+        whole = "GROUPING(by0) = 1" if by else "TRUE"
+        found = ", ".join([k, f"{p} AS p", "COUNT(*) AS rounds", f"{n} AS n", f"{whole} AS whole", *keys])
+        source = f"SELECT {', '.join([*rows_of, 'label', *keys])} FROM ({rows}) AS valid"
+        sets = ", ".join(f"({', '.join([key, *more])})" for more in ([[], keys] if by else [[]]))
+        return f"SELECT {found} FROM ({source}) AS forecasts GROUP BY GROUPING SETS ({sets})"
 
-def class_forecasts(rows: str, *, number: int, by: int = 0, good: str = "TRUE") -> str:
-    """Return SQL for one row for each distinct probability of one class: how often it was given, and came true.
-
-    Examples
-    --------
-    >>> print(class_forecasts("SELECT * FROM log", number=1))
-    SELECT p1 + 0.0 AS p0, COUNT(*) AS rounds, COUNT(CASE WHEN label = 1 THEN 1 END) AS n0
-    FROM (SELECT * FROM log) AS good_rows WHERE TRUE GROUP BY p1 + 0.0
-    """
-    point, keys = f"p{number} + 0.0", [f"by{k}" for k in range(by)]
-    columns = [f"{point} AS p0", "COUNT(*) AS rounds", f"COUNT(CASE WHEN label = {number} THEN 1 END) AS n0", *keys]
-    source = f"({rows}) AS good_rows WHERE {good}"
-    return f"SELECT {', '.join(columns)} FROM {source} GROUP BY {', '.join([point, *keys])}"
-
-
-def good_rows(*, classes: int, tolerance: float) -> str:
-    """Return the condition on good rows: a known label, and probabilities from 0 that sum to 1 within `tolerance`.
-
-    Examples
-    --------
-    >>> good_rows(classes=2, tolerance=1e-6)
-    'label IS NOT NULL AND p0 >= 0 AND p1 >= 0 AND ABS(p0 + p1 - 1) <= 1e-06'
-    """
-    names = [f"p{k}" for k in range(classes)]
-    # From left to right, as NumPy adds along the first axis. A sum that is NaN or NULL fulfils no condition.
-    total = f"ABS({' + '.join(names)} - 1) <= {tolerance!r}"
-    return " AND ".join(["label IS NOT NULL", *(f"{name} >= 0" for name in names), total])
+    together = [f"{zero} AS {name}" for zero, name in zip(zeros, columns, strict=True)]
+    apart = [dialect.each.format(d=classes, p=array(", ".join(zeros)))]
+    joint = grouped("-1 AS k", point, range(classes), together, point if dialect.by_array else ", ".join(columns))
+    return f"{joint} UNION ALL {grouped('k', array('p'), ['k'], apart, 'k, p')}"
 
 
 def indexed(rows: str, *, labels: Sequence[str | int], by: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""`treecal audit`: how calibrated anybody's forecasts were, from a log of any size."""
+"""`treecal audit`: how calibrated the forecasts of a log are, whatever its size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from treecal.auditing import Audit
     from treecal.auditing import Progress as Tell
 
-_STAGES = {"labels": "looking for classes", "rows": "reading", "different forecasts": "grouping"}
+_STAGES = {"labels": "looking for classes", "rows": "reading", "distinct forecasts": "grouping"}
 
 
 def audit(
@@ -41,7 +41,7 @@ def audit(
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
     tolerance: float = 1e-6,
     on_error: OnError = "stop",
-    bad_rows: Path | None = None,
+    invalid_rows: Path | None = None,
     output: Path | None = None,
     force: bool = False,
     memory: str = "1GB",
@@ -49,64 +49,64 @@ def audit(
     master: str | None = None,
     json: bool = False,
 ) -> int:
-    """Say how calibrated the forecasts in a log were: exactly and in bins, class by class, and by group.
+    """Measure how calibrated the forecasts in a log are: exactly and in bins, class by class, and by group.
 
     The log is a CSV, Parquet or JSON lines file (text also as .gz) of any size, with a row for each forecast: the
-    probability of each class, and the class that happened.
+    probability of each class, and the class of the outcome.
 
         treecal audit log.parquet --forecast p_rain,p_sun --outcome weather
 
         treecal audit log.csv --forecast p --outcome clicked --by model,country --json
 
-        treecal audit log.csv.gz --forecast p_a,p_b,p_c --outcome label --on-error collect --bad-rows bad.csv
+        treecal audit log.csv.gz --forecast p_a,p_b,p_c --outcome label --on-error collect --invalid-rows invalid.csv
 
         treecal audit s3a://logs/2026 --forecast p_a,p_b --outcome label --classes a,b --engine spark
 
-    Exit codes: 0 fine, 1 bad rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
 
     Parameters
     ----------
     path
         The log.
     forecast
-        Columns of the probabilities, in the order of the classes, with commas between them; one column of lists; or,
-        of two classes, the column of the second's.
+        Columns of the probabilities, in the order of the classes, separated by commas; one column of lists; or, for
+        two classes, the column of the second one.
     outcome
-        Column of the class that happened; or one column for each class, with a 1 for the one that happened.
+        Column of the outcome's class; or one column for each class, with a 1 for the outcome's class.
     classes
-        The classes, in the order of the probabilities; by default they are looked for in the log.
+        The classes, in the order of the probabilities; by default those found in the log.
     by
         Columns to group rows by.
     bins
-        Bins of the binned errors, all of one width.
+        Number of bins of equal width for the binned errors.
     norm
-        What the exact errors are counted in: l1, l2, linf, or l and a number, as l1.5.
+        Norms for the exact errors: l1, l2, linf, or l and a number, as l1.5.
     exact
-        Tell forecasts apart by all their digits, too: a second pass.
+        Also compute the exact errors, of distinct forecasts: one more query, which reads the log twice.
     tolerance
         How far from 1 the probabilities of a row may sum.
     on_error
-        At a bad row: stop; skip it, and say how many there were at the end; or collect them for --bad-rows.
-    bad_rows
-        CSV file to write bad rows to: row, line, and what is wrong (with --on-error collect).
+        At an invalid row: stop; skip it, and report how many there were at the end; or collect them for --invalid-rows.
+    invalid_rows
+        CSV file to write invalid rows to: row, line, and what is wrong (with --on-error collect).
     output
         CSV file to write the bins to, for a reliability diagram.
     force
-        Replace files that exist.
+        Overwrite existing files.
     memory
-        Memory that grouping may use before it goes to disk.
+        Memory that grouping may use before it spills to disk.
     engine
-        Who counts: DuckDB on this machine, or Spark, which needs --classes. Both give the same digits.
+        What counts the rows: DuckDB on this machine, or Spark, which needs --classes. Both give the same digits.
     master
         Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
     json
         Write one JSON document.
     """
     only_spark(engine, master)
-    if (bad_rows is not None) != (on_error == "collect"):
-        raise ParameterError("--bad-rows and --on-error collect go together, and one of them is missing.")
+    if (invalid_rows is not None) != (on_error == "collect"):
+        raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # files that cannot be written are refused before the work, not after it
-        files = [name and stack.enter_context(new_file(name, force=force)) for name in (output, bad_rows)]
+        files = [name and stack.enter_context(new_file(name, force=force)) for name in (output, invalid_rows)]
         asked: dict[str, Any] = {
             "forecast": split("--forecast", forecast),
             "outcome": split("--outcome", outcome),
@@ -122,13 +122,16 @@ def audit(
         else:
             with _bar() as tell:
                 found = audit_log(path, **asked, exact=exact, memory_limit=memory, progress=tell)
-        table, bad = files
+        table, invalid = files
         if table is not None:
-            names = [*found.by, "kind", "class", "low", "high", "rows", "forecast", "outcome"]
-            _write(table, names, (row.values() for row in found.bins()))
-        if bad is not None:
-            _write(bad, ["row", "line", "problem"], found.problems)
-    _show(found, json=json)
+            first, *rest = found.bins()
+            _write(table, [*first], (row.values() for row in (first, *rest)))
+        if invalid is not None:
+            _write(invalid, ["row", "line", "problem"], found.problems)
+    if json:
+        emit(found.to_dict())
+    else:
+        page().print(shown(found))
     if not found.problems.count:
         return Exit.FINE
     if json:
@@ -141,18 +144,11 @@ def _on_spark(path: str, master: str | None, asked: dict[str, Any], *, exact: bo
 
     if not exact or asked["classes"] is None or asked["on_error"] == "collect" or len(asked["outcome"]) > 1:
         raise ParameterError(
-            "--engine spark needs --classes and one column for --outcome, and has no --no-exact and no --bad-rows."
+            "--engine spark needs --classes and one column for --outcome, and has no --no-exact and no --invalid-rows."
         )
     spark = start(master)
     asked["outcome"] = asked["outcome"][0]
     return audit_there(read(spark, path), **asked)
-
-
-def _show(found: Audit, *, json: bool) -> None:
-    if json:
-        emit(found.to_dict())
-    else:
-        page().print(shown(found))
 
 
 def _write(path: Path, names: list[str], rows: Iterable[Iterable[Any]]) -> None:

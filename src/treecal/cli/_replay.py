@@ -111,7 +111,7 @@ def replay(
             with table_file.open("w", encoding="utf-8", newline="") as file:
                 writer.writer(file).writerows([inert(cell) for cell in row] for row in found.cells())
     if json:
-        emit({"forecaster": who, **found.document(top), "invalid_rows": [str(problem) for problem in rows.problems]})
+        emit({"forecaster": who, **found.document(top), **rows.problems.to_dict()})
     else:
         found.show(top, who)
     return end(rows.problems)

@@ -18,6 +18,7 @@ from treecal.io._decoder import Decoder, check_columns
 from treecal.io._problems import OnError, Problems
 from treecal.io._sources import LOG, Source, library, open_source
 from treecal.io._text import Place
+from treecal.io._valid import valid_forecasts
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 
@@ -141,7 +142,7 @@ class Outcomes:
 
     def read(self, batch: Any, before: int) -> Chunk:
         """Return the valid rows of a batch that so many rows came before; take note of the others."""
-        p, y = (np.array(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
+        p, y = (np.stack(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
         good = np.ones(batch.num_rows, np.bool_)
         outcomes: Integers | Array
         if self._label is not None:
@@ -153,9 +154,7 @@ class Outcomes:
             good &= np.isfinite(outcomes).all(axis=1)
             good[good] = self.space.contains(outcomes[good])
         if p is not None:
-            with np.errstate(invalid="ignore", over="ignore"):
-                # From left to right, as SQL adds: the same rows are valid here and there. NaN compares as False.
-                good &= (np.abs(np.add.reduce(p, axis=0) - 1) <= self.tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
+            good &= valid_forecasts(p, self.tolerance)
         rows = np.arange(before + 1, before + 1 + batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         if good.all():

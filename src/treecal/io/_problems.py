@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._text import Place
@@ -63,6 +63,10 @@ class Problems:
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._kept)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how many there were, and those that were kept, as JSON values."""
+        return {"invalid": self.count, "invalid_rows": [problem._asdict() for problem in self._kept]}
 
     def __str__(self) -> str:
         return self.listing(_SHOWN)

@@ -1,4 +1,4 @@
-"""Reliability diagrams: what was forecast of one class, and how often it outcome."""
+"""Reliability diagrams: what was forecast of one class, and how often it was the outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._typing import Array
+from treecal._bins import bin_of
+from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
@@ -23,19 +24,22 @@ class Reliability(NamedTuple):
 
     Attributes
     ----------
+    bin
+        Which bin it is, from 0. It holds its lower edge; the last one holds 1 as well.
     forecast
         The mean forecast probability of the bin.
-    outcome
-        The mean outcome: how often the class came.
     weight
         The weight of these forecasts: the number of rounds, counted by weight.
+    outcome
+        The mean outcome: how often the class was the outcome.
     low, high
         The 95 % interval of Clopper and Pearson around `outcome`.
     """
 
+    bin: Integers
     forecast: Array
-    outcome: Array
     weight: Array
+    outcome: Array
     low: Array
     high: Array
 
@@ -59,7 +63,7 @@ def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliabi
     k
         The class: a coordinate, from 0.
     bins
-        Number of bins between 0 and 1; 1 itself lies in the last.
+        Number of bins between 0 and 1.
 
     Examples
     --------
@@ -82,16 +86,17 @@ def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliabi
     least, most = min(forecast.min(), outcome.min()), max(forecast.max(), outcome.max())
     if least < -TOLERANCE or most > 1 + TOLERANCE:
         raise ParameterError(f"coordinate {k} runs from {least:g} to {most:g}, expected probabilities, from 0 to 1.")
-    home = np.clip((forecast * bins).astype(np.intp), 0, bins - 1)
+    home = bin_of(np.clip(forecast, 0, 1), bins).astype(np.int64)
     totals = np.zeros((bins, 3))
     np.add.at(totals, home, reading.weights[:, None] * np.column_stack([np.ones_like(forecast), forecast, outcome]))
-    weight, forecast, outcome = totals[totals[:, 0] > 0].T
+    filled = np.flatnonzero(totals[:, 0])
+    weight, forecast, outcome = totals[filled].T
     forecast, outcome = np.clip(forecast / weight, 0, 1), np.clip(outcome / weight, 0, 1)
     hits, misses = weight * outcome, weight * (1 - outcome)
     # betaincinv wants positive parameters; where there is no hit or no miss the interval reaches the end.
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1, 0.025), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.where(misses > 0, misses, 1.0), 0.975), 1.0)
-    return Reliability(forecast, outcome, weight, low, high)
+    return Reliability(filled, forecast, weight, outcome, low, high)
 
 
 def plot_reliability(
@@ -122,9 +127,8 @@ def plot_reliability(
     """
     r = reliability(reading, k, bins=bins)
     ax = axes(ax)
-    cells = np.minimum((r.forecast * bins).astype(int), bins - 1)
     heights = 0.22 * r.weight / r.weight.max()
-    ax.bar((cells + 0.5) / bins, heights, width=0.9 / bins, color="0.5", alpha=0.35, lw=0)
+    ax.bar((r.bin + 0.5) / bins, heights, width=0.9 / bins, color="0.5", alpha=0.35, lw=0)
     ax.plot([0, 1], [0, 1], lw=1, ls=(0, (4, 3)), color="0.5")
     for chosen, color, marker in ((~r.off, BLUE, "o"), (r.off, VERMILION, "D")):
         at, y = r.forecast[chosen], r.outcome[chosen]

@@ -144,14 +144,14 @@ def audited(found: Calibration, *, title: str) -> Section:
     >>> [(entry.name, entry.ledger.rounds) for entry in section.entries]
     [('1', 5), ('0', 5)]
     """
-    most = sorted(found.classes, key=lambda name: -found.classes[name].outcome)[:8]
+    most = sorted(found.classes, key=lambda name: -found.classes[name].mean_outcome)[:8]
     if len(most) < len(found.classes):
         title = f"{title} (the {len(most)} most frequent of {len(found.classes)} classes)"
     entries = []
     for name in most:
-        bins, full = found.classes[name], found.classes[name].rows > 0
-        said, happened = (np.column_stack([1 - p, p])[full] for p in (bins.forecasts, bins.outcomes))
-        reading = Reading(said, bins.rows[full].astype(np.float64), happened, found.rows, 1 / len(bins.rows))
+        bins, full = found.classes[name], found.classes[name].weight > 0
+        forecasts, outcomes = (np.column_stack([1 - p, p])[full] for p in (bins.forecast, bins.outcome))
+        reading = Reading(forecasts, bins.weight[full].astype(np.float64), outcomes, found.rows, 1 / len(bins.weight))
         entries.append(Entry(name, reading))
     return Section(title, entries, ("any other", "this class"))
 

@@ -1,0 +1,112 @@
+"""What an engine counts, and the audit that is made of it: the same for every engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.auditing._exact import ErrorSums
+from treecal.auditing._groups import Groups, Key
+from treecal.auditing._result import Audit, Bins, Calibration
+from treecal.exceptions import ParameterError
+from treecal.io import Problems
+
+DIGITS = 51
+"""Sums of probabilities are kept in multiples of 2^-51."""
+_MEMORY = 1 << 29
+
+
+class Rows(NamedTuple):
+    """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`."""
+
+    forecasts: Array
+    outcomes: Integers
+    groups: Integers
+
+
+class Cells(NamedTuple):
+    """What is counted in each group, class and bin; in the place of one more class, by the most likely one of a row.
+
+    All are whole numbers, so they depend neither on the order of rows nor on how rows come in chunks. A sum is
+    `ones + rest / 2^51`.
+
+    Attributes
+    ----------
+    weight, hits
+        Rows, and those among them whose outcome is the class, `(g, d + 1, b)`.
+    ones, rest
+        The sum of the probabilities, `(g, d + 1, b)`.
+    brier_ones, brier_rest
+        Half the sum of the Brier scores of each group, `(g,)`.
+    """
+
+    weight: Integers
+    hits: Integers
+    ones: Integers
+    rest: Integers
+    brier_ones: Integers
+    brier_rest: Integers
+
+    @classmethod
+    def empty(cls, *, classes: int, bins: int) -> Cells:
+        """Return cells of one group that hold nothing."""
+        shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 2
+        return cls(*(np.zeros(shape, np.int64) for shape in shapes))
+
+    def with_room(self, groups: Groups) -> Cells:
+        """Return the same cells, with more of them if there are more groups; there may be as many as memory holds."""
+        (room, *shape), count = self.weight.shape, len(groups.index)
+        if count <= room:
+            return self
+        most = max(1, _MEMORY // (32 * math.prod(shape)))
+        if count > most:
+            raise ParameterError(
+                f"there are more than {most:,} groups by {', '.join(groups.by)}.",
+                hint="group by columns of fewer distinct values.",
+            )
+        more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
+        return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """All that an engine counts: groups, cells, and what the exact errors are made of."""
+
+    groups: Groups
+    cells: Cells
+    exact: ErrorSums | None
+
+    def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
+        """Return the audit of these rows."""
+        keys = sorted(self.groups.index, key=_in_order) if self.groups.by else []
+        groups = {key: self._calibration(key, classes) for key in keys}
+        whole = self._calibration(None, classes)
+        return Audit(source, classes, columns, self.groups.by, whole, groups, problems)
+
+    def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
+        at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
+        # Python's whole numbers, which do not overflow.
+        *table, ones, rest = (count[at].astype(object).sum(axis=0) for count in self.cells)
+        found = []
+        for weight, hits, *sums in zip(*table, strict=True):
+            forecast = [_mean(*cell) for cell in zip(*sums, weight, strict=True)]
+            outcome = [h / n if n else np.nan for h, n in zip(hits, weight, strict=True)]
+            found.append(Bins(np.array(forecast), weight.astype(np.int64), np.array(outcome)))
+        *each, top = found
+        rows = int(top.weight.sum())
+        exact = None if self.exact is None else self.exact.read(key, len(classes))
+        return Calibration(rows, 2 * _mean(ones, rest, rows), top, dict(zip(classes, each, strict=True)), exact)
+
+
+def _mean(ones: int, rest: int, rows: int) -> float:
+    """Return the mean of a sum in two parts, to the 15 decimals that are certain."""
+    return round(((ones << DIGITS) + rest) / (rows << DIGITS), 15) if rows else np.nan
+
+
+def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
+    """Sort values of a kind together, and missing ones to the end."""
+    return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]

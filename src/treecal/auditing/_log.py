@@ -1,0 +1,161 @@
+"""The audit of a file or a table: one pass for the bins, in memory that does not grow; one query for exact errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treecal._validate import whole_number
+from treecal.auditing import _sql as sql
+from treecal.auditing._counts import Cells, Counts, Rows
+from treecal.auditing._exact import ErrorSums, named_distances
+from treecal.auditing._groups import Groups
+from treecal.auditing._result import Audit
+from treecal.exceptions import FileError, ParameterError
+from treecal.geometry import Distance
+from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
+from treecal.io._valid import valid_sql
+
+Progress = Callable[[str, int, float | None], None]
+"""Told what is under way, how many of it came so far, and the share that is done, if that is known."""
+
+
+def audit(
+    source: Any,
+    *,
+    forecast: str | Sequence[str],
+    outcome: str | Sequence[str],
+    classes: Sequence[str | int] | None = None,
+    by: str | Sequence[str] = (),
+    bins: int = 10,
+    norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
+    exact: bool = True,
+    on_error: OnError = "stop",
+    tolerance: float = 1e-6,
+    memory_limit: str = "1GB",
+    temp_directory: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Audit:
+    """Audit a log of forecasts and outcomes: any file or table, larger than memory if need be.
+
+    The binned errors take one pass in memory that does not grow with the rows. The exact ones take one query more, in
+    which DuckDB reads the log twice and groups rows by forecast, and by the probability of each class, on disk where
+    memory does not suffice. The same rows give the same digits, in whatever order and from whatever kind of file they
+    come. The exact errors are those that a `tc.Ledger` reads.
+
+    Parameters
+    ----------
+    source
+        A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table; a DuckDB
+        relation; or a mapping from names to NumPy arrays.
+    forecast
+        Columns of probabilities, one for each class in order; or one of lists; or, of two classes, the column of the
+        second's.
+    outcome
+        The column of labels; or one for each class, with a 1 for the class of the outcome and 0 for the others.
+    classes
+        The labels, in the order of the probabilities. By default they are looked for in the log: columns called like
+        the labels (`p_rain`, `p_sun`) settle the order; then integers from 0; all else is sorted.
+    by
+        Columns to group rows by.
+    bins
+        Number of bins, all of one width, for the binned errors.
+    norms
+        Norms, squared norms or regularizers (or names of norms) for the exact errors.
+    exact
+        Whether to look for the exact errors, too.
+    on_error
+        At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps what was wrong with each.
+    tolerance
+        How far from 1 the probabilities of a row may sum: by default enough for float32 and for six decimals. They are
+        audited as they are, not made to sum to 1.
+    memory_limit, temp_directory
+        Memory that DuckDB may use, and where it goes when that is not enough.
+    progress
+        Told every now and then how far things are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import treecal as tc
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.integers(11, size=5000) / 10
+    >>> log = {"p": p, "rain": rng.random(5000) < 0.2 + 0.6 * p}
+    >>> report = audit(log, forecast="p", outcome="rain", norms=["l1", tc.l2.squared])
+    >>> round(report.whole.classes["1"].ece, 3)
+    0.11...
+    >>> {name: round(error, 3) for name, error in report.whole.exact.errors.items()}
+    {'l1': 0.22..., 'l2.squared': 0.03...}
+    """
+    bins = whole_number("bins", bins, least=1)
+    by = (by,) if isinstance(by, str) else tuple(by)
+    distances = named_distances(norms) if exact else {}
+    opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+    opened.watch = watch = _Watch(opened, progress)
+    outcomes = read_outcomes(
+        opened,
+        outcome=outcome,
+        forecast=forecast,
+        keep=by,
+        classes=classes,
+        one_hot=True,
+        on_error=on_error,
+        tolerance=tolerance,
+    )
+    if not outcomes.labels:
+        raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
+    groups = Groups(by)
+    cells = _binned(outcomes, groups, bins, watch)
+    errors = _exact(outcomes, ErrorSums(distances, groups), watch) if exact else None
+    counts = Counts(groups, cells, errors)
+    return counts.audit(opened.name, outcomes.classes or (), tuple(outcomes.names), outcomes.problems)
+
+
+@dataclass
+class _Watch:
+    """Tells how far an audit is: called at each batch, and by the source while one is waited for."""
+
+    source: Source
+    progress: Progress | None
+    stage: str = "labels"
+    count: int = 0
+
+    def __call__(self) -> None:
+        if self.progress is not None:
+            self.progress(self.stage, self.count, self.source.done())
+
+
+def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cells:
+    """Read the log once, and count its valid rows."""
+    from treecal.auditing._kernels import tally
+
+    cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
+    watch.stage, watch.count = "rows", 0
+    for chunk in outcomes:
+        assert chunk.forecasts is not None
+        home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
+        cells = cells.with_room(groups)
+        tally(Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home), cells)
+        watch.count += len(chunk.rows)
+        watch()
+    if not watch.count:
+        raise FileError(f"{outcomes.source.name} has no valid row. {outcomes.problems}")
+    return cells
+
+
+def _exact(outcomes: Outcomes, errors: ErrorSums, watch: _Watch) -> ErrorSums:
+    """Let DuckDB count the distinct forecasts, and add up their errors."""
+    d, by = len(outcomes.labels), len(errors.groups.by)
+    rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by)
+    if outcomes.problems.count:
+        rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid_sql(classes=d, tolerance=outcomes.tolerance)}"
+    question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB)
+    watch.stage, watch.count = "distinct forecasts", 0
+    for batch in outcomes.source.batches(question, rows=outcomes.rows):
+        watch.count += errors.add(batch)
+        watch()
+    return errors

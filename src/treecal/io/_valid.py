@@ -1,0 +1,38 @@
+"""What a valid row is: a known label, and probabilities from 0 that sum to 1 within a tolerance.
+
+The rule for probabilities stands here twice, side by side: for NumPy, and as SQL for DuckDB and Spark. Both add from
+left to right, so they agree about every row; missing probabilities (NaN, NULL) satisfy neither.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+
+
+def valid_forecasts(p: Array, tolerance: float) -> Any:
+    """Return which columns of `p`, of shape `(d, n)`, are probabilities of the `d` classes.
+
+    Examples
+    --------
+    >>> valid_forecasts(np.array([[0.2, -0.5, np.nan, 0.5], [0.8, 1.5, 1.0, 0.6]]), 1e-6)
+    array([ True, False, False, False])
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return (np.abs(np.add.reduce(p, axis=0) - 1) <= tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
+
+
+def valid_sql(*, classes: int, tolerance: float) -> str:
+    """Return SQL for the same, on columns `p0`, `p1`, …, and that there is a `label`.
+
+    Examples
+    --------
+    >>> valid_sql(classes=2, tolerance=1e-6)
+    'label IS NOT NULL AND p0 >= 0 AND p1 >= 0 AND ABS(p0 + p1 - 1) <= 1e-06'
+    """
+    names = [f"p{k}" for k in range(classes)]
+    total = f"ABS({' + '.join(names)} - 1) <= {tolerance!r}"
+    return " AND ".join(["label IS NOT NULL", *(f"{name} >= 0" for name in names), total])
