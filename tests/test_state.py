@@ -152,7 +152,7 @@ def test_a_class_of_the_users_own_is_not_written() -> None:
     class Mine(tc.TreeCal):
         pass
 
-    with pytest.raises(SnapshotError, match="Mine is nothing of this package that is saved"):
+    with pytest.raises(SnapshotError, match="Mine cannot be saved"):
         state.dumps(Mine(tc.Simplex(2)))
 
 

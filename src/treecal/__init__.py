@@ -27,6 +27,7 @@ from treecal.forecasters import (
     SampleTreeCal,
     SimplexGrid,
     TreeCal,
+    recommend,
 )
 from treecal.geometry import (
     Ball,
@@ -46,7 +47,7 @@ from treecal.geometry import (
 )
 from treecal.ledger import Ledger
 from treecal.state import load, save
-from treecal.theory import certificate, plan, recommend
+from treecal.theory import certificate, plan
 
 __version__ = "0.1.0"
 

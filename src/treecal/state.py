@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal import forecasters, geometry
+from treecal import geometry
 from treecal.correctors._base import Chain, Corrector
 from treecal.correctors._calibeating import Recipe
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
@@ -26,13 +26,13 @@ from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._scaling import PlattScaling, TemperatureScaling, VectorScaling
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
-from treecal.forecasters import Forecaster
+from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
 VERSION = 1
-_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
+_KEEPERS: dict[str, Any] = {
     kind.__name__: kind for kind in (Bank, Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
 }
 _VALUES: dict[str, Any] = {
@@ -154,7 +154,7 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     arguments = header["arguments"]
     if space is not None and "space" in arguments:
         arguments["space"] = space
-    thing = _KEEPERS[header["class"]](**{key: _decode(value, space) for key, value in arguments.items()})
+    thing = _keepers()[header["class"]](**{key: _decode(value, space) for key, value in arguments.items()})
     thing.set_state(header["state"] | arrays)
     return thing
 
@@ -168,11 +168,19 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     return content[: 8 + length].replace(before, after) + content[8 + length :]
 
 
+def _keepers() -> dict[str, Any]:
+    """Return what can be saved, by the name of its class."""
+    return {kind.__name__: kind for kind in REGISTRY.values()} | _KEEPERS
+
+
 def _name(thing: object) -> str:
     """Return the name under which the thing is made again."""
     name = type(thing).__name__
-    if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(f"{name} is nothing of this package that is saved, so it could not be loaded again.")
+    if _keepers().get(name) is not type(thing):
+        raise SnapshotError(
+            f"{name} cannot be saved: it is neither a part of treecal nor a forecaster with a name.",
+            hint=f'in the class body of a forecaster, name = "{name.lower()}" puts it among those that can.',
+        )
     return name
 
 
@@ -221,8 +229,8 @@ def _decode(code: Any, space: ConvexSet | None = None) -> Any:
             return geometry.Product(*_decode(sets, space))
         case {"value": name, "arguments": arguments} if name in _VALUES:
             return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
-        case {"keeper": name, "arguments": arguments} if name in _KEEPERS:
-            return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
+        case {"keeper": name, "arguments": arguments} if name in _keepers():
+            return _keepers()[name](**{key: _decode(value, space) for key, value in arguments.items()})
         case {"custom": name}:
             if space is not None and type(space).__name__ == name:
                 return space

@@ -274,7 +274,7 @@ def test_code_is_not_written() -> None:
         (tc.Recalibrator(space, groups=MyGroups()), "MyGroups.*cannot be saved"),
         (tc.Recalibrator(space, source=lambda b: b), r"function.*cannot be saved(.|\n)*predict\(source"),
         (tc.Recalibrator(space, source=Coin()), "Coin.*cannot be saved"),
-        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine is nothing of this package"),
+        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine cannot be saved"),
         (draws, "a SampleTreeCal in every group cannot be saved"),
     ):
         run(f, *some_rounds(2, 5, 0))

@@ -15,7 +15,7 @@ from tests.forecasters.oracle_adaptive import Node, Oracle
 from tests.strategies import one_hot, play, spaces, streams
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecasters._adaptive import block_regret
+from treecal.theory import block_regret
 
 
 @pytest.mark.parametrize("rule", ["stick", "block"])

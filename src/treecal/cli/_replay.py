@@ -19,7 +19,7 @@ from treecal.engine._replay import Run
 from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
-from treecal.geometry import Norm, Simplex, l1, l2
+from treecal.geometry import Norm
 from treecal.io import OnError, inert, new_file, open_source, read_outcomes
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
@@ -88,7 +88,7 @@ def replay(
         space=outcomes.space() if outcomes.given else None,
         on_error=on_error,
     )
-    measure = (l1 if isinstance(rows.space, Simplex) else l2) if norm is None else as_norm(norm)
+    measure = rows.space.default_norm if norm is None else as_norm(norm)
     forecaster = method.make(rows.space)
     who = described(forecaster)
     with ExitStack() as stack:

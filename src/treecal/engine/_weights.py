@@ -9,8 +9,9 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.forecasters._adaptive import AdaptiveTreeCal, hedge_rate
+from treecal.forecasters._adaptive import AdaptiveTreeCal
 from treecal.geometry import Lp
+from treecal.theory._hedge import hedge_rate
 
 _HEIGHTS = 64
 

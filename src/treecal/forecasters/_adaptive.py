@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import reduce
 from typing import Any, Literal, get_args
 
@@ -11,13 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._treecal import LabelledPath
-from treecal.geometry import ConvexSet, Lp, Norm, Simplex, as_norm, l1, l2
-from treecal.tree import Clock, path_nodes
+from treecal.geometry import ConvexSet, Lp, Norm, as_norm
+from treecal.theory import Certificate, certificate
+from treecal.theory._hedge import hedge_rate
+from treecal.tree import path_nodes
 
 Rule = Literal["stick", "block"]
 
@@ -93,7 +96,7 @@ class AdaptiveTreeCal(Forecaster):
             raise ParameterError.expected("rule", rule, "'stick' or 'block'")
         if not (isinstance(rate, int | float | np.number) and 0 <= rate < math.inf):
             raise ParameterError.expected("rate", rate, "a number of 0 or more", hint="0 gives TreeCal's own weights.")
-        self.norm = (l1 if isinstance(space, Simplex) else l2) if norm is None else as_norm(norm)
+        self.norm = space.default_norm if norm is None else as_norm(norm)
         self.rule, self.rate = rule, float(rate)
         self._path = LabelledPath(space, arity=arity, depth=depth, mix=mix, start=start)
         self.arity, self.depth = self._path.clock.arity, self._path.clock.depth
@@ -188,59 +191,28 @@ class AdaptiveTreeCal(Forecaster):
         self._scale = state["scale"]
         self._announced = None
 
+    name = "adaptive"
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        if self.rule != "block" or self.norm != norm or self.mix:
+            return None
+        tree: dict[str, Any] = {"arity": self.arity, "depth": self.depth, "start": self.start}
+        return certificate(self.space, norm, rounds=rounds, rule="block", **tree)
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the block rule on the best of some arities."""
+        tried = (cls(space, arity=arity, rule="block", norm=norm) for arity in (8, 16, 32, 64, 128))
+        return min(tried, key=lambda f: certificate(space, norm, rounds=rounds, arity=f.arity, rule="block").bound)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree, one of fixed depth that is mixed, and the block rule where the diameter is known."""
+        yield from (cls(space, arity=3), cls(space, arity=2, depth=6, norm="linf", mix=0.1))
+        with suppress(UnsupportedError):
+            yield cls(space, arity=3, rule="block")
+
 
 def _plain_sum(terms: list[float]) -> float:
     """Add from left to right, as the kernel of `tc.replay` does; Python's own sum does more from 3.12 on."""
     return reduce(operator.add, terms, 0.0)
-
-
-def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
-    """Return Hedge's rate for costs in [0, 1]: `√(8 ln depth / N)`, `N` the top nodes of the tree, or of its epoch."""
-    top_nodes = arity - 1 if grows and depth > 1 else arity
-    return math.sqrt(8 * math.log(depth) / top_nodes)
-
-
-def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter: float) -> float:
-    """Return what `AdaptiveTreeCal(rule="block")` may lose to the best height, and so to TreeCal: in total, at most.
-
-    Hedge's rounds are the top nodes, `N` of them of `B = arity^(depth−1)` rounds, and a height's cost in each is at
-    most `diameter` times the rounds it has. With rate `η = √(8 ln depth / N) / (diameter·B)` the labelled error is at
-    most `min_j E_j + ln(depth)/η + η·Σ(diameter·length)²/8`; when all are complete the last two add up to
-    `diameter·B·√(N ln(depth)/2)`. `min_j E_j` is at most the mean of the `E_j`, which is TreeCal's labelled error. A
-    tree without `depth` adds up the epochs, `N = arity − 1` in each, and the least `E_j` of each.
-
-    Parameters
-    ----------
-    rounds
-        Rounds played.
-    arity, depth
-        As for the forecaster.
-    diameter
-        Of the set, in the norm that the heights are judged by.
-
-    Examples
-    --------
-    >>> block_regret(8**4, arity=8, depth=4, diameter=2.0) == 2 * 8**3 * math.sqrt(8 * math.log(4) / 2)
-    True
-    >>> round(block_regret(64**4, arity=64, diameter=2.0) / 64**4, 2)  # per round
-    0.21
-    """
-    clock, rounds = Clock(arity, depth), whole_number("rounds", rounds, least=0)
-    if depth is not None:
-        if rounds > arity**depth:
-            raise ParameterError.expected("rounds", rounds, f"at most arity**depth = {arity**depth}")
-        return _epoch_regret(rounds, arity, depth, grows=False) * diameter
-    clock.seek(max(rounds - 1, 0))
-    spans = [(m, min(rounds, arity**m) - (arity ** (m - 1) if m > 1 else 0)) for m in range(1, clock.height + 1)]
-    return math.fsum(_epoch_regret(span, arity, m, grows=True) for m, span in spans) * diameter
-
-
-def _epoch_regret(rounds: int, arity: int, depth: int, *, grows: bool) -> float:
-    """Return the regret of one run of Hedge, at diameter 1."""
-    if depth == 1:
-        return 0.0
-    longest: int = arity ** (depth - 1)
-    rate = hedge_rate(arity, depth, grows=grows)
-    complete, part = divmod(rounds, longest)
-    regret = longest * (math.log(depth) / rate + rate * (complete + (part / longest) ** 2) / 8)
-    return min(regret, float(rounds))  # no round costs more than the diameter

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array
-from treecal.exceptions import GeometryError, ParameterError
+from treecal._validate import whole_number
+from treecal.exceptions import GeometryError, ParameterError, TreeCalError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.geometry._outcomes import FLOAT64, read_outcome
+from treecal.geometry._outcomes import checked_start as checked_start  # for the forecasters beside this file
+from treecal.theory import Certificate
 
 
 class Forecaster(ABC):
@@ -110,6 +115,54 @@ class Forecaster(ABC):
         shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
         return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
 
+    # What the package asks of every forecaster. All of it has a default; see docs/howto/own-forecaster.md.
+
+    name: ClassVar[str | None] = None
+    """What the command line calls it. A class that has a name of its own is in `REGISTRY` under it."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = checked_space(space)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if name := vars(cls).get("name"):
+            REGISTRY[name] = cls
+
+    def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
+        """Return the error per round that no sequence can push this forecaster beyond; None where none is known.
+
+        Parameters
+        ----------
+        norm
+            What errors are counted in. Some norms and sets are beyond what is proven: `UnsupportedError` says so.
+        rounds
+            Rounds to be played.
+        """
+        norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+        found = self._certify(norm, rounds)
+        if found is None:
+            return None
+        return replace(found, bound=min(found.bound, float(self.space.diameter(norm))))  # no error is greater
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the certificate, if there is one; it need not be below the diameter."""
+        return None
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the one of this class with the least certified error: `recommend` compares these."""
+        return cls(space)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield forecasters on a set to test the class on, fresh ones each time; none if it does not take the set."""
+        with suppress(TreeCalError):
+            yield cls(space)
+
+
+REGISTRY: dict[str, type[Forecaster]] = {}
+"""The forecasters that have a name. `recommend`, the arena, the command line, snapshots and tests go through it."""
+
 
 def checked_space(space: ConvexSet) -> ConvexSet:
     """Return the set, or say why forecasts cannot be made on it."""
@@ -119,14 +172,3 @@ def checked_space(space: ConvexSet) -> ConvexSet:
     if centre.shape != (space.dim,) or centre.dtype.kind != "f" or not space.admits(centre):
         raise GeometryError(f"the centre {centre!r} of {space!r} is not one of its points in R^{space.dim}.")
     return space
-
-
-def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:
-    """Return the start point as a read-only vector: by default the centre."""
-    point = np.array(space.centre) if start is None else finite_array("start", start, ndim=1)
-    if point.shape != (space.dim,):
-        raise ParameterError(f"start has shape {point.shape}, expected ({space.dim},).")
-    if not space.admits(point):
-        raise ParameterError(f"start lies outside {space!r}: {space.complaint(point)}.")
-    point.setflags(write=False)
-    return point

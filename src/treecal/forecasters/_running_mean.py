@@ -37,6 +37,7 @@ class RunningMean(Forecaster):
     array([0.5, 0.5])
     """
 
+    name = "running-mean"
     _fields = ("space", "start")
 
     def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ class SampleTreeCal(Forecaster):
     arity, depth, mix, start
         As for `TreeCal`; a fixed depth gives `block · arity**depth` rounds.
     block
-        Rounds in a block, the paper's S.
+        Rounds in a block, the paper's S. Short blocks follow changes, long ones draw closer to the distribution.
     rng
-        Where the draws come from; it is used up to one draw a round, and only by `predict`.
+        Where the draws come from, one a round, and only by `predict`. By default the same ones each time: give a
+        generator of your own where someone might guess them.
 
     Examples
     --------
@@ -51,8 +53,8 @@ class SampleTreeCal(Forecaster):
         self,
         space: ConvexSet,
         *,
-        block: int,
-        rng: np.random.Generator,
+        block: int = 16,
+        rng: np.random.Generator | None = None,
         arity: int = 8,
         depth: int | None = None,
         mix: float = 0.0,
@@ -60,6 +62,7 @@ class SampleTreeCal(Forecaster):
     ) -> None:
         self.space = checked_space(space)
         self.block = whole_number("block", block, least=1)
+        rng = np.random.default_rng(0) if rng is None else rng
         if not isinstance(rng, np.random.Generator):
             raise ParameterError.expected("rng", rng, "a numpy.random.Generator", hint="numpy.random.default_rng(0).")
         self.rng = rng
@@ -115,3 +118,11 @@ class SampleTreeCal(Forecaster):
         self._block_sum = np.array(state["block_sum"])
         self._block_seen, self._drawn = state["block_seen"], state["drawn"]
         self._announced = None
+
+    name = "sampled"
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree and one of fixed depth, with draws of two kinds."""
+        yield cls(space, arity=2, block=3, rng=np.random.default_rng(3))
+        yield cls(space, arity=2, depth=5, block=2, rng=np.random.Generator(np.random.MT19937(3)))

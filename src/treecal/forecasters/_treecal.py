@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from sys import getrefcount
 from typing import Any
@@ -14,8 +14,9 @@ from treecal._typing import Array
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space, checked_start
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Norm
 from treecal.geometry._outcomes import FLOAT64, classes, read_outcome
+from treecal.theory import Certificate, certificate, plan
 from treecal.tree import Clock, path_nodes
 
 _divide = np.divide
@@ -153,7 +154,8 @@ class TreeCal(LabelledPath, Forecaster):
         Heights of the tree, the paper's L, for at most `arity**depth` rounds. Without it the tree grows with the
         stream: while it has `m` heights each has weight `1/m`.
     mix
-        Integers become `(1 − mix)·label + mix·centre` (Peng's variant), which keeps logarithmic scores finite.
+        Share of the centre in every label, `(1 − mix)·label + mix·centre` (Peng's variant): keeps logarithmic scores
+        finite.
     start
         The label of first children; by default the set's centre.
 
@@ -227,3 +229,21 @@ class TreeCal(LabelledPath, Forecaster):
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from such a state."""
         self.restore(state["rounds"], state["sums"])
+
+    name = "treecal"
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        if self.mix:
+            return None
+        return certificate(self.space, norm, rounds=rounds, arity=self.arity, depth=self.depth, start=self.start)
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the tree that `tc.plan` finds."""
+        best = plan(space, norm, rounds=rounds)
+        return cls(space, arity=best.arity, depth=best.depth)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree, one of fixed depth, and one mixed with the centre."""
+        yield from (cls(space, arity=3), cls(space, arity=2, depth=6), cls(space, arity=4, mix=0.1))

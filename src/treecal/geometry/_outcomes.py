@@ -1,4 +1,4 @@
-"""Reading one outcome: into float64 and inside the set, or an error that says what to do."""
+"""Reading one outcome or start point: into float64 and inside the set, or an error that says what to do."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.exceptions import OutcomeError
+from treecal._validate import finite_array
+from treecal.exceptions import OutcomeError, ParameterError
 from treecal.geometry._convex import ConvexSet
 from treecal.geometry._sets import Simplex
 
@@ -93,3 +95,14 @@ def _coerce(space: ConvexSet, value: Any, round_: int) -> Array:
         raise OutcomeError.at(round_, f"holds {what}, {expected}.")
     with np.errstate(over="ignore"):
         return raw.astype(np.float64)
+
+
+def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:
+    """Return the start point as a read-only vector: by default the centre."""
+    point = np.array(space.centre) if start is None else finite_array("start", start, ndim=1)
+    if point.shape != (space.dim,):
+        raise ParameterError(f"start has shape {point.shape}, expected ({space.dim},).")
+    if not space.admits(point):
+        raise ParameterError(f"start lies outside {space!r}: {space.complaint(point)}.")
+    point.setflags(write=False)
+    return point

@@ -23,7 +23,7 @@ from treecal.geometry._convex import (
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, l2
+from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
@@ -50,6 +50,7 @@ class Simplex(ConvexSet):
     """
 
     _fields = ("dim",)
+    default_norm = l1
 
     def __init__(self, dim: int) -> None:
         self.dim = whole_number("dim", dim, least=1)

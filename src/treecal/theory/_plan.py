@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Plan:
 def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error: float | None = None) -> Plan:
     """Return the best tree for so many rounds, or the rounds and the tree that an error needs. Give one of the two.
 
-    Where another forecaster is certain of less after so many rounds, the sentence names it; `tc.recommend` has all.
+    Other forecasters may guarantee less: `tc.recommend` compares them all.
 
     Parameters
     ----------
@@ -63,7 +63,6 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     (32, None, 0.59)
     >>> print(tc.plan(tc.Simplex(2), "l1", rounds=1_000_000))
     With arity 32, growing, TreeCal's l1 error is at most 0.594 after 1,000,000 rounds, whatever happens.
-    SimplexGrid(space, resolution=63) is certain of 0.0479.
     >>> print(tc.plan(tc.Ball(3), "l2", error=0.1))
     An l2 error of 0.1 is certain after 10^270 rounds, with arity 150 and depth 124; at 10^6 rounds the guarantee...
     """
@@ -72,25 +71,13 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
         raise ParameterError("plan takes either rounds= or error=, and exactly one of them.")
     gap = jensen_gap(space, norm)
     if rounds is not None:
-        rounds = whole_number("rounds", rounds, least=1)
-        tree = best_tree(space, norm, gap, rounds)
-        return replace(tree, sentence=tree.sentence + _advice(space, norm, rounds, tree.bound))
+        return best_tree(space, norm, gap, whole_number("rounds", rounds, least=1))
     if not (isinstance(error, int | float | np.number) and 0 < error < math.inf):
         raise ParameterError.expected("error", error, "a positive number")
     return _for_error(space, norm, gap, float(error))
 
 
 _WIDEST = 10_000  # wider trees are too shallow to be the best, and cost as much to certify
-
-
-def _advice(space: ConvexSet, norm: Norm, rounds: int, bound: float) -> str:
-    """Name a forecaster that promises less error, where that is quick to tell."""
-    from treecal.theory._recommend import recommend  # which plans a tree, too
-
-    best = recommend(space, norm, rounds=rounds, numerical_rounds=10_000).best
-    if best.bound is None or best.bound >= bound:
-        return ""
-    return f" {best.forecaster} is certain of {best.bound:.3g}."
 
 
 def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan:
