@@ -314,7 +314,7 @@ def test_bad_files_and_options() -> None:
         ("nowhere.csv", "--dim", "2"): "nowhere.csv: No such file",
         ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
         ("/", "--dim", "2", "--kind", "csv"): "/: Is a directory",
-        (): "it is not said what outcomes are",
+        (): "no outcome set is given",
         ("--classes", "a"): "two or more names",
         ("--classes", "a,a"): "different names",
         ("--classes", "a,\udcff"): "different names",

@@ -112,7 +112,9 @@ def test_no_norm_is_certified_by_a_factor_that_does_not_hold() -> None:
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 8, 60, 128, 500])
 def test_a_grid_nobody_chose_is_the_finest_of_few_points(dim: int) -> None:
     f = tc.SimplexGrid(tc.Simplex(dim))
-    if 1 < dim <= USUAL_POINTS:
+    if dim == 2:
+        assert f.resolution == tc.BinaryGrid().bins
+    elif 2 < dim <= USUAL_POINTS:
         assert points(dim, f.resolution) <= USUAL_POINTS < points(dim, f.resolution + 1)
     else:
         assert f.resolution == 1
