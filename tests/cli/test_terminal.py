@@ -116,7 +116,7 @@ def test_what_is_done_on_the_way_out_is_not_interrupted_again() -> None:
 
 def test_the_arena_s_bar_goes_to_standard_error() -> None:
     shell = terminal("treecal arena --dim 2 --rounds 200 --workers 1 --streams drift --json | wc -l")
-    shell.expect(r"runs .* \d+/8")
+    shell.expect(rf"runs .* \d+/{len(REGISTRY)}")
     shell.expect("1\r\n")
     shell.expect(pexpect.EOF)
 
