@@ -29,15 +29,29 @@ class TreeCalError(ValueError):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}\n\nHint: {hint}")
+        self.hint = hint
 
 
 class OutcomeError(TreeCalError):
-    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set.
+
+    Attributes
+    ----------
+    round
+        The (1-based) round in which it came; 0 if it is not about one outcome.
+    problem
+        What is wrong with it.
+    """
+
+    round: int = 0
+    problem: str = ""
 
     @classmethod
-    def at(cls, round_: int, problem: str, *, hint: str | None = None) -> OutcomeError:
-        """Name the (1-based) round in which the outcome came."""
-        return cls(f"outcome at round {round_} {problem}", hint=hint)
+    def at(cls, round_: int, problem: str, *, hint: str | None = None, where: str = "at round") -> OutcomeError:
+        """Name the round, or another place, where the outcome came."""
+        error = cls(f"outcome {where} {round_} {problem}", hint=hint)
+        error.round, error.problem = round_, problem
+        return error
 
 
 class LossError(TreeCalError):

@@ -12,6 +12,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, TreeCalError
 from treecal.geometry import TOLERANCE, ConvexSet
+from treecal.tree import path_nodes
 
 _new = object.__new__
 
@@ -166,6 +167,31 @@ class Forecast:
     def __repr__(self) -> str:
         n, d = self.points.shape
         return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
+
+
+class TreeForecast(Forecast):
+    __slots__ = ("_arity", "_rounds")
+
+    @classmethod
+    def trusted(cls, points, weights, rounds, arity, space):
+        self = _new(cls)
+        self._points = points
+        self._weights = weights
+        self._rounds = rounds
+        self._arity = arity
+        self._nodes = None
+        self._space = space
+        return self
+
+    @property
+    def points(self):
+        return self._points
+
+    @property
+    def nodes(self):
+        if self._nodes is None:
+            self._nodes = path_nodes(self._rounds, self._arity, len(self._weights))
+        return self._nodes
 
 
 @lru_cache(maxsize=64)

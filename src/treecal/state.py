@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal import geometry
+from treecal import forecasters, geometry
 from treecal.correctors._base import Chain, Corrector
 from treecal.correctors._calibeating import Recipe
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
@@ -170,7 +170,9 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
 
 def _keepers() -> dict[str, Any]:
     """Return what can be saved, by the name of its class."""
-    return {kind.__name__: kind for kind in REGISTRY.values()} | _KEEPERS
+    ours = [getattr(forecasters, name) for name in forecasters.__all__]  # wrappers have no name of their own
+    kinds = [kind for kind in (*ours, *REGISTRY.values()) if isinstance(kind, type) and issubclass(kind, Forecaster)]
+    return {kind.__name__: kind for kind in kinds} | _KEEPERS
 
 
 def _name(thing: object) -> str:

@@ -17,6 +17,7 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, refused, run
 from treecal.cli._terminal import Exit, Shield, emit, printable
+from treecal.forecasters import REGISTRY
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
 

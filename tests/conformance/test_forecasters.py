@@ -76,7 +76,7 @@ class Forgetful(tc.RunningMean):
     """Breaks its contract: an outcome it refuses counts as a round."""
 
     def update(self, outcome: object) -> None:
-        self._rounds += 1
+        self._state.rounds += 1
         super().update(outcome)  # type: ignore[arg-type]
 
 

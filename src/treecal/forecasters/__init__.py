@@ -6,7 +6,7 @@ from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._harmonic import Harmonic, harmonic_error
 from treecal.forecasters._recommend import Choice, Recommendation, recommend
 from treecal.forecasters._running_mean import RunningMean
-from treecal.forecasters._sampled import SampleTreeCal
+from treecal.forecasters._sampled import Sampled, SampleTreeCal
 from treecal.forecasters._simplex_grid import SimplexGrid
 from treecal.forecasters._treecal import TreeCal
 
@@ -20,6 +20,7 @@ __all__ = [
     "Recommendation",
     "RunningMean",
     "SampleTreeCal",
+    "Sampled",
     "SimplexGrid",
     "TreeCal",
     "harmonic_error",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, ClassVar
+from copy import deepcopy
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,55 +17,54 @@ from treecal._validate import whole_number
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm
-from treecal.geometry._outcomes import FLOAT64, read_outcome
-from treecal.geometry._outcomes import checked_start as checked_start  # for the forecasters beside this file
+from treecal.geometry._outcomes import is_outcome, read_outcome
 from treecal.theory import Certificate
 
 
 class Forecaster(ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
 
-    A subclass gives `_announce` and `_learn`, its constructor's arguments in `_fields`, and its state as plain data, so
-    that `tc.save` can write it. Outcomes reach `_learn` already checked: a bad one raises and changes nothing.
+    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
+    names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
+    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code. Outcomes reach
+    `_learn` already checked: an invalid one raises and changes nothing.
 
     Examples
     --------
-    A forecaster that always says the centre; `treecal.testing.check_forecaster` would pass it.
+    A forecaster that always announces the centre; `treecal.testing.check_forecaster` would pass it.
 
+    >>> from dataclasses import dataclass
     >>> from treecal.geometry import Simplex
+    >>> @dataclass
+    ... class Seen:
+    ...     rounds: int = 0
     >>> class Centre(Forecaster):
-    ...     rounds = 0
-    ...
     ...     def __init__(self, space):
-    ...         self.space = space
+    ...         self.space, self._state = space, Seen()
     ...
     ...     def _announce(self):
     ...         return Forecast([self.space.centre], space=self.space)
     ...
     ...     def _learn(self, outcome):
-    ...         self.rounds += 1
-    ...
-    ...     def get_state(self):
-    ...         return {"rounds": self.rounds}
-    ...
-    ...     def set_state(self, state):
-    ...         self.rounds = state["rounds"]
+    ...         self._state.rounds += 1
     >>> f = Centre(Simplex(4))
     >>> f.update([1, 0, 0, 0])
-    >>> f.predict().mean, f.rounds
-    (array([0.25, 0.25, 0.25, 0.25]), 1)
+    >>> f.predict().mean, f.rounds, f.get_state()
+    (array([0.25, 0.25, 0.25, 0.25]), 1, {'rounds': 1})
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
+    _state: Any
     space: ConvexSet
     symmetric: ClassVar[bool] = True
-    """Whether on the simplex, from a symmetric start, renaming the classes renames the forecasts and no more."""
-    _announced: Forecast | None = None
+    """Whether permuting the classes permutes the forecasts (on the simplex, from a symmetric start)."""
+    _announced: tuple[int, Forecast] | None = None  # and the rounds before it
+    _block = 1
 
     @property
-    @abstractmethod
     def rounds(self) -> int:
         """Number of outcomes seen."""
+        return int(self._state.rounds)
 
     @abstractmethod
     def _announce(self) -> Forecast:
@@ -74,20 +74,12 @@ class Forecaster(ABC):
     def _learn(self, outcome: Array) -> None:
         """Take in a checked outcome (the caller's array: copy what is to be kept)."""
 
-    @abstractmethod
-    def get_state(self) -> dict[str, Any]:
-        """Return all that the past has left, as arrays and JSON values."""
-
-    @abstractmethod
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` returned."""
-
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
-        forecast = self._announced
-        if forecast is None:
-            forecast = self._announced = self._announce()
-        return forecast
+        announced, rounds = self._announced, self.rounds
+        if announced is None or announced[0] != rounds:
+            announced = self._announced = rounds, self._announce()
+        return announced[1]
 
     @property
     def mixture(self) -> Forecast:
@@ -95,17 +87,29 @@ class Forecaster(ABC):
         return self.predict()
 
     def update(self, outcome: ArrayLike) -> None:
-        """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""
+        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         space = self.space
-        if not (  # what most rounds bring, taken without another call
-            type(outcome) is np.ndarray
-            and outcome.dtype is FLOAT64
-            and outcome.shape == (space.dim,)
-            and space.admits(outcome)
-        ):
-            outcome = read_outcome(space, outcome, self.rounds + 1)
-        self._learn(outcome)
+        self._learn(outcome if is_outcome(space, outcome) else read_outcome(space, outcome, self.rounds + 1))
+
+    def _in_blocks(self, block: int) -> None:
+        """From now on a round stands for so many outcomes, whose sum `_learn_block` takes: for `Sampled`."""
+        self._block = block
+
+    def _learn_block(self, total: Array) -> None:
+        """Learn the mean outcome of a block as one round."""
+        self._learn(total / self._block)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the past has left, as arrays and numbers that never change afterwards."""
+        return {field.name: _copy(getattr(self._state, field.name)) for field in fields(self._state)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_state` returned."""
+        self._state = type(self._state)(**{name: _copy(value) for name, value in state.items()})
         self._announced = None
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # half a copy would share arrays that change
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -162,6 +166,10 @@ class Forecaster(ABC):
 
 REGISTRY: dict[str, type[Forecaster]] = {}
 """The forecasters that have a name. `recommend`, the arena, the command line, snapshots and tests go through it."""
+
+
+def _copy(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else deepcopy(value)
 
 
 def checked_space(space: ConvexSet) -> ConvexSet:

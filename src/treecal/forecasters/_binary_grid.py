@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +15,14 @@ from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import ConvexSet, Lp, Norm, Simplex
 from treecal.theory import Certificate
+
+
+@dataclass
+class Biases:
+    """The number of outcomes, and the bias of each point of a grid: what was announced there falls short of it."""
+
+    rounds: int
+    bias: Array
 
 
 class BinaryGrid(Forecaster):
@@ -60,13 +68,7 @@ class BinaryGrid(Forecaster):
         self.bins = whole_number("bins", bins, least=1)
         steps = np.arange(self.bins + 1)
         self._grid = np.column_stack([steps[::-1], steps]) / self.bins
-        self._bias = np.zeros(self.bins + 1)
-        self._rounds = 0
-
-    @property
-    def rounds(self) -> int:
-        """Number of outcomes seen."""
-        return self._rounds
+        self._state = Biases(0, np.zeros(self.bins + 1))
 
     def _announce(self) -> Forecast:
         self._rows, weights = self._choice()
@@ -75,7 +77,7 @@ class BinaryGrid(Forecaster):
 
     def _choice(self) -> tuple[Integers, Array]:
         """Return the grid points to play, and their weights."""
-        bias = self._bias
+        bias = self._state.bias
         level = np.flatnonzero(bias == 0)
         if level.size:
             rows = _middlemost(level, self.bins)
@@ -92,17 +94,8 @@ class BinaryGrid(Forecaster):
         # Both coordinates count alike, so that neither class is rounded otherwise than the other; an outcome that is a
         # rounding outside the set is brought back, without which the ends could lose their sign.
         gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
-        np.add.at(self._bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
-        self._rounds += 1
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the number of rounds and each point's bias."""
-        return {"rounds": self._rounds, "bias": self._bias}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._rounds, self._bias = state["rounds"], np.array(state["bias"])
-        self._announced = None
+        np.add.at(self._state.bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
+        self._state.rounds += 1
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

@@ -14,8 +14,9 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import OutcomeError, ParameterError, UnsupportedError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space, checked_start
+from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
+from treecal.geometry._outcomes import checked_start
 from treecal.theory import Certificate, Replay, spectral_certificate
 from treecal.theory._jensen import euclidean
 

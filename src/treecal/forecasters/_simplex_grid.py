@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ForecastError, ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
+from treecal.forecasters._binary_grid import Biases
 from treecal.geometry import ConvexSet, Mahalanobis, Norm, Simplex, l2
 from treecal.theory import Certificate
 from treecal.theory._jensen import euclidean
@@ -76,22 +76,16 @@ class SimplexGrid(Forecaster):
             resolution = min(USUAL_RESOLUTION, finest(space.dim, USUAL_POINTS) or 1)
         self.resolution = whole_number("resolution", resolution, least=1)
         self._grid = _simplex_grid(space, self.resolution)
-        self._bias = np.zeros_like(self._grid)
-        self._rounds = 0
-
-    @property
-    def rounds(self) -> int:
-        """Number of outcomes seen."""
-        return self._rounds
+        self._state = Biases(0, np.zeros_like(self._grid))
 
     def _announce(self) -> Forecast:
-        sizes = l2.square(self._bias)
+        sizes = l2.square(self._state.bias)
         level = np.flatnonzero(sizes == 0)
         if level.size:
             nearest = level[np.argmin(l2.square(self._grid[level] - self.space.centre))]
             self._rows, weights = nearest[None], uniform(1)
         else:
-            slope = self._bias / np.sqrt(sizes + 2 * (self._rounds + 1) / len(self._grid))[:, None]
+            slope = self._state.bias / np.sqrt(sizes + 2 * (self._state.rounds + 1) / len(self._grid))[:, None]
             everywhere = _minimax(slope - np.sum(slope * self._grid, axis=1, keepdims=True))
             self._rows = np.flatnonzero(everywhere)
             weights = everywhere[self._rows]
@@ -100,17 +94,8 @@ class SimplexGrid(Forecaster):
 
     def _learn(self, outcome: Array) -> None:
         x = self.predict()
-        self._bias[self._rows] += x.weights[:, None] * (outcome - x.points)
-        self._rounds += 1
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the number of rounds and each point's bias."""
-        return {"rounds": self._rounds, "bias": self._bias}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._rounds, self._bias = state["rounds"], np.array(state["bias"])
-        self._announced = None
+        self._state.bias[self._rows] += x.weights[:, None] * (outcome - x.points)
+        self._state.rounds += 1
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify the norms that are within a known factor of ℓ2 on zero-sum vectors.

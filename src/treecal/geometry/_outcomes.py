@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,23 +16,9 @@ from treecal.geometry._sets import Simplex
 FLOAT64 = np.dtype(np.float64)
 
 
-def classes(space: ConvexSet) -> dict[bytes, int]:
-    """Return the class that each unit vector stands for, by the vector's bytes: no arithmetic is needed to know it.
-
-    Only for the simplex, and for so few classes that their bytes take little room; else there are none.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> classes(Simplex(3))[np.array([0.0, 0.0, 1.0]).tobytes()]
-    2
-    """
-    return _classes(space.dim) if isinstance(space, Simplex) and space.dim <= 128 else {}
-
-
-@lru_cache(maxsize=8)
-def _classes(dim: int) -> dict[bytes, int]:
-    return {vertex.tobytes(): k for k, vertex in enumerate(np.eye(dim))}
+def is_outcome(space: ConvexSet, value: object) -> TypeGuard[Array]:
+    """Return whether this is a float64 vector of the set, so that nothing is left to read."""
+    return type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
@@ -58,8 +43,9 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     ...
     treecal.exceptions.OutcomeError: outcome at round 41 lies outside Simplex(3): entries sum to 1.08, ...
     """
-    ready = type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,)
-    outcome: Array = value if ready else _coerce(space, value, round_)
+    if is_outcome(space, value):
+        return value
+    outcome = _coerce(space, value, round_)
     if space.admits(outcome):
         return outcome
     if not np.isfinite(outcome).all():

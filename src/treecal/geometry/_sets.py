@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,12 @@ from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
+
+
+@lru_cache(maxsize=8)
+def _corners(dim: int) -> frozenset[bytes]:
+    """Return the bytes of the unit vectors, by which a class is known without arithmetic; none if they are many."""
+    return frozenset(row.tobytes() for row in np.eye(dim)) if dim <= 128 else frozenset()
 
 
 class Simplex(ConvexSet):
@@ -57,6 +64,7 @@ class Simplex(ConvexSet):
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
+        self._corners = _corners(self.dim)
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is a probability vector, within `tol`."""
@@ -66,7 +74,10 @@ class Simplex(ConvexSet):
 
     def admits(self, outcome: Array) -> bool:
         """Return whether the vector is a probability vector."""
-        if not outcome.tobytes()[_SIGNS].isascii():  # a sign bit is set
+        raw = outcome.tobytes()
+        if raw in self._corners:
+            return True
+        if not raw[_SIGNS].isascii():  # a sign bit is set
             return bool(self.contains(outcome))
         total = sum(outcome.tolist()) if self.dim <= 16 else self._total(outcome)  # each faster than the other there
         return bool(_LEAST <= total <= _MOST)  # NaN fails
