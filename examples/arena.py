@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[1] / "docs/explanation"
 FORECASTERS: dict[str, arena.Maker] = {
     "TreeCal, arity 2": partial(tc.TreeCal, arity=2),
     "AdaptiveTreeCal, block": partial(tc.AdaptiveTreeCal, arity=8, rule="block"),
-    **{kind.__name__: kind for kind in REGISTRY.values()},
+    **{kind.__name__: kind for kind in REGISTRY.values()},  # TreeCal's arity is 8
 }
 
 
