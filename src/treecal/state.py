@@ -125,6 +125,19 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
 
 
+def describe(thing: Forecaster | Corrector | Ledger | Bank) -> str:
+    """Return the class and the arguments that it was made with, as JSON: equal for two that would go the same way.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> describe(tc.Ledger(tc.Simplex(2)))
+    '{"arguments": {"space": {"arguments": {"dim": 2}, "value": "Simplex"}}, "class": "Ledger"}'
+    """
+    arguments = {key: _encode(value) for key, value in thing.arguments().items()}
+    return json.dumps({"class": _name(thing), "arguments": arguments}, sort_keys=True)
+
+
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     """Return the forecaster, corrector, ledger or bank of a snapshot's bytes."""
     from safetensors import SafetensorError

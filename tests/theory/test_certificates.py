@@ -252,7 +252,7 @@ def test_type_two_constants(seed: int, dim: int, p: float) -> None:
     [
         (lambda: tc.certificate(tc.Ball(2), "l2", rounds=0), TreeCalError, "rounds is 0"),
         (lambda: tc.certificate(tc.Ball(2), "l2", rounds=math.nan), TreeCalError, "rounds is nan"),  # type: ignore[arg-type]
-        (lambda: tc.certificate(tc.Ball(2), "l2", rounds=9, arity=2, depth=3), HorizonError, "one too many"),
+        (lambda: tc.certificate(tc.Ball(2), "l2", rounds=9, arity=2, depth=3), HorizonError, "beyond the horizon"),
         (lambda: tc.certificate(tc.Ball(2), "l2", rounds=9, arity=1), TreeCalError, "arity is 1"),
         (lambda: tc.certificate(tc.Ball(2), Gauge(vertices=np.eye(2)), rounds=9), UnsupportedError, "no Jensen gap"),
         (lambda: type_two(Gauge(halfspaces=np.eye(2)), 2), UnsupportedError, "type-2 constant"),

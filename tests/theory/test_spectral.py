@@ -277,7 +277,7 @@ def test_bad_rounds(rounds: Any) -> None:
 
 
 def test_bad_trees() -> None:
-    with pytest.raises(HorizonError, match="one too many"):
+    with pytest.raises(HorizonError, match="beyond the horizon"):
         Replay.tree(9, arity=2, depth=3)
     with pytest.raises(ParameterError, match="arity is 1"):
         Replay.tree(9, arity=1)

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._state import kernel_args, kernel_rule, new_tree_forecaster, node_costs
+from treecal.engine._state import TreeForecaster, kernel_args, kernel_rule, new_tree_forecaster, node_costs
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecast import Forecast, TreeForecast, uniform
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.forecasters import AdaptiveTreeCal
 from treecal.forecasters._adaptive import AdaptiveState
 from treecal.geometry import ConvexSet
 
@@ -33,6 +33,8 @@ class Forecasts:
         Their weights, `(streams, heights)`.
     heights
         The heights of each stream's path, `(streams,)`.
+    uniform
+        Whether each stream's weights are equal.
     mean
         The mean forecast of each stream, `(streams, d)`.
     """
@@ -41,7 +43,7 @@ class Forecasts:
         self, points: Array, weights: Array | None, heights: Integers, rounds: Integers, arity: int, space: ConvexSet
     ) -> None:
         self.points, self.heights, self._rounds, self._arity, self._space = points, heights, rounds, arity, space
-        self._uniform = weights is None
+        self.uniform = weights is None
         if weights is None:
             weights = (np.arange(points.shape[1]) < heights[:, None]) / heights[:, None]
         self.weights = weights
@@ -58,7 +60,7 @@ class Forecasts:
 
     def __getitem__(self, index: int) -> Forecast:
         height = int(self.heights[index])
-        weights = uniform(height) if self._uniform else self.weights[index, :height]
+        weights = uniform(height) if self.uniform else self.weights[index, :height]
         points, rounds = self.points[index, :height], int(self._rounds[index])
         return TreeForecast.trusted(points, weights, rounds, self._arity, self._space)
 
@@ -97,10 +99,10 @@ class Bank:
 
     _fields = ("forecaster",)
 
-    def __init__(self, forecaster: ConvexSet | TreeCal | AdaptiveTreeCal, *, streams: int = 0) -> None:
+    def __init__(self, forecaster: ConvexSet | TreeForecaster, *, streams: int = 0) -> None:
         self.forecaster = new_tree_forecaster(forecaster)
         self.space, self.tree = self.forecaster.space, self.forecaster.tree
-        self._fresh = self._state = self.forecaster._state  # columns of `_state` beyond `_streams` are room to grow
+        self._fresh, self._state = self.forecaster._state, self.forecaster._state  # columns beyond `_streams` are room
         self._streams = 0
         self.add(whole_number("streams", streams, least=0))
 

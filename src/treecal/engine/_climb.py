@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, first_refused, refuse
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.engine._state import TreeForecaster, kernel_args
 from treecal.forecasters._path import Path
 from treecal.geometry import TOLERANCE, Simplex
 from treecal.tree import Tree
@@ -44,7 +44,7 @@ class Level(NamedTuple):
 class Plan:
     """A tree forecaster's parameters, as kernels take them, and how streams are cut into pieces."""
 
-    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal) -> None:
+    def __init__(self, forecaster: TreeForecaster) -> None:
         self.space, self.tree, self.path = forecaster.space, forecaster.tree, forecaster._path
         arity, depth = self.tree.arity, self.tree.depth
         self.heights = 1  # within a piece
@@ -87,7 +87,6 @@ class Plan:
         The piece has so many rounds, the first of them number `index`.
         """
         from treecal.engine._kernels import place_rows
-        from treecal.engine._state import kernel_args
 
         tree, mix = kernel_args(self.path)
         levels = []
@@ -126,7 +125,6 @@ class Piece(NamedTuple):
 def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     """Read and check one piece, whose first round is number `index`, and climb it."""
     from treecal.engine import _kernels as kernels
-    from treecal.engine._state import kernel_args
 
     tree, mix = kernel_args(plan.path)
     rows = as_float_or_class(plan.space, raw, before=index)

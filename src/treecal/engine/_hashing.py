@@ -85,8 +85,8 @@ def count_leaves(
     """Count what follows each state of a node: the classes that its children have brought so far, in any order.
 
     `table.totals[state, class + 1]` counts, `follow[state, class]` is the state that comes next, once it is known, and
-    `table.keys` hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to `parents`.
-    Returns the number of states, and of parents done: fewer when the table is half full.
+    `table.keys` hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to
+    `parents`. Returns the number of states, and of parents done: fewer when the table is half full.
     """
     counts = np.zeros(parents.shape[1])
     name = counts.view(np.uint64)

@@ -324,7 +324,7 @@ def climb(
 
     `rows` are the outcome sums of the nodes of a span. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g`
     being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
-    that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·count/rounds`, with no division for each coordinate.
+    that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
 
     With `tol`, return whether all rows are probability vectors for certain: sums are 1 within it, nothing is negative.
     Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to

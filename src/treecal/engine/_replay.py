@@ -18,7 +18,7 @@ from treecal._validate import whole_number
 from treecal.engine._climb import Above, Level, Piece, Plan, climb_piece, inner_errors, node_errors
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
-from treecal.engine._state import kernel_args, new_tree_forecaster
+from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
@@ -33,7 +33,7 @@ _ALWAYS: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up 
 
 def replay(
     outcomes: Any,
-    forecaster: ConvexSet | TreeCal | AdaptiveTreeCal,
+    forecaster: ConvexSet | TreeForecaster,
     *,
     arity: int = 8,
     distances: Iterable[Distance | str] = (),
@@ -91,7 +91,7 @@ class Run:
         Number of outcomes.
     """
 
-    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal, rows: NDArray[Any] | None) -> None:
+    def __init__(self, forecaster: TreeForecaster, rows: NDArray[Any] | None) -> None:
         self._forecaster, self._plan, self._rows = forecaster, Plan(forecaster), rows
         self._adaptive = isinstance(forecaster, AdaptiveTreeCal)
         self._totals: dict[Distance, float] = {}

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from treecal.engine._kernels import Mix, Rule, TreeArgs
 
 
-def new_tree_forecaster(forecaster: ConvexSet | TreeCal | AdaptiveTreeCal) -> TreeCal | AdaptiveTreeCal:
+TreeForecaster = TreeCal | AdaptiveTreeCal
+"""What engines run: state of arrays, one column for each stream."""
+
+
+def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaster:
     """Return a forecaster that engines can run and that has seen nothing yet; for a set, TreeCal on it."""
     if isinstance(forecaster, ConvexSet):
         return TreeCal(forecaster)

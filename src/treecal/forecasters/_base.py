@@ -26,8 +26,8 @@ class Forecaster(ABC):
 
     A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
     names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
-    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code. Outcomes reach
-    `_learn` already checked: an invalid one raises and changes nothing.
+    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code.
+    Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Forecaster(ABC):
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         space = self.space
-        self._learn(outcome if is_outcome(space, outcome) else read_outcome(space, outcome, self.rounds + 1))
+        self._learn(outcome if is_outcome(outcome, space) else read_outcome(space, outcome, self.rounds + 1))
 
     def _in_blocks(self, block: int) -> None:
         """From now on a round stands for so many outcomes, whose sum `_learn_block` takes: for `Sampled`."""

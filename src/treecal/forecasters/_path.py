@@ -77,6 +77,8 @@ class Path:
     def step(self, state: PathState, outcome: Array) -> PathState:
         """Return the state after one more leaf, given its outcome or the sum of its outcomes."""
         rounds, sums, points = state[0] + 1, state[1].copy(), state[2].copy()
+        if self.tree.depth is not None:
+            self.tree.check(rounds)
         arity, height, ended = self.tree.arity, 0, sums[0] + outcome
         nodes, digit = divmod(rounds, arity)
         while not digit:  # a last child: its parent has ended, too, and first children start
@@ -84,7 +86,6 @@ class Path:
             height += 1
             if height == len(sums):
                 if self.tree.depth is not None:
-                    self.tree.check(rounds)
                     return rounds, [state[1][0] + outcome, *state[1][1:]], state[2]  # the tree is full: nothing starts
                 sums.append(self._zeros)
                 points = np.vstack([points, self.first])

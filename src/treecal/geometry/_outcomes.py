@@ -16,7 +16,7 @@ from treecal.geometry._sets import Simplex
 FLOAT64 = np.dtype(np.float64)
 
 
-def is_outcome(space: ConvexSet, value: object) -> TypeGuard[Array]:
+def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     """Return whether this is a float64 vector of the set, so that nothing is left to read."""
     return type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
@@ -43,7 +43,7 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     ...
     treecal.exceptions.OutcomeError: outcome at round 41 lies outside Simplex(3): entries sum to 1.08, ...
     """
-    if is_outcome(space, value):
+    if is_outcome(value, space):
         return value
     outcome = _coerce(space, value, round_)
     if space.admits(outcome):
