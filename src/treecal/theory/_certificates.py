@@ -35,7 +35,7 @@ from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
 from treecal.geometry._outcomes import checked_start
 from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
-from treecal.tree import Clock
+from treecal.tree import Tree
 
 
 class Shares(NamedTuple):
@@ -81,21 +81,13 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
     (0.125, 0.0659)
     """
     rounds = whole_number("rounds", rounds, least=1)
-    clock = Clock(arity, depth)
-    arity, depth = clock.arity, clock.depth
-    if clock.horizon is not None and rounds > clock.horizon:
-        clock.seek(clock.horizon)
-        clock.check()
-    if depth is not None:
-        spans = [(0, rounds, depth)]
-    else:  # epoch m holds rounds arity**(m−1) to arity**m, at weight 1/m
-        clock.seek(rounds - 1)
-        edges = [0] + [arity**m for m in range(1, clock.height)] + [rounds]
-        spans = [(edges[m - 1], edges[m], m) for m in range(1, len(edges))]
+    tree = Tree(arity, depth)
+    tree.check(rounds)
+    spans = tree.epochs(rounds)  # each height has weight 1/m where there are m
     first, weights, stretches = 0.0, [], []
     for begins, ends, heights in spans:
         for height in range(heights):
-            head, stretch, covered = _children(begins, ends, arity**height, arity)
+            head, stretch, covered = _children(begins, ends, tree.arity**height, tree.arity)
             first += head / heights
             weights.append(covered / heights)
             stretches.append(stretch)
@@ -372,8 +364,6 @@ def sample_certificate(
     diameter = float(space.diameter(norm))
     if blocks == 0:
         return diameter
-    clock = Clock(arity, depth)
-    clock.seek(blocks - 1)
     mixtures = certificate(space, norm, rounds=blocks, arity=arity, depth=depth, start=start).bound
-    sampling = sampling_cost(space, norm, depth=clock.height, block=block)
+    sampling = sampling_cost(space, norm, depth=Tree(arity, depth).heights(blocks - 1), block=block)
     return ((mixtures + sampling) * (rounds - rest) + diameter * rest) / rounds
