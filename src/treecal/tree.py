@@ -10,6 +10,7 @@ After `t` rounds the coming round is leaf `t`, counted from 0. The node of heigh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import overload
 
@@ -165,12 +166,18 @@ class Tree:
 
 def path_nodes(t: int, arity: int, heights: int) -> Integers:
     """Return the nodes on a path of so many heights after `t` rounds, as `Tree.path` does."""
-    nodes = np.empty((heights, 2), np.int64)
-    for height in range(heights):
-        nodes[height] = height, t
-        t //= arity
+    path, lengths = _heights(arity, heights)
+    nodes = path.copy()
+    nodes[:, 1] = t // lengths
     nodes.setflags(write=False)
     return nodes
+
+
+@lru_cache(maxsize=64)
+def _heights(arity: int, count: int) -> tuple[Integers, Integers]:
+    """Return so many rows (height, 0), and the rounds that a node of each height covers."""
+    lengths = np.array([arity**height for height in range(count)])
+    return np.column_stack([np.arange(count), np.zeros(count, np.int64)]), lengths
 
 
 class Clock:

@@ -213,7 +213,7 @@ def test_adding_one_at_a_time() -> None:
     for _ in range(40):
         alone.update([1, 0])
     assert bank.predict([0])[0] == alone.predict()
-    assert repr(bank) == "Bank(TreeCal(Simplex(2), arity=2, mix=0.0, start=array([0.5, 0.5])): 40 streams)"
+    assert repr(bank) == "Bank(TreeCal(Simplex(2), arity=2): 40 streams)"
 
 
 def test_snapshots_in_files(tmp_path: Path) -> None:

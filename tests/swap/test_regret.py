@@ -73,7 +73,7 @@ def _points(space: tc.ConvexSet, rng: np.random.Generator) -> list[tc.Forecast]:
     ]
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("per_node", [False, True])
 @pytest.mark.parametrize("space", [tc.Ball(2), tc.Box(-1, 1, dim=2), tc.Simplex(2)], ids=repr)
 def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, per_node: bool) -> None:
     rng = np.random.default_rng(0)
@@ -192,7 +192,7 @@ def test_path_regret_refuses_nodes_that_come_back() -> None:
     path.record(tc.Forecast([[0.5, 0.5]], nodes=[[0, 1]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="came back"):
         path.record(first, [0.0, 1.0])
-    with pytest.raises(ForecastError, match="labelled"):
+    with pytest.raises(ForecastError, match="per_node"):
         path.record(tc.Forecast([[0.5, 0.5]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="one path"):
         path.record(tc.Forecast([[0.5, 0.5]] * 2, nodes=[[0, 2], [0, 3]]), [0.0, 1.0])

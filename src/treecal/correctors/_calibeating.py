@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers
+from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -94,13 +94,9 @@ class GroupForecaster:
     def announce(self, forecast: Array) -> Forecast:
         """Return the forecast for a round of the group, whatever the model's."""
         x, space = self.forecaster.predict(), self.forecaster.space
-        return x if x.nodes is None else Forecast.trusted(x.points, x.weights, (self._labels, x), space)
-
-    def _labels(self, x: Forecast) -> Integers:
-        assert x.nodes is not None
-        labels: Integers = x.nodes + np.array([_HEIGHTS * self.group, 0])
-        labels.setflags(write=False)
-        return labels
+        if x.nodes is None:
+            return x
+        return Forecast.trusted(x.points, x.weights, x.nodes + np.array([_HEIGHTS * self.group, 0]), space)
 
     def learn(self, forecast: Array, outcome: Array) -> None:
         """Take in the outcome of a round of the group."""

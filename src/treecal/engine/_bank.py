@@ -62,7 +62,7 @@ class Forecasts:
         height = int(self.heights[index])
         weights = uniform(height) if self.uniform else self.weights[index, :height]
         points, rounds = self.points[index, :height], int(self._rounds[index])
-        return TreeForecast.trusted(points, weights, rounds, self._arity, self._space)
+        return TreeForecast(points, weights, rounds, self._arity, self._space)
 
     def __iter__(self) -> Iterator[Forecast]:
         return (self[i] for i in range(len(self)))

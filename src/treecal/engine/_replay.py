@@ -148,21 +148,21 @@ class Run:
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made: one row for each node of the tree."""
-        ledger, points, keys, totals = Ledger(self.space), [], [], []
+        columns: list[tuple[Any, ...]] = []
         for level, weights in self._walk([self._again("all outcomes as one array")]):
             played = weights > 0
-            nodes = np.arange(level.start, level.start + len(played))[played]
-            parts = np.zeros_like(nodes) if self._adaptive else level.parts[played]
-            mass = np.column_stack([level.rounds[played], level.sums[played]])
-            if self._adaptive:
-                mass *= weights[played, None]
-            points.append(level.points[played])
-            keys.append(np.column_stack([np.full_like(nodes, level.height), nodes, parts]))
-            totals.append(np.stack([mass, np.zeros_like(mass)], axis=1))
-        if points:
-            state = {"points": np.concatenate(points), "keys": np.concatenate(keys), "totals": np.concatenate(totals)}
-            ledger.set_state({"rounds": self.rounds, **state})
-        return ledger
+            index = np.arange(level.start, level.start + len(played))[played]
+            # TreeCal's nodes count whole rounds, in parts of a forecast; others their own weight.
+            share = weights[played, None] if self._adaptive else np.ones((len(index), 1))
+            parts = np.zeros_like(index) if self._adaptive else level.parts[played]
+            nodes = np.column_stack([np.full_like(index, level.height), index])
+            columns.append(
+                (level.points[played], share[:, 0] * level.rounds[played], share * level.sums[played], nodes, parts)
+            )
+        if not columns:
+            return Ledger(self.space)
+        points, rounds, sums, nodes, parts = map(np.concatenate, zip(*columns, strict=True))
+        return Ledger.from_rows(self.space, points, rounds, sums, rounds=self.rounds, nodes=nodes, parts=parts)
 
     def forecast(self, t: int) -> Forecast:
         """Return what was forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""

@@ -130,7 +130,7 @@ class AdaptiveTreeCal(Forecaster):
         self.tree.check(rounds + 1)
         weights = np.array(shares)
         weights.setflags(write=False)
-        return TreeForecast.trusted(points, weights, rounds, self.arity, self.space)
+        return TreeForecast(points, weights, rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
         path, weights = self._now

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -116,8 +117,15 @@ class Forecaster(ABC):
         return {name: getattr(self, name) for name in self._fields}
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
-        return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and not self._usual(v, defaults[k])]
+        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
+
+    def _usual(self, value: Any, default: Any) -> bool:
+        """Return whether an argument is what it is when it is left out; a start point then is the centre."""
+        if isinstance(value, np.ndarray):
+            return default is None and np.array_equal(value, self.space.centre)
+        return value is default or bool(value == default) or isinstance(value, np.random.Generator)
 
     # What the package asks of every forecaster. All of it has a default; see docs/howto/own-forecaster.md.
 

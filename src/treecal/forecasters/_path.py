@@ -32,7 +32,7 @@ class TreeState:
 
 
 PathState = tuple[int, list[Array], Array]
-"""Of one stream: leaves added; carried sums, a row for each height; points, `(heights, d)`, lowest first, read-only."""
+"""Of one stream: leaves added; carried sums, a row for each height; points, `(heights, d)`, lowest first."""
 
 
 class Path:
@@ -40,7 +40,7 @@ class Path:
 
     The point of a node is the sum of its finished siblings divided once by their rounds; a first child has the start
     point. Adding a finished sum one height up is the tree's own summation order: whoever keeps to it gets the same
-    points bit for bit. A step takes a state and returns a new one; what was handed out never changes.
+    points bit for bit. A step takes a state and returns a new one, so nothing that was handed out ever changes.
 
     Parameters
     ----------
@@ -71,7 +71,6 @@ class Path:
         for height, total in enumerate(sums):
             if count := self.tree.count(rounds, height):
                 self._place(points[height], total, count)
-        points.setflags(write=False)
         return rounds, [*np.array(sums)], points
 
     def step(self, state: PathState, outcome: Array) -> PathState:
@@ -93,7 +92,6 @@ class Path:
             nodes, digit = divmod(nodes, arity)
         sums[height] = ended
         self._place(points[height], ended, digit * arity**height)
-        points.setflags(False)  # type: ignore[call-arg] # read-only; by position, in half the time
         return rounds, sums, points
 
     def _place(self, point: Array, total: Array, count: int) -> None:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any
-
-import numpy as np
 
 from treecal._validate import whole_number
 from treecal.exceptions import TreeCalError, UnsupportedError
@@ -112,32 +107,8 @@ def _choice(kind: type[Forecaster], space: ConvexSet, norm: Norm, rounds: int) -
     made = f"{kind.__name__}(space)"
     try:
         forecaster = kind.tuned(space, norm, rounds=rounds)
-        made = typed(forecaster, space="space")
+        made = repr(forecaster).replace(repr(space), "space", 1)
         found = forecaster.certificate(norm, rounds=rounds)
     except TreeCalError as error:  # not for this set or norm
         return Choice(made, None, str(error).splitlines()[0])
     return Choice(made, None, "no certificate is known") if found is None else Choice(made, found.bound, found.why)
-
-
-def typed(thing: Any, *, space: str | None = None) -> str:
-    """Return how to make a forecaster or corrector, without defaults and whatever changes from run to run.
-
-    The set is shown by `space` if that is given.
-
-    Examples
-    --------
-    >>> import treecal as tc
-    >>> typed(tc.TreeCal(tc.Simplex(2), arity=4)), typed(tc.BinaryGrid(bins=9), space="space")
-    ('TreeCal(Simplex(2), arity=4)', 'BinaryGrid(space, bins=9)')
-    """
-    defaults = {name: parameter.default for name, parameter in signature(type(thing)).parameters.items()}
-    shown = []
-    for name, value in thing.arguments().items():
-        if name == "space":
-            shown.append(space or repr(value))
-        elif isinstance(value, np.ndarray):
-            if not np.array_equal(value, thing.space.centre):  # where forecasters start
-                shown.append(f"{name}={value!r}")
-        elif not (value == defaults.get(name) or isinstance(value, np.random.Generator)):
-            shown.append(f"{name}={value!r}")
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", f"{type(thing).__name__}({', '.join(shown)})")

@@ -151,6 +151,7 @@ class SampleTreeCal(Sampled):
         self.arity, self.depth, self.mix, self.start = tree.arity, tree.depth, tree.mix, tree.start
 
     name = "sampled"
+    __repr__ = Forecaster.__repr__
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:

@@ -88,7 +88,7 @@ class TreeCal(Forecaster):
         rounds, _, points = self._now
         if self.depth is not None:
             self.tree.check(rounds + 1)
-        return TreeForecast.trusted(points, uniform(len(points)), rounds, self.arity, self.space)
+        return TreeForecast(points, uniform(len(points)), rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
         self._now = self._path.step(self._now, outcome)

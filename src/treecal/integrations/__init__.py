@@ -96,15 +96,4 @@ def ledger_of(points: Array, counts: Array) -> Ledger:
     >>> ledger_of(np.array([[0.5, 0.5]]), np.array([[3, 1]])).error("l1")
     0.5
     """
-    n, d = points.shape
-    totals: Array = np.zeros((n, 2, 1 + d))
-    totals[:, 0, 0], totals[:, 0, 1:] = counts.sum(axis=1), counts
-    state: dict[str, Any] = {
-        "rounds": int(counts.sum()),
-        "points": points + 0.0,
-        "keys": np.tile([-1, -1, 1], (n, 1)),  # no label, and the whole of each round's weight
-        "totals": totals,
-    }
-    ledger = Ledger(Simplex(d))
-    ledger.set_state(state)
-    return ledger
+    return Ledger.from_rows(Simplex(points.shape[1]), points, counts.sum(axis=1), counts, rounds=int(counts.sum()))

@@ -87,6 +87,6 @@ def recipe(forecaster: Forecaster) -> dict[str, str]:
     --------
     >>> import treecal as tc
     >>> recipe(tc.RunningMean(tc.Simplex(2)))["shown"]
-    'RunningMean(Simplex(2), start=array([0.5, 0.5]))'
+    'RunningMean(Simplex(2))'
     """
     return {"shown": repr(forecaster), "arguments": describe(forecaster)}

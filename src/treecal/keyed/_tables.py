@@ -182,7 +182,7 @@ def unpack(state: pa.Table, forecaster: TreeForecaster) -> dict[str, Any]:
     heights, d, w = forecaster.tree.heights(rounds), forecaster.space.dim, width(forecaster)
     offsets, data = _offsets(packed), packed.buffers()[2]
     flat = np.frombuffer(data, "<f8", count=int(offsets[-1]) // 8) if data else np.empty(0)
-    rows = np.zeros((int(heights.max(initial=1)), len(heights), w))
+    rows = np.zeros((int(heights.max(initial=forecaster.tree.heights(0))), len(heights), w))
     at = offsets[:-1] // 8 // w
     for height in range(len(rows)):
         mine = heights > height

@@ -10,6 +10,7 @@ from treecal._validate import whole_number
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
 from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
@@ -18,6 +19,8 @@ from treecal.keyed.session import arrow_schema, spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
 
 OUTPUT = ("shards", "forecasts", "problems")
 
