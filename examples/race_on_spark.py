@@ -1,6 +1,6 @@
 """A race of forecasters on Spark, one task for each run: the table of `treecal.arena.race`.
 
-    python examples/race_on_spark.py
+python examples/race_on_spark.py
 """
 
 from __future__ import annotations

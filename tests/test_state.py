@@ -109,8 +109,19 @@ def test_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "VERSION", 7)
     content = state.dumps(used_forecaster())
     monkeypatch.undo()
-    with pytest.raises(SnapshotError, match="format version 7, and this treecal reads up to 1"):
+    with pytest.raises(SnapshotError, match="format version 7, and this treecal reads version 2.*\n*.*upgrade treecal"):
         state.loads(content)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parent / "data/snapshots-0.1.0").iterdir()), ids=lambda p: p.stem
+)
+def test_snapshots_of_0_1_0_say_what_to_do(path: Path) -> None:
+    """Whatever was in them: state has another shape now."""
+    with pytest.raises(
+        SnapshotError, match=r"(?s)format version 1, and this treecal reads version 2.*feed the outcomes"
+    ):
+        tc.load(path)
 
 
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +184,7 @@ def test_a_class_of_the_users_own_is_not_written() -> None:
     class Mine(tc.TreeCal):
         pass
 
-    with pytest.raises(SnapshotError, match="Mine is nothing of this package that is saved"):
+    with pytest.raises(SnapshotError, match="Mine cannot be saved"):
         state.dumps(Mine(tc.Simplex(2)))
 
 

@@ -22,18 +22,9 @@ import numpy as np
 from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
-from treecal.forecasters import (
-    AdaptiveTreeCal,
-    BinaryGrid,
-    Forecaster,
-    Harmonic,
-    RunningMean,
-    SampleTreeCal,
-    SimplexGrid,
-    TreeCal,
-)
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.exceptions import ParameterError, TreeCalError
+from treecal.forecasters import Forecaster
+from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.ledger import Ledger
 from treecal.streams import (
     Adversary,
@@ -51,32 +42,6 @@ if TYPE_CHECKING:
 
 Maker = Callable[[ConvexSet], Forecaster]
 Source = Callable[[ConvexSet, int, np.random.Generator], "Array | Adversary"]
-
-
-def sampled(space: ConvexSet) -> SampleTreeCal:
-    """Return SampleTreeCal with blocks of 4 rounds."""
-    return SampleTreeCal(space, arity=4, block=4, rng=np.random.default_rng(0))
-
-
-def simplex_grid(space: ConvexSet) -> SimplexGrid:
-    """Return a grid of some hundred points at most, coarser where there are more classes."""
-    if not isinstance(space, Simplex) or space.dim > 5:
-        raise UnsupportedError("SimplexGrid is raced on up to five classes.")
-    return SimplexGrid(space, resolution={2: 30, 3: 12, 4: 7, 5: 5}[space.dim])
-
-
-FORECASTERS: dict[str, Maker] = {
-    "TreeCal, arity 2": partial(TreeCal, arity=2),
-    "TreeCal, arity 8": partial(TreeCal, arity=8),
-    "AdaptiveTreeCal": AdaptiveTreeCal,
-    "AdaptiveTreeCal, block": partial(AdaptiveTreeCal, arity=8, rule="block"),
-    "SampleTreeCal": sampled,
-    "Harmonic": Harmonic,
-    "BinaryGrid": BinaryGrid,
-    "SimplexGrid": simplex_grid,
-    "RunningMean": RunningMean,
-}
-"""Forecasters of the headline race, by name."""
 
 
 def _against_mean(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Adversary:
@@ -168,7 +133,8 @@ def race(
     ----------
     forecasters
         By name, functions from a set to a forecaster: classes and `functools.partial`, not lambdas, as they travel to
-        other processes. One that refuses a set gets a row that says why, and no error.
+        other processes; `treecal.forecasters.REGISTRY` has all of ours. One that refuses a set gets a row that says
+        why, and no error.
     streams
         By name, functions `(space, rounds, rng)` that return outcomes or an adversary.
     spaces

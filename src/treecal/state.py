@@ -24,15 +24,13 @@ from treecal.correctors import Corrector, Groups, all_correctors
 from treecal.correctors._group_forecasts import Recipe
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
-from treecal.forecasters import Forecaster
+from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
-VERSION = 1
-_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
-    kind.__name__: kind for kind in (Bank, Ledger, *all_correctors())
-}
+VERSION = 2
+_KEEPERS: dict[str, Any] = {kind.__name__: kind for kind in (Bank, Ledger, *all_correctors())}
 _VALUES: dict[str, Any] = {
     name: kind
     for room in (geometry, correctors)
@@ -174,10 +172,12 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
             "the snapshot is damaged: its SHA-256 does not match, so it was cut short or changed.",
             hint="use an older snapshot; this one cannot be trusted.",
         )
-    if header["version"] > VERSION:
+    if header["version"] != VERSION:
         raise SnapshotError(
-            f"the snapshot has format version {header['version']}, and this treecal reads up to {VERSION}.",
-            hint="upgrade treecal.",
+            f"the snapshot has format version {header['version']}, and this treecal reads version {VERSION}.",
+            hint="upgrade treecal."
+            if header["version"] > VERSION
+            else "feed the outcomes again to a new one: it goes the same way. Or load it with treecal 0.1.0.",
         )
     try:
         arrays = unpack(content)
@@ -200,11 +200,21 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     return content[: 8 + length].replace(before, after) + content[8 + length :]
 
 
+def _keepers() -> dict[str, Any]:
+    """Return what can be saved, by the name of its class."""
+    ours = [getattr(forecasters, name) for name in forecasters.__all__]  # wrappers have no name of their own
+    kinds = [kind for kind in (*ours, *REGISTRY.values()) if isinstance(kind, type) and issubclass(kind, Forecaster)]
+    return {kind.__name__: kind for kind in kinds} | _KEEPERS
+
+
 def _name(thing: object) -> str:
     """Return the name under which the thing is made again."""
     name = type(thing).__name__
-    if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(f"{name} is nothing of this package that is saved, so it could not be loaded again.")
+    if _keepers().get(name) is not type(thing):
+        raise SnapshotError(
+            f"{name} cannot be saved: it is neither a part of treecal nor a forecaster with a name.",
+            hint=f'in the class body of a forecaster, name = "{name.lower()}" puts it among those that can.',
+        )
     return name
 
 
@@ -236,8 +246,7 @@ def _encode(value: Any) -> Any:
 
 def _made(name: str, arguments: dict[str, Any], space: ConvexSet | None) -> Any:
     """Make the thing of this name from its encoded arguments."""
-    arguments.pop("source", None)  # correctors of 0.1.0 had one, which in a snapshot was None
-    return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
+    return _keepers()[name](**{key: _decode(value, space) for key, value in arguments.items()})
 
 
 def _decode(code: Any, space: ConvexSet | None = None) -> Any:
@@ -259,7 +268,7 @@ def _decode(code: Any, space: ConvexSet | None = None) -> Any:
             return geometry.Product(*_decode(sets, space))
         case {"value": name, "arguments": arguments} if name in _VALUES:
             return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
-        case {"keeper": name, "arguments": arguments} if name in _KEEPERS:
+        case {"keeper": name, "arguments": arguments} if name in _keepers():
             return _made(name, arguments, space)
         case {"custom": name}:
             if space is not None and type(space).__name__ == name:

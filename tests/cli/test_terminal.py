@@ -17,6 +17,7 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused, run
 from treecal.cli._terminal import Exit, Shield, emit, printable
+from treecal.forecasters import REGISTRY
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
 
@@ -118,7 +119,7 @@ def test_what_is_done_on_the_way_out_is_not_interrupted_again() -> None:
 
 def test_the_arena_s_bar_goes_to_standard_error() -> None:
     shell = terminal("treecal arena --dim 2 --rounds 200 --workers 1 --streams drift --json | wc -l")
-    shell.expect(r"runs .* \d+/8")
+    shell.expect(rf"runs .* \d+/{len(REGISTRY)}")
     shell.expect("1\r\n")
     shell.expect(pexpect.EOF)
 

@@ -237,7 +237,7 @@ def test_code_is_not_written() -> None:
     for f, what in (
         (tc.Recalibrator(space, groups=lambda b: 0), "function.*cannot be saved: a snapshot holds data, not code"),
         (tc.Recalibrator(space, groups=MyGroups()), "MyGroups.*cannot be saved"),
-        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine is nothing of this package"),
+        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine cannot be saved"),
         (draws, "a SampleTreeCal in every group cannot be saved"),
     ):
         run(f, *some_rounds(2, 5, 0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 import treecal as tc
 from tests.correctors.models import run, some_rounds
-from treecal import state
 from treecal._typing import Array
 from treecal.correctors import Cells, Centroids
 from treecal.correctors._group_forecasts import nodes_of_group
@@ -20,7 +18,6 @@ from treecal.exceptions import ForecastError, HorizonError, ParameterError
 from treecal.testing import check_corrector
 
 TWO = tc.Simplex(2)
-SNAPSHOTS = Path(__file__).parent.parent / "data/snapshots-0.1.0"
 
 
 class Refusing(tc.RunningMean):
@@ -198,19 +195,6 @@ def test_a_new_group_costs_the_same_however_many_there_are() -> None:
 
 
 # Snapshots
-
-
-def test_a_recalibrator_of_0_1_0_resumes() -> None:
-    """It was made with a source, which is gone."""
-    f = tc.load(SNAPSHOTS / "recalibrator.treecal")
-    assert isinstance(f, tc.Recalibrator)
-    assert f.rounds == 40
-    assert f.report().groups == 21
-    x = f.predict([0.2, 0.3, 0.5])
-    f.update([0, 0, 1])
-    again = state.loads(state.dumps(f))
-    assert again.rounds == 41
-    assert x.space == again.space == tc.Simplex(3)
 
 
 def test_groups_that_draw_play_in_a_chain() -> None:

@@ -14,7 +14,7 @@ from treecal.theory import certificate
 from treecal.theory import plan as find
 
 if TYPE_CHECKING:
-    from treecal.theory._certificates import Certificate
+    from treecal.theory import TreeCertificate
 
 
 def plan(
@@ -74,7 +74,7 @@ def plan(
         sentence = ""
     c = certificate(space, measure, rounds=rounds, arity=arity, depth=depth)
     if json:
-        numbers = {key: value for key, value in vars(c).items() if key not in ("gap", "hedge")}
+        numbers = {key: value for key, value in vars(c).items() if key not in ("gap", "hedge", "why")}
         emit(asked | numbers | {"jensen_gap": c.gap.value, "sentence": sentence or _sentence(c, norm)})
     else:
         page().print((sentence or _sentence(c, norm)) + "\n", soft_wrap=True)
@@ -82,12 +82,12 @@ def plan(
     return Exit.FINE
 
 
-def _sentence(c: Certificate, norm: str) -> str:
+def _sentence(c: TreeCertificate, norm: str) -> str:
     shape = f"arity {c.arity}" + (", growing" if c.depth is None else f" and depth {c.depth}")
     return f"With {shape}, TreeCal's {norm} error is at most {c.bound:.3g} after {c.rounds:,} rounds, whatever happens."
 
 
-def _terms(c: Certificate, norm: str) -> Table:
+def _terms(c: TreeCertificate, norm: str) -> Table:
     table = Table(title="What the bound is made of", title_justify="left")
     table.add_column("term")
     table.add_column("value", justify="right")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._path import Path, TreeState
 from treecal.forecasters._weighting import Weighting
-from treecal.geometry import ConvexSet, Lp, Norm, Simplex, as_norm, l1, l2
+from treecal.geometry import ConvexSet, Lp, Norm, as_norm
+from treecal.theory import Certificate, certificate
 from treecal.tree import Tree
 
 Rule = Literal["stick", "block"]
@@ -109,7 +112,7 @@ class AdaptiveTreeCal(Forecaster):
             raise ParameterError.expected("rule", rule, "'stick' or 'block'")
         if not (isinstance(rate, int | float | np.number) and 0 <= rate < math.inf):
             raise ParameterError.expected("rate", rate, "a number of 0 or more", hint="0 gives TreeCal's own weights.")
-        self.norm = (l1 if isinstance(space, Simplex) else l2) if norm is None else as_norm(norm)
+        self.norm = space.default_norm if norm is None else as_norm(norm)
         self.rule, self.rate, block = rule, float(rate), rule == "block"
         self._path = Path(space, self.tree, mix=mix, start=start)
         self.arity, self.depth = self.tree.arity, self.tree.depth
@@ -158,3 +161,24 @@ class AdaptiveTreeCal(Forecaster):
     def _state(self, state: AdaptiveState) -> None:
         path = self._path.resume(int(state.rounds[0]), state.sums[:, 0])
         self._now = path, (state.costs[:, 0].tolist(), state.weights[:, 0].tolist(), float(state.scale[0]))
+
+    name = "adaptive"
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        if self.rule != "block" or self.norm != norm or self.mix:
+            return None
+        tree: dict[str, Any] = {"arity": self.arity, "depth": self.depth, "start": self.start}
+        return certificate(self.space, norm, rounds=rounds, rule="block", **tree)
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the block rule on the best of some arities."""
+        tried = (cls(space, arity=arity, rule="block", norm=norm) for arity in (8, 16, 32, 64, 128))
+        return min(tried, key=lambda f: certificate(space, norm, rounds=rounds, arity=f.arity, rule="block").bound)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree, one of fixed depth that is mixed, and the block rule where the diameter is known."""
+        yield from (cls(space, arity=3), cls(space, arity=2, depth=6, norm="linf", mix=0.1))
+        with suppress(UnsupportedError):
+            yield cls(space, arity=3, rule="block")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, ClassVar, Self
 
@@ -12,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.exceptions import GeometryError, ParameterError
+from treecal._validate import whole_number
+from treecal.exceptions import GeometryError, ParameterError, TreeCalError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.geometry._outcomes import is_outcome, read_outcome
+from treecal.theory import Certificate
 
 
 class Forecaster(ABC):
@@ -121,7 +125,55 @@ class Forecaster(ABC):
         """Return whether an argument is what it is when it is left out; a start point then is the centre."""
         if isinstance(value, np.ndarray):
             return default is None and np.array_equal(value, self.space.centre)
-        return value is default or bool(value == default)
+        return value is default or bool(value == default) or isinstance(value, np.random.Generator)
+
+    # What the package asks of every forecaster. All of it has a default; see docs/howto/own-forecaster.md.
+
+    name: ClassVar[str | None] = None
+    """What the command line calls it. A class that has a name of its own is in `REGISTRY` under it."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = checked_space(space)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if name := vars(cls).get("name"):
+            REGISTRY[name] = cls
+
+    def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
+        """Return the error per round that no sequence can push this forecaster beyond; None where none is known.
+
+        Parameters
+        ----------
+        norm
+            What errors are counted in. Some norms and sets are beyond what is proven: `UnsupportedError` says so.
+        rounds
+            Rounds to be played.
+        """
+        norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+        found = self._certify(norm, rounds)
+        if found is None:
+            return None
+        return replace(found, bound=min(found.bound, float(self.space.diameter(norm))))  # no error is greater
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the certificate, if there is one; it need not be below the diameter."""
+        return None
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the one of this class with the least certified error: `recommend` compares these."""
+        return cls(space)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield forecasters on a set to test the class on, fresh ones each time; none if it does not take the set."""
+        with suppress(TreeCalError):
+            yield cls(space)
+
+
+REGISTRY: dict[str, type[Forecaster]] = {}
+"""The forecasters that have a name. `recommend`, the arena, the command line, snapshots and tests go through it."""
 
 
 def _copy(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,13 @@ from numpy.typing import ArrayLike
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import OutcomeError
+from treecal.exceptions import OutcomeError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
 from treecal.geometry._outcomes import checked_start
+from treecal.theory import Certificate, Replay, spectral_certificate
+from treecal.theory._jensen import euclidean
 
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * math.log(2)  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
@@ -101,6 +103,31 @@ class Harmonic(Forecaster):
         self._norm = state["norm"][0], state["norm"][1]
         self._average.set_state(state)
         self._announced = None
+
+    name = "harmonic"
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Certify numerically up to 10^5 rounds, which takes most of a minute there; beyond by `9γ/h`, `γ = π/2`.
+
+        Both are for ℓ2 in the unit ball (the second is Fishelson and Mohri's) and carry over to a norm with
+        `‖x‖² <= ‖x‖₂²/α` on the directions of the set.
+        """
+        gap = euclidean(self.space, norm)
+        if gap is None:
+            raise UnsupportedError(f"{norm!r} is not within a known factor of an ellipsoidal norm.")
+        reach = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
+        if rounds > 10**5:
+            logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
+            return Certificate(9 * math.pi / 2 * reach / logarithm, "analytic bound, 9γ/h")
+        # The first forecast is the start point, which need not be the centre of the smallest ball.
+        first = float(self.space.radius(norm if isinstance(norm, Lp | Mahalanobis) else l2, about=self.start))
+        bound = _in_the_unit_ball(rounds) * reach + max(0.0, first - reach) / rounds
+        return Certificate(bound, "spectral certificate")
+
+
+@lru_cache(maxsize=256)
+def _in_the_unit_ball(rounds: int) -> float:
+    return spectral_certificate(Replay.harmonic(rounds)).bound
 
 
 _START = np.array([[1, 0]])  # the node of the first forecast, which is not a stored point

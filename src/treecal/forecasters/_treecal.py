@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -9,7 +11,8 @@ from treecal._typing import Array
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._path import Path, TreeState
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Norm
+from treecal.theory import Certificate, certificate, plan
 from treecal.tree import Tree
 
 
@@ -36,7 +39,8 @@ class TreeCal(Forecaster):
         Heights of the tree, the paper's L, for at most `arity**depth` rounds. Without it the tree grows with the
         stream: while it has `m` heights each has weight `1/m`.
     mix
-        Integers become `(1 − mix)·label + mix·centre` (Peng's variant), which keeps logarithmic scores finite.
+        Share of the centre in every point, `(1 − mix)·point + mix·centre` (Peng's variant): keeps logarithmic scores
+        finite.
     start
         The point of first children; by default the set's centre.
 
@@ -103,3 +107,21 @@ class TreeCal(Forecaster):
     @_state.setter
     def _state(self, state: TreeState) -> None:
         self._now = self._path.resume(int(state.rounds[0]), state.sums[:, 0])
+
+    name = "treecal"
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        if self.mix:
+            return None
+        return certificate(self.space, norm, rounds=rounds, arity=self.arity, depth=self.depth, start=self.start)
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the tree that `tc.plan` finds."""
+        best = plan(space, norm, rounds=rounds)
+        return cls(space, arity=best.arity, depth=best.depth)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree, one of fixed depth, and one mixed with the centre."""
+        yield from (cls(space, arity=3), cls(space, arity=2, depth=6), cls(space, arity=4, mix=0.1))

@@ -1,4 +1,4 @@
-"""Reading one outcome: into float64 and inside the set, or an error that says what to do."""
+"""Reading one outcome or start point: into float64 and inside the set, or an error that says what to do."""
 
 from __future__ import annotations
 

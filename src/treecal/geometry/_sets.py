@@ -25,7 +25,7 @@ from treecal.geometry._convex import (
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, l2
+from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
@@ -67,6 +67,7 @@ class Simplex(ConvexSet):
     """
 
     _fields = ("dim", "classes")
+    default_norm = l1
 
     def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None) -> None:
         if (dim is None) == (classes is None):

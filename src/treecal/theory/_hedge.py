@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
-from treecal.tree import Clock
+from treecal.tree import Tree
 
 
 def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
@@ -40,14 +39,10 @@ def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter:
     >>> round(block_regret(64**4, arity=64, diameter=2.0) / 64**4, 2)  # per round
     0.21
     """
-    clock, rounds = Clock(arity, depth), whole_number("rounds", rounds, least=0)
-    if depth is not None:
-        if rounds > arity**depth:
-            raise ParameterError.expected("rounds", rounds, f"at most arity**depth = {arity**depth}")
-        return _epoch_regret(rounds, arity, depth, grows=False) * diameter
-    clock.seek(max(rounds - 1, 0))
-    spans = [(m, min(rounds, arity**m) - (arity ** (m - 1) if m > 1 else 0)) for m in range(1, clock.height + 1)]
-    return math.fsum(_epoch_regret(span, arity, m, grows=True) for m, span in spans) * diameter
+    tree, rounds = Tree(arity, depth), whole_number("rounds", rounds, least=0)
+    tree.check(rounds)
+    epochs = tree.epochs(rounds)
+    return math.fsum(_epoch_regret(end - begin, arity, m, grows=depth is None) for begin, end, m in epochs) * diameter
 
 
 def _epoch_regret(rounds: int, arity: int, depth: int, *, grows: bool) -> float:

@@ -44,7 +44,7 @@ class Plan:
 def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error: float | None = None) -> Plan:
     """Return the best tree for so many rounds, or the rounds and the tree that an error needs. Give one of the two.
 
-    This compares trees only; `tc.recommend` compares every forecaster.
+    Other forecasters may guarantee less: `tc.recommend` compares them all.
 
     Parameters
     ----------
