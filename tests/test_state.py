@@ -109,18 +109,17 @@ def test_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "VERSION", 7)
     content = state.dumps(used_forecaster())
     monkeypatch.undo()
-    with pytest.raises(SnapshotError, match="format version 7, and this treecal reads version 2.*\n*.*upgrade treecal"):
+    with pytest.raises(SnapshotError, match=r"(?s)format version 7, and this treecal reads version 2.*upgrade treecal"):
         state.loads(content)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((Path(__file__).parent / "data/snapshots-0.1.0").iterdir()), ids=lambda p: p.stem
-)
+OLD = sorted((Path(__file__).parent / "data/snapshots-0.1.0").iterdir())
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_snapshots_of_0_1_0_say_what_to_do(path: Path) -> None:
     """Whatever was in them: state has another shape now."""
-    with pytest.raises(
-        SnapshotError, match=r"(?s)format version 1, and this treecal reads version 2.*feed the outcomes"
-    ):
+    with pytest.raises(SnapshotError, match=r"(?s)format version 1, and this .* reads version 2.*feed the outcomes"):
         tc.load(path)
 
 

@@ -94,8 +94,9 @@ class BinaryGrid(Forecaster):
         # Both coordinates count alike, so that neither class is rounded otherwise than the other; an outcome that is a
         # rounding outside the set is brought back, without which the ends could lose their sign.
         gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
-        np.add.at(self._state.bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
-        self._state.rounds += 1
+        bias = self._state.bias.copy()
+        np.add.at(bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
+        self._state = Biases(self._state.rounds + 1, bias)
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

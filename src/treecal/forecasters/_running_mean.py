@@ -62,6 +62,5 @@ class RunningMean(Forecaster):
 
     def _learn(self, outcome: Array) -> None:
         past = self._state
-        past.sum, lost = two_sum(past.sum, outcome)
-        past.lost += lost
-        past.rounds += 1
+        total, lost = two_sum(past.sum, outcome)
+        self._state = RunningSum(past.rounds + 1, total, past.lost + lost)

@@ -94,8 +94,9 @@ class SimplexGrid(Forecaster):
 
     def _learn(self, outcome: Array) -> None:
         x = self.predict()
-        self._state.bias[self._rows] += x.weights[:, None] * (outcome - x.points)
-        self._state.rounds += 1
+        bias = self._state.bias.copy()
+        bias[self._rows] += x.weights[:, None] * (outcome - x.points)
+        self._state = Biases(self._state.rounds + 1, bias)
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify the norms that are within a known factor of ℓ2 on zero-sum vectors.
