@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,7 +137,7 @@ def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cel
     cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
     watch.stage, watch.count = "rows", 0
     with ThreadPoolExecutor(1) as counter:
-        done = counter.submit(int)
+        done: Future[Any] = counter.submit(int)
         for chunk in outcomes:  # the next one is read and checked while this one is counted
             assert chunk.forecasts is not None
             home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
