@@ -57,7 +57,7 @@ FILES: dict[str, tuple[str, str | bytes, tuple[str, ...], int, int]] = {
     "two columns of one name": ("csv", "outcome,outcome\nsun,sun\n", SKY, 0, -1),
     "no header": ("csv", "\n1,sun\n", SKY, 0, -1),
     "JSON lines": ("jsonl", '{"outcome":"sun"}\n\n{"outcome":"rain","day":2}\n{"outcome":"hail"}\n', SKY, 2, 1),
-    "JSON: missing": ("ndjson", '{"outcome":"sun"}\n{"outcome":null}\n{"day":1}\n{"outcome":""}\n', SKY, 1, 3),
+    "JSON: missing": ("ndjson", '{"outcome":"sun"}\n{"outcome":null}\n{"day":1}\n{}\n{"outcome":""}\n', SKY, 1, 4),
     "JSON: blanks are text": ("jsonl", '{"outcome":" sun"}\n{"outcome":"sun"}\n', SKY, 1, 1),
     "JSON: numbers": ("jsonl", '{"outcome":1}\n{"outcome":1.0}\n{"outcome":"0"}\n{"outcome":0.5}\n', TWO, 3, 1),
     "JSON: true": ("jsonl", '{"outcome":true}\n{"outcome":false}\n', TWO, 2, 0),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treecal.exceptions import ParameterError
-from treecal.io import kind_of
-from treecal.io._text import read_header
+from treecal.io._text import kind_of, read_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,12 +38,6 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     if kind == "csv":
         first = spark.read.text(path).first()
         header = read_header("" if first is None else first[0], path)
-        return spark.read.csv(
-            path,
-            header=True,
-            inferSchema=True,
-            sep=header.delimiter,
-            ignoreLeadingWhiteSpace=True,
-            ignoreTrailingWhiteSpace=True,
-        )
+        table = spark.read.options(header=True, inferSchema=True, sep=header.delimiter)
+        return table.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True).csv(path)
     return spark.read.json(path) if kind == "jsonl" else spark.read.parquet(path)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from treecal.cli._options import Method, Outcomes, described, split
-from treecal.cli._rows import end, named, rows, source_name
+from treecal.cli._rows import end, line, named, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
-from treecal.geometry import Simplex
 from treecal.io import Decoder, Kind, OnError, Problems
+from treecal.io._decoder import class_labels
 from treecal.state import load, save
 
 if TYPE_CHECKING:
     from treecal.forecasters import Forecaster
-    from treecal.geometry import ConvexSet
 
 Announce = Literal["distribution", "mean", "draw"]
 
@@ -104,16 +103,12 @@ def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
         x = forecaster.predict()
     except HorizonError:  # no round is left to forecast; another outcome is refused
         return
-    space = forecaster.space
-    line: dict[str, Any] = {"round": forecaster.rounds + 1}
-    if announce == "draw":
-        # Seeded by the round, so that a resumed stream draws as an unbroken one.
-        line["drawn"] = named(space, x.sample(np.random.default_rng([seed, forecaster.rounds])))
-    else:
-        line["mean"] = named(space, x.mean)
-    if announce == "distribution":
-        line |= {"points": [named(space, point) for point in x.points], "weights": x.weights}
-    emit(line)
+    if announce != "draw":
+        emit(line(forecaster, x, points=announce == "distribution"))
+        return
+    # Seeded by the round, so that a resumed stream draws as an unbroken one.
+    drawn = x.sample(np.random.default_rng([seed, forecaster.rounds]))
+    emit({"round": forecaster.rounds + 1, "drawn": named(forecaster.space, drawn)})
 
 
 def _resumed(path: Path, asked: Forecaster) -> Forecaster:
@@ -122,21 +117,15 @@ def _resumed(path: Path, asked: Forecaster) -> Forecaster:
         save(asked, path)  # what cannot be written should fail now, and not after an hour
         return asked
     kept = load(path)
-    _check_classes(path, kept.space, asked.space)
+    were, are = class_labels(kept.space), class_labels(asked.space)
+    if kept.space != asked.space and len(were) == len(are) > 0:  # their probabilities would be mixed up
+        hint = f"--classes {','.join(were)} resumes it."
+        if kept.space.classes is None:
+            hint = f"it has no class names: --dim {len(were)} resumes it. (0.1.0 numbered them in alphabetical order.)"
+        raise ParameterError(f"the classes of {path} are {', '.join(were)}; these are {', '.join(are)}.", hint=hint)
     if described(kept) != described(asked):
         raise ParameterError(
             f"{path} holds {described(kept)}, and the options ask for {described(asked)}.",
             hint="give the options it was made with, or another snapshot.",
         )
     return kept  # type: ignore[no-any-return] # it is of the class asked for
-
-
-def _check_classes(path: Path, kept: ConvexSet, asked: ConvexSet) -> None:
-    """Refuse a snapshot of other classes, or of the same in another order: their probabilities would be mixed up."""
-    if kept == asked or not (isinstance(kept, Simplex) and isinstance(asked, Simplex)) or kept.dim != asked.dim:
-        return
-    were, are = (", ".join(space.classes or map(str, range(space.dim))) for space in (kept, asked))
-    hint = f"--classes {','.join(kept.classes or ())} resumes it."
-    if kept.classes is None:
-        hint = f"it has no class names: --dim {kept.dim} resumes it. (0.1.0 numbered classes in alphabetical order.)"
-    raise ParameterError(f"the classes of {path} are {were}; these are {are}.", hint=hint)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treecal import Chain, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
 from treecal.cli._options import Outcomes, split
-from treecal.cli._rows import end, named, rows, source_name
+from treecal.cli._rows import end, line, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
 from treecal.correctors._groups import Cells, Centroids, Groups, TopClass
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
@@ -88,9 +88,9 @@ def recalibrate(
                 try:
                     b, y = _read(row.read(), decoder, outcome)
                     if b is not None:
-                        line = _line(corrector, b)
+                        x = corrector.predict(b)
                         with shield.opened():
-                            emit(line)
+                            emit(line(corrector, x, points=len(x) > 1))
                     if y is not None:
                         corrector.update(y)
                 except TreeCalError as error:
@@ -113,15 +113,6 @@ def _read(row: Any, decoder: Decoder, outcome: str) -> tuple[Array | None, Array
     if not (given or outcome in row):
         raise OutcomeError(f"there is neither {', '.join(columns)} nor {outcome} among {', '.join(row) or 'nothing'}.")
     return decoder.forecast(row) if given else None, decoder.outcome(row) if outcome in row else None
-
-
-def _line(corrector: Corrector, b: Array) -> dict[str, Any]:
-    x = corrector.predict(b)
-    space = corrector.space
-    line: dict[str, Any] = {"round": corrector.rounds + 1, "mean": named(space, x.mean)}
-    if len(x) > 1:
-        line |= {"points": [named(space, point) for point in x.points], "weights": x.weights}
-    return line
 
 
 def _corrector(method: Correct, groups: Alike | None, space: ConvexSet) -> Corrector:

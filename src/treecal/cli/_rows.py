@@ -7,14 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from treecal._typing import Array
 from treecal.cli._progress import Done, progress
 from treecal.cli._terminal import Exit, say
+from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex
-from treecal.io import Decoder, Kind, Problems, Row, kind_of, open_source, text_rows
+from treecal.io import Decoder, Kind, Problems, Row, open_source
 from treecal.io._sources import LOG, check_file
+from treecal.io._text import kind_of, text_rows
 
 
 def source_name(path: str) -> str:
@@ -88,6 +93,14 @@ def named(space: ConvexSet, vector: Array) -> dict[str, float] | list[float]:
     """
     classes = space.classes if isinstance(space, Simplex) else None
     return vector.tolist() if classes is None else dict(zip(classes, vector.tolist(), strict=True))
+
+
+def line(keeper: Forecaster | Corrector, x: Forecast, *, points: bool) -> dict[str, Any]:
+    """Return a forecast for the next round as JSON: its mean, and with `points` the whole distribution."""
+    found: dict[str, Any] = {"round": keeper.rounds + 1, "mean": named(keeper.space, x.mean)}
+    if points:
+        found |= {"points": [named(keeper.space, point) for point in x.points], "weights": x.weights}
+    return found
 
 
 def end(problems: Problems) -> Exit:

@@ -5,7 +5,7 @@ from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
 from treecal.io._output import inert, new_file
 from treecal.io._problems import OnError, Problem, Problems
 from treecal.io._sources import Source, open_source
-from treecal.io._text import Kind, Place, Row, kind_of, text_rows
+from treecal.io._text import Kind, Place, Row
 
 __all__ = [
     "Chunk",
@@ -19,9 +19,7 @@ __all__ = [
     "Row",
     "Source",
     "inert",
-    "kind_of",
     "new_file",
     "open_source",
     "read_outcomes",
-    "text_rows",
 ]

@@ -16,18 +16,9 @@ _TEXT = re.compile(r"VARCHAR|ENUM")
 
 
 class Numbers(NamedTuple):
-    """One column of a source that gives one number, or a list of them.
+    """A column of numbers, or of lists of them: SQL for each number (NULL where there is none) and what to call it.
 
-    Attributes
-    ----------
-    name
-        The column.
-    entries
-        SQL for each number, NULL where there is none.
-    names
-        What to call each number.
-    stored
-        Whether that is what the column holds, without any SQL.
+    It is `stored` if that is what the column holds, without any SQL.
     """
 
     name: str
@@ -89,7 +80,7 @@ def label(source: Source, name: str) -> Label:
     return Label(name, f"NULLIF(CAST({column} AS VARCHAR), '')", False, stored=kind == "VARCHAR")
 
 
-def one_hot(source: Source, names: Sequence[str]) -> Label:
+def hot_label(source: Source, names: Sequence[str]) -> Label:
     """Return columns that hold 1 for the outcome's class and 0 for the others as labels: the index of the class."""
     hot = [number(source, name).entries[0] for name in names]
     total = " + ".join(f"ABS({entry})" for entry in hot)
@@ -139,7 +130,6 @@ def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbe
 
 def numbers(source: Source, names: Sequence[str], size: int | None = None) -> list[Numbers]:
     """Return some columns of numbers, or one of lists."""
-    check_columns(source.name, list(source.types), names)
     if len(names) == 1 and is_list(source, names[0]):
         return [list_of_numbers(source, names[0], size)]
     return [number(source, name) for name in names]

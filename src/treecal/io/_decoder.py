@@ -20,29 +20,19 @@ from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
 
 _SHORT = 60
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What bytes that are not UTF-8 have become."""
 
 
 def class_labels(space: ConvexSet) -> tuple[str, ...]:
-    """Return what the classes of a simplex are called: by their names, or by their numbers; other sets have none.
-
-    Examples
-    --------
-    >>> class_labels(Simplex(classes=["rain", "sun"])), class_labels(Simplex(2))
-    (('rain', 'sun'), ('0', '1'))
-    """
+    """Return what the classes of a simplex are called: by their names, or by their numbers; other sets have none."""
     if not isinstance(space, Simplex):
         return ()
     return tuple(map(str, range(space.dim))) if space.classes is None else space.classes
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names for a message, the first ten of them.
-
-    Examples
-    --------
-    >>> listed(["rain", "sun"])
-    'rain, sun'
-    """
+    """Return the names for a message, the first ten of them."""
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
@@ -82,10 +72,10 @@ class Decoder:
     >>> decoder = Decoder(Simplex(classes=["rain", "sun"]))
     >>> decoder.outcome({"day": 1, "outcome": "sun"}), decoder.outcome("rain"), decoder.outcome([0.5, 0.5])
     (array([0., 1.]), array([1., 0.]), array([0.5, 0.5]))
-    >>> decoder.outcome({"sky": "hail"})
+    >>> decoder.outcome({"outcome": "hail"})
     Traceback (most recent call last):
     ...
-    treecal.exceptions.OutcomeError: sky is 'hail', expected one of rain, sun.
+    treecal.exceptions.OutcomeError: outcome is 'hail', expected one of rain, sun.
     """
 
     def __init__(
@@ -110,8 +100,8 @@ class Decoder:
 
     def outcome_columns(self, there: Sequence[str], *, source: str = "it") -> tuple[str, ...]:
         """Return the columns the outcome is in: as asked for, or chosen from the columns there are the first time."""
-        if self._outcome:
-            return self._outcome
+        if self._outcome or not there:
+            return self._outcome or ("outcome",)
         if "outcome" not in there and len(there) > 1 and self._labels:
             raise FileError(
                 f"{source} has the columns {listed(there)}, and none is called outcome.", hint="choose with --outcome."
@@ -148,7 +138,7 @@ class Decoder:
         name, value = _cell(row, columns)
         if self._labels and len(columns) < 2 and not self._is_vector(value):
             return self._vertex(name, value)
-        y = self._vector(name, value, columns)
+        y = np.array(list(self._numbers(name, value, columns).values()))
         if not np.isfinite(y).all():
             raise OutcomeError(f"the outcome holds {y[~np.isfinite(y)][0]}, expected finite numbers.")
         if self._one_hot and not (y.sum() == 1 and y.max() == 1 and y.min() == 0):
@@ -161,14 +151,17 @@ class Decoder:
         """Return the probabilities in a row, or the point where outcomes are no classes."""
         columns = self.forecast_columns(row)
         name, value = _cell(row, columns)
-        second = len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value)
-        p = self._vector(name, value, columns, second=second)
+        if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
+            second = _number(name, value)
+            found = {f"1 - {name}": 1 - second, name: second}
+        else:
+            found = self._numbers(name, value, columns)
+        p = np.array(list(found.values()))
         if not self._labels:
             return p
-        names = [f"1 - {name}", name] if second else columns if len(columns) > 1 else _entries(name, len(p))
-        for k in reversed(range(len(p))):  # p before 1 - p
-            if not 0 <= p[k] <= 1 + self.tolerance:
-                raise OutcomeError(f"{names[k]} is {p[k]:g}, expected a probability from 0 to 1.")
+        for entry, value in reversed(found.items()):  # p before 1 - p
+            if not 0 <= value <= 1 + self.tolerance:
+                raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.")
         if not abs(p.sum() - 1) <= self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "allow for it with a larger tolerance"
             raise OutcomeError(
@@ -184,7 +177,7 @@ class Decoder:
 
     def _vertex(self, name: str, value: Any) -> Array:
         # A column of whole numbers some of which are missing comes as floats.
-        whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer())
+        whole = isinstance(value, bool) or (isinstance(value, float | Decimal) and value % 1 == 0)
         at = self._index.get(str(int(value) if whole else value))
         if at is None or value is None:
             raise _refusal(name, value, f"one of {listed(self._labels)}")
@@ -192,11 +185,9 @@ class Decoder:
         outcome[at] = 1.0
         return outcome
 
-    def _vector(self, name: str, value: Any, columns: Sequence[str], *, second: bool = False) -> Array:
+    def _numbers(self, name: str, value: Any, columns: Sequence[str]) -> dict[str, float]:
+        """Return the numbers of a vector, and what to call each."""
         dim = self.space.dim
-        if second:
-            p = _number(name, value)
-            return np.array([1 - p, p])
         if isinstance(value, dict) and self._labels:
             if value.keys() != set(self._labels):
                 raise OutcomeError(f"{name} has entries for {listed(list(value))}, expected {listed(self._labels)}.")
@@ -207,8 +198,8 @@ class Decoder:
             value = [value]
         if not isinstance(value, list) or len(value) != dim:
             raise _refusal(name, value, f"a list of {dim} numbers" if len(columns) < 2 else f"{dim} columns")
-        names = columns if len(columns) == dim else _entries(name, dim)
-        return np.array([_number(*entry) for entry in zip(names, value, strict=True)])
+        names = columns if len(columns) == dim else [f"{name}[{k}]" for k in range(dim)]
+        return {entry: _number(entry, number) for entry, number in zip(names, value, strict=True)}
 
 
 def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
@@ -216,17 +207,9 @@ def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
     if not isinstance(row, dict):
         return "it", row
     found = [row.get(name) for name in columns]
-    if any(isinstance(value, str) and not _is_text(value) for value in found):
+    if any(isinstance(value, str) and not value.isascii() and _SURROGATE.search(value) for value in found):
         raise OutcomeError("it is not text in UTF-8.")
     return (columns[0], found[0]) if len(columns) == 1 else ("it", found)
-
-
-def _is_text(value: str) -> bool:
-    return value.isascii() or not re.search("[\ud800-\udfff]", value)
-
-
-def _entries(name: str, size: int) -> list[str]:
-    return [f"{name}[{k}]" for k in range(size)]
 
 
 def _number(name: str, value: Any) -> float:

@@ -13,8 +13,7 @@ from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io._classes import find_classes, given_classes
-from treecal.io._columns import Label, Numbers, is_list, label, numbers
-from treecal.io._columns import one_hot as hot_label
+from treecal.io._columns import Label, Numbers, hot_label, is_list, label, numbers
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._problems import OnError, Problems
 from treecal.io._sources import LOG, Source, library, open_source
@@ -84,8 +83,10 @@ class Outcomes:
         self._label = outcome if isinstance(outcome, Label) else None
         self.labels: tuple[str | int, ...] = () if self._label is None else self._label.values(classes or ())
         self._numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
-        entries = {letter: [sql for column in self._numbers[letter] for sql in column.entries] for letter in "py"}
-        columns = [f"{sql} AS {letter}{k}" for letter in "py" for k, sql in enumerate(entries[letter])]
+        entries = {
+            letter: [sql for column in found for sql in column.entries] for letter, found in self._numbers.items()
+        }
+        columns = [f"{sql} AS {letter}{k}" for letter, found in entries.items() for k, sql in enumerate(found)]
         if self._label is not None:
             columns.append(f"{self._label.sql} AS label")
         columns += [f"{source.cell(name)} AS by{k}" for k, name in enumerate(self._keep)]
@@ -97,14 +98,12 @@ class Outcomes:
     @property
     def _stored(self) -> dict[str, str] | None:
         """The columns that the SQL asks for, by the names it gives them, if it asks for no more than that."""
-        numbers = [column for columns in self._numbers.values() for column in columns]
-        if not all(column.stored and len(column.entries) == 1 for column in numbers):
+        asked: dict[str, Label | Numbers] = {} if self._label is None else {"label": self._label}
+        for letter, found in self._numbers.items():
+            asked |= {f"{letter}{k}": column for k, column in enumerate(found)}
+        if not all(column.stored for column in asked.values()):
             return None
-        columns = {f"{letter}{k}": column.name for letter in "py" for k, column in enumerate(self._numbers[letter])}
-        if self._label is not None:
-            if not self._label.stored:
-                return None
-            columns["label"] = self._label.name
+        columns = {name: column.name for name, column in asked.items()}
         return columns | {f"by{k}": name for k, name in enumerate(self._keep)}
 
     @property
@@ -134,7 +133,7 @@ class Outcomes:
         for place, what in self.source.invalid(self._invalid, self._decoder):
             self.problems.add(place, what)
         for record in self._invalid[self.problems.count :]:  # the source has changed meanwhile
-            self.problems.add(Place(record, None), "it was invalid, and is not there the second time.")
+            self.problems.add(Place(record, None), "it was invalid, and is not when read again.")
         self.problems.count += self._more
 
     @property
@@ -256,9 +255,8 @@ def read_outcomes(
     asked = [] if forecast is None else _columns("forecast", forecast)
     forecasts = numbers(opened, asked, size) if asked else []
     if len(forecasts) == 1 and len(forecasts[0].entries) == 1:  # the second of two classes
-        (column,) = forecasts
-        (p,) = column.entries
-        forecasts = [column._replace(entries=[f"1 - {p}", p], names=[f"1 - {column.name}", column.name])]
+        (name,), (p,) = forecasts[0].names, forecasts[0].entries
+        forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=False)]
     size = sum(len(column.entries) for column in forecasts) or size
     outcomes: Label | list[Numbers]
     found: tuple[str, ...] | None = None

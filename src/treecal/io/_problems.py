@@ -15,17 +15,7 @@ _MOST = 1_000_000
 
 
 class Problem(NamedTuple):
-    """An invalid row.
-
-    Attributes
-    ----------
-    row
-        Its 1-based number.
-    line
-        In a text file, the line it begins on.
-    what
-        What is wrong with it.
-    """
+    """An invalid row: its 1-based number, in a text file the line it begins on, and what is wrong with it."""
 
     row: int
     line: int | None

@@ -141,8 +141,8 @@ class Source:
         if records and decoder is not None:
             wanted = set(records)
             for row in islice(self.rows(decoder.columns), records[-1]):
-                if row.place.row in wanted:
-                    yield row.place, _why(row, decoder)
+                if row.place.row in wanted and (why := row.problem or decoder.complaint(row.value)):
+                    yield row.place, why
 
     @contextmanager
     def _plainly(self) -> Iterator[None]:
@@ -176,15 +176,13 @@ class _Csv(Source):
         with open_lines(self._path) as lines:
             csv_header(lines, self.name)
             for number, place, cells, problem in csv_records(lines, self._header, self.name):
-                row = Row(place, by_column(self._header.names, cells), problem)
-                if rejected is None:  # before the end of the file: what is no row can be seen, or is not in UTF-8
-                    strange = decoder is not None and not "".join(cells).isascii() and decoder.complaint(row.value)
-                    is_torn = problem is not None or bool(strange)
-                else:
-                    is_torn = number in rejected
-                whole, torn = whole + (not is_torn), torn + is_torn
-                if is_torn or whole in wanted:
-                    yield place, _why(row, decoder)
+                lost = problem is not None if rejected is None else number in rejected
+                whole, torn = whole + (not lost), torn + lost
+                # Before the end it is not known yet which rows were lost because they are not in UTF-8.
+                if lost or whole in wanted or (rejected is None and not "".join(cells).isascii()):
+                    row = Row(place, by_column(self._header.names, cells), problem)
+                    if why := row.problem or (decoder and decoder.complaint(row.value)):
+                        yield place, why
                 if (not wanted or whole >= records[-1]) and (rejected is None or torn == len(rejected)):
                     return
 
@@ -392,10 +390,6 @@ def identifier(name: str) -> str:
     '"mean temperature"'
     """
     return '"' + name.replace('"', '""') + '"'
-
-
-def _why(row: Row, decoder: Decoder | None) -> str:
-    return row.problem or (decoder and decoder.complaint(row.value)) or "it reads differently the second time."
 
 
 def _sentence(error: BaseException) -> str:

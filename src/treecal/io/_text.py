@@ -22,14 +22,9 @@ from treecal.exceptions import FileError, TreeCalError
 Kind = Literal["csv", "jsonl", "parquet"]
 """What a file holds."""
 _KINDS: dict[str, Kind] = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
+    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 _DELIMITERS = (",", ";", "\t", "|")
 _BOM = b"\xef\xbb\xbf"
@@ -48,17 +43,7 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row: where it stands and what it holds, or why it cannot be read.
-
-    Attributes
-    ----------
-    place
-        Where it stands.
-    value
-        What it holds by column; in JSON lines, any JSON value.
-    problem
-        Why it cannot be read, if so.
-    """
+    """A row: where it stands; what it holds, by column, or in JSON lines any value; or why it cannot be read."""
 
     place: Place
     value: Any
@@ -71,6 +56,10 @@ class Row(NamedTuple):
         return self.value
 
 
+Record = tuple[int, Place, list[str], str | None]
+"""A record of a CSV file: its number, with the header and blank lines; its place; its cells; and why it is no row."""
+
+
 class Header(NamedTuple):
     """The names of a CSV file's columns, the delimiter between them, and how its lines end."""
 
@@ -80,13 +69,7 @@ class Header(NamedTuple):
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind | None:
-    """Return what a file holds by how its name ends, ".gz" left out.
-
-    Examples
-    --------
-    >>> kind_of("days.CSV.gz"), kind_of("notes.md")
-    ('csv', None)
-    """
+    """Return what a file holds by how its name ends, ".gz" left out: "days.CSV.gz" holds CSV."""
     name = str(path).lower()
     kind = _KINDS.get(Path(name.removesuffix(".gz")).suffix)
     return None if kind == "parquet" and name.endswith(".gz") else kind
@@ -142,15 +125,6 @@ def csv_header(lines: Iterator[bytes], name: str) -> Header:
     return read_header(next(lines, b"")[:_LONGEST].decode(errors="surrogateescape"), name)
 
 
-class Record(NamedTuple):
-    """A record of a CSV file: its number, the header and blank lines counted; its place; and its cells, or why not."""
-
-    number: int
-    place: Place
-    cells: list[str]
-    problem: str | None
-
-
 def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[Record]:
     """Yield the records after the header."""
     taken: list[str] = []
@@ -182,7 +156,7 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
         row += 1
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
-        yield Record(number, Place(row, begins), cells, problem)
+        yield number, Place(row, begins), cells, problem
 
 
 def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
@@ -215,20 +189,9 @@ def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | Non
 def text_rows(
     file: BinaryIO, kind: Kind, name: str, *, check: Callable[[str, Sequence[str]], object], words: bool = False
 ) -> Iterator[Row]:
-    r"""Yield the rows of a text file, or of a pipe, each as soon as its line has come.
+    r"""Yield the rows of a text file or of a pipe, each as soon as its line has come.
 
-    Parameters
-    ----------
-    file
-        Where the lines come from.
-    kind
-        CSV or JSON lines.
-    name
-        What to call it in messages; one that ends in ".gz" is unpacked.
-    check
-        Called with the name and the columns of a table before its first row.
-    words
-        Whether a line that is not JSON is a word without its quotes.
+    The columns of a table are checked before its first row. With `words`, a line that is not JSON is a word.
 
     Examples
     --------
@@ -245,12 +208,12 @@ def text_rows(
         return
     header = csv_header(lines, name)
     check(name, header.names)
-    for record in csv_records(lines, header, name):
-        yield Row(record.place, by_column(header.names, record.cells), record.problem)
+    for _, place, cells, problem in csv_records(lines, header, name):
+        yield Row(place, by_column(header.names, cells), problem)
 
 
 def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
-    """Yield the values of JSON lines; with `words`, text that is not JSON is a word without its quotes."""
+    """Yield the values of JSON lines."""
     row = 0
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -283,11 +246,8 @@ def json_columns(path: Path) -> list[str] | None:
     if names:
         return list(dict.fromkeys(names))
     first = sample[0]
-    if first.problem is not None or (isinstance(first.value, list) and not _flat(first.value)):
+    entries = first.value if isinstance(first.value, list) else []
+    if first.problem is not None or any(isinstance(entry, list | dict) for entry in entries):
         problem = first.problem or "it is not a JSON object."
         raise FileError.at(path.name, *first.place, problem, hint="expected JSON lines: one object a line.")
     return None
-
-
-def _flat(entries: list[Any]) -> bool:
-    return not any(isinstance(entry, list | dict) for entry in entries)
