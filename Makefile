@@ -1,6 +1,8 @@
-# The front door. `make demo` and `make test` each work on a bare clone with Python 3.11 and make.
+# The front door. `make demo` and `make test` each work on a bare clone with Python 3.11, 3.12 or 3.13 and make.
 PYTHON ?= python3.11
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEMO := .venv/.demo
 READY := .venv/.ready
 EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
 
@@ -9,13 +11,17 @@ EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
-$(READY): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml constraints.txt  # what the demo needs, and no more
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
+	$(PIP) --upgrade "pip>=25.1"
+	$(PIP) -c constraints.txt --editable ".[data,plots]"
+	touch $(DEMO)
+
+$(READY): $(DEMO)
+	$(PIP) -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
 	touch $(READY)
 
-demo: $(READY)  ## forecast real streams, say how calibrated each forecaster was, and write the report
+demo: $(DEMO)  ## forecast real streams, say how calibrated each forecaster was, and write the report
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example

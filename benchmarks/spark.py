@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--master", default="local[2]")
     given = parser.parse_args()
-    bank, state = tc.Bank(tc.Simplex(CLASSES)), no_state()
+    tree, state = tc.TreeCal(tc.Simplex(CLASSES)), no_state()
     settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
     cluster = session(given.master, settings={**settings, "spark.log.level": "ERROR"})
     seconds: dict[str, list[float]] = {"pool": [], "spark": []}
@@ -53,11 +53,11 @@ def main() -> None:
             day = folder / f"{number}.parquet"
             write_epoch(day, given.keys, number)
             start = time.perf_counter()
-            step = local.epoch(state, pq.read_table(day), bank, pool=pool)
+            step = local.epoch(state, pq.read_table(day), tree, pool=pool)
             for part, table in step._asdict().items():
                 pq.write_table(table, folder / f"{part}.parquet")
             state, middle = step.state, time.perf_counter()
-            done = spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), bank)
+            done = spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), tree)
             taken = {"pool": middle - start, "spark": time.perf_counter() - middle}
             print(f"epoch {number}: pool {taken['pool']:6.2f} s   spark {taken['spark']:6.2f} s", flush=True)
             if number:

@@ -6,12 +6,19 @@ Nine forecasters, eight streams, the simplex with 2, 3, 5, 10 and 50 classes. It
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import treecal as tc
 from treecal import arena, plots
+from treecal.forecasters import REGISTRY
 
 DOCS = Path(__file__).parents[1] / "docs/explanation"
+FORECASTERS: dict[str, arena.Maker] = {
+    "TreeCal, arity 2": partial(tc.TreeCal, arity=2),
+    "AdaptiveTreeCal, block": partial(tc.AdaptiveTreeCal, arity=8, rule="block"),
+    **{kind.__name__: kind for kind in REGISTRY.values()},  # TreeCal's arity is 8
+}
 
 
 def main() -> None:
@@ -24,7 +31,7 @@ def main() -> None:
     parser.add_argument("--draw", action="store_true", help="write the pictures of docs/explanation/arena.md")
     options = parser.parse_args()
     table = arena.race(
-        arena.FORECASTERS,
+        FORECASTERS,
         arena.STREAMS,
         [tc.Simplex(dim) for dim in options.dims],
         rounds=options.rounds,
@@ -45,7 +52,7 @@ def draw(table: object) -> None:
     plots.plot_ranking(arena.final(table), ax=ax)  # type: ignore[arg-type]
     figure.savefig(DOCS / "arena-ranking.png", dpi=140)
     figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
-    tree = {"TreeCal, arity 8": lambda t: tc.certificate(tc.Simplex(3), "l1", rounds=t, arity=8).bound}
+    tree = {"TreeCal": lambda t: tc.certificate(tc.Simplex(3), "l1", rounds=t, arity=8).bound}
     plots.plot_errors(table, stream="i.i.d.", dim=3, certificates=tree, ax=axes[0])  # type: ignore[arg-type]
     plots.plot_errors(table, stream="against the ledger", dim=3, certificates=tree, ax=axes[1])  # type: ignore[arg-type]
     plots.plot_times(table, ax=axes[2])  # type: ignore[arg-type]

@@ -12,9 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 import treecal as tc
-from treecal.correctors._base import Corrector
-from treecal.correctors._groups import Centroids
-from treecal.correctors._report import Scores
+from treecal.correctors import Centroids, Corrector, Scores
 from treecal.streams import new_york_flights_model
 
 

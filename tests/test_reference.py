@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
 import inspect
 import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 import zlib
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -40,25 +44,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
+def public_modules() -> list[ModuleType]:
+    """Return every module that no underscore calls private, the command line apart."""
+    names = [treecal.__name__] + [m.name for m in pkgutil.walk_packages(treecal.__path__, "treecal.")]
+    return [import_module(n) for n in names if "._" not in n and not n.startswith("treecal.cli")]
+
+
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Yield module, name and thing for every name in an `__all__` of the package, the command line apart."""
-    modules = [treecal.__name__] + [m.name for m in pkgutil.walk_packages(treecal.__path__, "treecal.")]
-    for module in map(import_module, (m for m in modules if not m.startswith("treecal.cli"))):
-        for name in getattr(module, "__all__", ()):
-            yield module.__name__, name, getattr(module, name)
+    """Yield module, name and thing for all that a public module exports, and every class and function it defines."""
+    for module in public_modules():
+        exported = set(getattr(module, "__all__", ()))
+        for name, thing in vars(module).items():
+            own = (inspect.isclass(thing) or inspect.isfunction(thing)) and thing.__module__ == module.__name__
+            if name in exported or (own and not name.startswith("_")):
+                yield module.__name__, name, thing
 
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     compressed = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     entries = (line.split(" ") for line in zlib.decompress(compressed).decode().splitlines())
     documented = {name for name, kind, *_ in entries if kind != "py:module"}
-    missing = [
-        f"{module}.{name}"
-        for module, name, thing in public()
-        # A function may have the name of its module, as treecal.theory._plan: where it is defined is unmistakable.
-        if not {f"{module}.{name}", f"{getattr(thing, '__module__', '')}.{name}"} & documented
-    ]
-    assert not missing, f"names in an __all__ and on no page of docs/reference: {missing}"
+    missing = [f"{module}.{name}" for module, name, _ in public() if f"{module}.{name}" not in documented]
+    assert not missing, f"public names on no page of docs/reference: {missing}"
 
 
 def test_the_names_people_type_are_on_the_front_page_of_the_reference() -> None:
@@ -76,9 +83,42 @@ def given(thing: Any) -> set[str]:
     return set(fields).union(*(given(member) for member in members if inspect.isfunction(member)))
 
 
+def doctests(text: str | None) -> str:
+    return "\n".join(re.findall(r">>>.*?(?:\n\s*\n|\Z)", text or "", re.S))
+
+
+def used(code: str) -> Iterator[Any]:
+    """Yield what of treecal a piece of code uses, found by its imports; of a tuple, all that is in it."""
+    if ">>>" in code:
+        code = "".join(example.source for example in doctest.DocTestParser().get_examples(code))
+    nodes = list(ast.walk(ast.parse(code)))
+    known: dict[str, Any] = {"tc": treecal}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("treecal"):
+            for alias in node.names:
+                module = import_module(str(node.module))
+                found = getattr(module, alias.name, None) or import_module(f"{node.module}.{alias.name}")
+                known[alias.asname or alias.name] = found
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            thing = known.get(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            thing = getattr(known.get(node.value.id), node.attr, None)
+        else:
+            continue
+        yield from thing if isinstance(thing, tuple) else [thing]
+
+
 def test_every_public_class_and_function_has_an_example() -> None:
     things = {thing for _, _, thing in public() if inspect.isclass(thing) or inspect.isfunction(thing)}
     shown = {thing for thing in things if ">>>" in (thing.__doc__ or "")}
+    pages = [page.read_text("utf-8") for page in (ROOT / "docs").rglob("*.md")]
+    blocks = [textwrap.dedent(code) for page in pages for code in re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)]
+    shown |= things & {thing for block in blocks for thing in used(block) if inspect.isroutine(thing)}
+    # Errors are shown where an example ends in one.
+    text = "\n".join([*blocks, *(doctests(thing.__doc__) for thing in things)])
+    raised = set(re.findall(r"^\s*treecal\.exceptions\.(\w+): ", text, re.M))
+    shown |= {t for t in things if inspect.isclass(t) and issubclass(t, Exception) and t.__name__ in raised}
     # Classes that nobody makes by hand are shown with what one gets them from.
     fresh = shown
     while fresh:

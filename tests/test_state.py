@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,18 @@ def test_a_newer_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "VERSION", 7)
     content = state.dumps(used_forecaster())
     monkeypatch.undo()
-    with pytest.raises(SnapshotError, match="format version 7, and this treecal reads up to 1"):
+    with pytest.raises(SnapshotError, match=r"(?s)format version 7, and this treecal reads version 2.*upgrade treecal"):
         state.loads(content)
+
+
+OLD = sorted((Path(__file__).parent / "data/snapshots-0.1.0").iterdir())
+
+
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_snapshots_of_0_1_0_say_what_to_do(path: Path) -> None:
+    """Whatever was in them: state has another shape now."""
+    with pytest.raises(SnapshotError, match=r"(?s)format version 1, and this .* reads version 2.*feed the outcomes"):
+        tc.load(path)
 
 
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +141,25 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
         assert [entry.name for entry in tmp_path.iterdir()] == ["f.treecal"]
     tc.save(f, path)
     assert tc.load(path).rounds == f.rounds
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are of POSIX")
+def test_a_file_that_is_replaced_keeps_its_mode_and_a_new_one_gets_the_usual(tmp_path: Path) -> None:
+    path, usual = tmp_path / "f.treecal", tmp_path / "usual"
+    for umask in (0o022, 0o077, 0o002):
+        before = os.umask(umask)
+        try:
+            tc.save(used_forecaster(), path)
+            usual.touch()
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(usual.stat().st_mode) == 0o666 & ~umask
+        for mode in (0o640, 0o600, 0o444):
+            path.chmod(mode)
+            tc.save(used_forecaster(), path)
+            assert stat.S_IMODE(path.stat().st_mode) == mode
+        path.unlink()
+        usual.unlink()
 
 
 class Disc(tc.ConvexSet):
@@ -153,7 +183,7 @@ def test_a_class_of_the_users_own_is_not_written() -> None:
     class Mine(tc.TreeCal):
         pass
 
-    with pytest.raises(SnapshotError, match="Mine is nothing of this package that is saved"):
+    with pytest.raises(SnapshotError, match="Mine cannot be saved"):
         state.dumps(Mine(tc.Simplex(2)))
 
 
@@ -162,5 +192,5 @@ def test_nothing_is_pickled() -> None:
     assert b"pickle" not in content
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    assert set(header) == {"__metadata__", "sums"}
+    assert set(header) == {"__metadata__", "rounds", "sums"}
     assert header["sums"]["dtype"] == "F64"

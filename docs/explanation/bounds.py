@@ -8,9 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import treecal as tc
-from treecal.forecasters import binary_grid_bound, block_regret
 from treecal.streams import LedgerAdversary, iid
-from treecal.theory import harmonic
 
 HERE = Path(__file__).parent
 ROUNDS = np.unique(np.geomspace(30, 6000, 13).astype(int))
@@ -21,21 +19,6 @@ FORECASTERS = {
     "Harmonic()": lambda: tc.Harmonic(SPACE),
     "BinaryGrid(bins=30)": lambda: tc.BinaryGrid(bins=30),
 }
-
-
-def certified(name: str, rounds: int) -> float:
-    tree = tc.certificate(SPACE, "l1", rounds=rounds, arity=8).bound
-    return min(
-        2.0,
-        {
-            "TreeCal(arity=8)": lambda: tree,
-            'AdaptiveTreeCal(arity=8, rule="block")': lambda: (
-                tree + block_regret(rounds, arity=8, diameter=2.0) / rounds
-            ),
-            "Harmonic()": lambda: harmonic(SPACE, "l1", rounds=rounds).bound or 2.0,
-            "BinaryGrid(bins=30)": lambda: 2 * binary_grid_bound(rounds, bins=30),
-        }[name](),
-    )
 
 
 def measured(make, stream) -> list[float]:
@@ -61,7 +44,8 @@ def draw_errors() -> None:
         for index, (name, make) in enumerate(FORECASTERS.items()):
             errors = measured(make, LedgerAdversary(SPACE) if stream is None else stream)
             ax.plot(ROUNDS, errors, color=f"C{index}", lw=2, label=name)
-            ax.plot(ROUNDS, [certified(name, int(t)) for t in ROUNDS], color=f"C{index}", lw=1.2, ls="--")
+            certified = [make().certificate("l1", rounds=int(t)).bound for t in ROUNDS]
+            ax.plot(ROUNDS, certified, color=f"C{index}", lw=1.2, ls="--")
         ax.set(xscale="log", yscale="log", title=title, xlabel="rounds")
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("ℓ1 calibration error per round")

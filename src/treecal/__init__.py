@@ -24,9 +24,11 @@ from treecal.forecasters import (
     Forecaster,
     Harmonic,
     RunningMean,
+    Sampled,
     SampleTreeCal,
     SimplexGrid,
     TreeCal,
+    recommend,
 )
 from treecal.geometry import (
     Ball,
@@ -46,7 +48,7 @@ from treecal.geometry import (
 )
 from treecal.ledger import Ledger
 from treecal.state import load, save
-from treecal.theory import certificate, plan, recommend
+from treecal.theory import certificate, plan
 
 __version__ = "0.1.0"
 
@@ -72,6 +74,7 @@ __all__ = [
     "Recalibrator",
     "RunningMean",
     "SampleTreeCal",
+    "Sampled",
     "Simplex",
     "SimplexGrid",
     "SmoothedEntropy",

@@ -14,26 +14,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
-from treecal.forecasters import (
-    AdaptiveTreeCal,
-    BinaryGrid,
-    Forecaster,
-    Harmonic,
-    RunningMean,
-    SampleTreeCal,
-    SimplexGrid,
-    TreeCal,
-)
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.exceptions import ParameterError, TreeCalError
+from treecal.forecasters import Forecaster
+from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.ledger import Ledger
 from treecal.streams import (
     Adversary,
@@ -51,32 +42,6 @@ if TYPE_CHECKING:
 
 Maker = Callable[[ConvexSet], Forecaster]
 Source = Callable[[ConvexSet, int, np.random.Generator], "Array | Adversary"]
-
-
-def sampled(space: ConvexSet) -> SampleTreeCal:
-    """Return SampleTreeCal with blocks of 4 rounds."""
-    return SampleTreeCal(space, arity=4, block=4, rng=np.random.default_rng(0))
-
-
-def simplex_grid(space: ConvexSet) -> SimplexGrid:
-    """Return a grid of some hundred points at most, coarser where there are more classes."""
-    if not isinstance(space, Simplex) or space.dim > 5:
-        raise UnsupportedError("SimplexGrid is raced on up to five classes.")
-    return SimplexGrid(space, resolution={2: 30, 3: 12, 4: 7, 5: 5}[space.dim])
-
-
-FORECASTERS: dict[str, Maker] = {
-    "TreeCal, arity 2": partial(TreeCal, arity=2),
-    "TreeCal, arity 8": partial(TreeCal, arity=8),
-    "AdaptiveTreeCal": AdaptiveTreeCal,
-    "AdaptiveTreeCal, block": partial(AdaptiveTreeCal, arity=8, rule="block"),
-    "SampleTreeCal": sampled,
-    "Harmonic": Harmonic,
-    "BinaryGrid": BinaryGrid,
-    "SimplexGrid": simplex_grid,
-    "RunningMean": RunningMean,
-}
-"""Forecasters of the headline race, by name."""
 
 
 def _against_mean(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Adversary:
@@ -168,7 +133,8 @@ def race(
     ----------
     forecasters
         By name, functions from a set to a forecaster: classes and `functools.partial`, not lambdas, as they travel to
-        other processes. One that refuses a set gets a row that says why, and no error.
+        other processes; `treecal.forecasters.REGISTRY` has all of ours. One that refuses a set gets a row that says
+        why, and no error.
     streams
         By name, functions `(space, rounds, rng)` that return outcomes or an adversary.
     spaces
@@ -198,7 +164,7 @@ def race(
     >>> table.num_rows, table.column("rounds").to_pylist()
     (7, [1, 2, 3, 4, 7, 12, 20])
     """
-    pa, pq = _arrow()
+    pa, pq = (require(name, extra="arena", what="a table of the arena") for name in ("pyarrow", "pyarrow.parquet"))
     rounds = whole_number("rounds", rounds, least=1)
     for name, table in (("forecasters", forecasters), ("streams", streams), ("spaces", spaces), ("norms", norms)):
         if not table:
@@ -316,15 +282,6 @@ def show(table: pa.Table, *, norm: Norm | str = "l1") -> str:
             lines.append(f"| {name} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "the arena's tables need pyarrow, which is not installed.", hint='pip install "treecal[arena]".'
-        ) from None
 
 
 def _schema(pa: Any) -> Any:

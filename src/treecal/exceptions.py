@@ -6,7 +6,7 @@ obvious way out, a hint follows on a line of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 
 class TreeCalError(ValueError):
@@ -29,23 +29,46 @@ class TreeCalError(ValueError):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}\n\nHint: {hint}")
+        self.hint = hint
 
 
-class OutcomeError(TreeCalError):
-    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+class _RoundError(TreeCalError):
+    """Something that is invalid in a round.
+
+    Attributes
+    ----------
+    round
+        The (1-based) round; 0 if it is not about one round.
+    problem
+        What is wrong with it.
+    """
+
+    what: ClassVar[str]
+    round: int = 0
+    problem: str = ""
 
     @classmethod
-    def at(cls, round_: int, problem: str, *, hint: str | None = None) -> OutcomeError:
-        """Name the (1-based) round in which the outcome came."""
-        return cls(f"outcome at round {round_} {problem}", hint=hint)
+    def at(cls, round_: int, problem: str, *, hint: str | None = None, where: str = "at round") -> Self:
+        """Name the round, or another place."""
+        error = cls(f"{cls.what} {where} {round_} {problem}", hint=hint)
+        error.round, error.problem = round_, problem
+        return error
+
+
+class OutcomeError(_RoundError):
+    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+
+    what = "outcome"
 
 
 class LossError(TreeCalError):
     """A loss that cannot be taken: wrong shape, wrong kind, not finite, or not one that adds to the others."""
 
 
-class ForecastError(TreeCalError):
+class ForecastError(_RoundError):
     """A forecast that is not a distribution over points of the set."""
+
+    what = "forecast"
 
 
 class GeometryError(TreeCalError):

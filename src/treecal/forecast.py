@@ -12,6 +12,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, TreeCalError
 from treecal.geometry import TOLERANCE, ConvexSet
+from treecal.tree import path_nodes
 
 _new = object.__new__
 
@@ -46,7 +47,7 @@ class Forecast:
     """
 
     __slots__ = ("_nodes", "_points", "_space", "_weights")
-    _nodes: Integers | tuple[Any, ...] | None
+    _nodes: Integers | None
 
     def __init__(
         self,
@@ -90,27 +91,21 @@ class Forecast:
             at = int(np.argmin(inside))
             raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
 
-    @classmethod
-    def trusted(
-        cls, points: Array, weights: Array, nodes: Integers | tuple[Any, ...] | None, space: ConvexSet
-    ) -> Forecast:
-        """Make a forecast of arrays known to be right, that nobody changes while the forecast lives.
-
-        Integers may be put off until someone asks for them: a tuple of a function and its arguments.
-        """
-        self = _new(cls)
-        self._points = points
-        self._weights = weights
-        self._nodes = nodes
-        self._space = space
+    @staticmethod
+    def trusted(points: Array, weights: Array, nodes: Integers | None, space: ConvexSet | None) -> Forecast:
+        """Make a forecast of arrays known to be right, without checks or copies: they become read-only."""
+        self = _new(Forecast)
+        points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
+        weights.setflags(False)  # type: ignore[call-arg]
+        if nodes is not None:
+            nodes.setflags(write=False)
+        self._points, self._weights, self._nodes, self._space = points, weights, nodes, space
         return self
 
     @property
     def points(self) -> Array:
         """The points, `(n, d)`, read-only."""
-        points = self._points.view()  # one for each who asks: by their number the owner knows that someone looks
-        points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
-        return points
+        return self._points
 
     @property
     def weights(self) -> Array:
@@ -120,11 +115,7 @@ class Forecast:
     @property
     def nodes(self) -> Integers | None:
         """The node of each point, `(n, 2)` as (height, index), read-only; None when there is no tree."""
-        nodes = self._nodes
-        if isinstance(nodes, tuple):
-            make, *arguments = nodes
-            nodes = self._nodes = make(*arguments)
-        return nodes
+        return self._nodes
 
     @property
     def space(self) -> ConvexSet | None:
@@ -134,38 +125,94 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
-        return np.asarray(self._weights @ self.points)
+        return np.asarray(self.weights @ self.points)
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point: the pure forecast."""
-        return np.asarray(self.points[rng.choice(len(self._weights), p=self._weights)])
+        return np.asarray(self.points[rng.choice(len(self), p=self.weights)])
 
     def merged(self) -> Forecast:
         """Return the same distribution with equal points joined and nodes dropped, in order of first appearance."""
         first: dict[bytes, int] = {}
         home = np.array([first.setdefault(row.tobytes(), i) for i, row in enumerate(self.points + 0.0)])
         keep = np.array(list(first.values()))
-        weights = np.bincount(home, self._weights, len(home))[keep]
-        return Forecast(self.points[keep], weights=weights, space=self._space)
+        weights = np.bincount(home, self.weights, len(home))[keep]
+        return Forecast(self.points[keep], weights=weights, space=self.space)
 
     def __len__(self) -> int:
-        return len(self._weights)
+        return len(self._points)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forecast):
             return NotImplemented
         return (
             np.array_equal(self.points, other.points)
-            and np.array_equal(self._weights, other._weights)
+            and np.array_equal(self.weights, other.weights)
             and (self.nodes is None) == (other.nodes is None)
             and (self.nodes is None or np.array_equal(self.nodes, other.nodes))  # type: ignore[arg-type]
         )
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Forecast.trusted, (self.points, self.weights, self.nodes, self.space)
+
     def __repr__(self) -> str:
         n, d = self.points.shape
         return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
+
+
+class TreeForecast(Forecast):
+    """A forecast whose points stand on one path of the tree, from leaf to root. Made unchecked, by forecasters.
+
+    Parameters
+    ----------
+    points
+        The points, `(n, d)`: that of height 0 first.
+    weights
+        Their weights, `(n,)`.
+    rounds
+        Rounds before this one: the node of height `j` is the one of index `rounds // arity**j`.
+    arity
+        Children of each node.
+    space
+        The set the points lie in.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Simplex
+    >>> x = TreeForecast(np.array([[0.0, 1.0], [1.0, 0.0]]), uniform(2), 3, 2, Simplex(2))
+    >>> x.nodes.tolist()
+    [[0, 3], [1, 1]]
+    """
+
+    __slots__ = ("_arity", "_rounds")
+
+    def __init__(self, points: Array, weights: Array, rounds: int, arity: int, space: ConvexSet) -> None:
+        points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
+        weights.setflags(False)  # type: ignore[call-arg]
+        self._points, self._weights, self._nodes, self._space = points, weights, None, space
+        self._rounds, self._arity = rounds, arity
+
+    @property
+    def rounds(self) -> int:
+        """Rounds before this one."""
+        return self._rounds
+
+    @property
+    def arity(self) -> int:
+        """Children of each node."""
+        return self._arity
+
+    @property
+    def nodes(self) -> Integers:
+        """The node of each point, `(n, 2)` as (height, index), read-only."""
+        if self._nodes is None:  # worked out when first asked for: most forecasts are never asked
+            self._nodes = path_nodes(self._rounds, self._arity, len(self))
+        return self._nodes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TreeForecast, (self.points, self.weights, self.rounds, self.arity, self.space)
 
 
 @lru_cache(maxsize=64)

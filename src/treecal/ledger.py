@@ -1,4 +1,4 @@
-"""The ledger: for every distinct forecast point, how much weight it was given and what came of it.
+"""The ledger: for every distinct forecast point, its total weight and the sum of the outcomes that met it.
 
 That is a sufficient statistic for every calibration error in the paper, for all norms and divergences at once.
 """
@@ -6,20 +6,23 @@ That is a sufficient statistic for every calibration error in the paper, for all
 from __future__ import annotations
 
 import math
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
+from treecal._validate import finite_array
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._outcomes import FLOAT64, read_outcome
 
-_NO_LABEL = -1
-_ONE = np.ones(1)
+_NO_NODE = np.array([-1, -1])
+_BATCH = 4096  # points that may wait
+_settling = Lock()
 
 
 class Table(NamedTuple):
@@ -44,7 +47,7 @@ class Table(NamedTuple):
 
 
 class Reading:
-    """The ledger read in one way: exactly or binned, labelled or not. Made by `Ledger.exact` and `Ledger.binned`.
+    """The ledger read in one way: exact or binned, per node or not. Made by `Ledger.exact` and `Ledger.binned`.
 
     Attributes
     ----------
@@ -53,7 +56,7 @@ class Reading:
     rounds
         Number of rounds read.
     resolution
-        Width of the grid's cells; None when forecasts were told apart exactly.
+        Width of the grid's cells; None for an exact reading.
     """
 
     def __init__(
@@ -87,9 +90,9 @@ class Reading:
 
 
 class Ledger:
-    """Masses and outcome sums of every distinct forecast, from which every calibration error is read.
+    """The total weight and outcome sum of every distinct forecast, from which every calibration error is read.
 
-    Points are told apart exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
+    Points are distinguished exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
     uniform over n points counts whole rounds in units of 1/n, so that with one-hot outcomes every number in the ledger
     is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops.
 
@@ -115,22 +118,82 @@ class Ledger:
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
-        self._rounds = 0
-        self._size = 0  # rows in use
-        self._index: dict[bytes, int] | None = {}  # made when first needed
-        # One row for each (point, label, parts): the forecasts that gave the point, under the label, 1/parts of the
-        # weight; parts = 0 for weights that are not uniform.
-        self._points = np.empty((0, space.dim))
-        self._keys = np.empty((0, 3), np.int64)  # label and parts
-        self._totals = np.empty((0, 2, 1 + space.dim))  # mass and outcome sum; then what rounding lost of them
+        empty = np.empty((0, 1 + space.dim))
+        self._load(0, np.empty((0, space.dim + 3), np.int64), empty, empty)
+
+    @classmethod
+    def from_rows(
+        cls,
+        space: ConvexSet,
+        points: ArrayLike,
+        weights: ArrayLike,
+        sums: ArrayLike,
+        *,
+        rounds: int,
+        nodes: ArrayLike | None = None,
+        parts: ArrayLike = 1,
+    ) -> Ledger:
+        """Return the ledger of rounds that have been added up already.
+
+        Parameters
+        ----------
+        space
+            The set outcomes and forecasts lie in.
+        points
+            Forecast points, `(n, d)`. One that appears twice is added up.
+        weights
+            For each point the weight it was given over all rounds, times `parts`, `(n,)`.
+        sums
+            For each point the sum of the outcomes, each times the weight the point had and `parts`, `(n, d)`.
+        rounds
+            Number of rounds.
+        nodes
+            The node of each point, `(n, 2)` as (height, index), where points stand on a tree.
+        parts
+            For each point, or for all: the number of points of the uniform forecasts it was part of, so that `weights`
+            counts rounds and `sums` adds plain outcomes; 0 where weights were not uniform, and stand as they are.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> space = tc.Simplex(2)
+        >>> Ledger.from_rows(space, [[0.5, 0.5]], [4], [[3, 1]], rounds=4).error("l1")  # class 0 three times
+        0.5
+        >>> two = Ledger.from_rows(space, [[0.5, 0.5], [1, 0]], [4, 4], [[3, 1], [3, 1]], rounds=4, parts=2)
+        >>> two.table("l1").weight
+        array([2., 2.])
+        """
+        p, w, total = (finite_array(*given) for given in (("points", points), ("weights", weights), ("sums", sums)))
+        n, dim = len(p), space.dim
+        key = np.tile(_NO_NODE, (n, 1)) if nodes is None else np.asarray(nodes)
+        shapes = p.shape, w.shape, total.shape, key.shape
+        if shapes != ((n, dim), (n,), (n, dim), (n, 2)):
+            raise ParameterError(
+                f"points, weights, sums and nodes have shapes {shapes}, expected (n, {dim}), (n,), (n, {dim}), (n, 2)."
+            )
+        ledger = cls(space)
+        totals = np.column_stack([w, total])
+        ledger._load(rounds, _identity(p, key, np.broadcast_to(parts, n)), totals, np.zeros_like(totals))
+        return ledger
+
+    def _load(self, rounds: int, names: Integers, sums: Array, lost: Array) -> None:
+        # A row is named by its point, its node and its parts, all as int64: it holds what forecasts have given that
+        # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
+        self._names = names
+        self._sums, self._lost = sums, lost  # weight and outcome sum; and what rounding lost of them
+        self._size, self._rounds = len(names), rounds  # rows in use (the arrays may be longer), and rounds in them
+        self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
+        # Rounds that wait to be added up, some hundred at once: the bytes of points, weights, nodes and outcome.
+        self._waiting: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self._points_waiting = 0
 
     @property
     def rounds(self) -> int:
         """Number of rounds recorded."""
-        return self._rounds
+        return self._rounds + len(self._waiting)
 
     def record(self, forecast: Forecast | ArrayLike, outcome: ArrayLike) -> None:
-        """Record one round: what was forecast and what happened. Bad input raises and records nothing.
+        """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
 
         Parameters
         ----------
@@ -139,51 +202,79 @@ class Ledger:
         outcome
             A point of the set.
         """
-        if not isinstance(forecast, Forecast):
-            forecast = Forecast(np.asarray(forecast)[None], space=self.space)
-        elif forecast.space is not self.space and forecast.space != self.space:
-            forecast = Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=self.space)
-        y = read_outcome(self.space, outcome, self._rounds + 1)
-        n, w = len(forecast), forecast.weights
-        parts = n if w is uniform(n) or (w == 1 / n).all() else 0
-        keys = np.full((n, 3), _NO_LABEL, np.int64)
-        if forecast.nodes is not None:
-            keys[:, :2] = forecast.nodes
-        keys[:, 2] = parts
-        self._add(forecast.points, keys, np.multiply.outer(np.ones(n) if parts else w, np.concatenate([_ONE, y])))
-        self._rounds += 1
+        x = self._checked(forecast)
+        y = read_outcome(self.space, outcome, self.rounds + 1)
+        count, nodes = len(x), x.nodes
+        node_bytes = _NO_NODE.tobytes() * count if nodes is None else nodes.tobytes()
+        self._waiting.append((x.points.tobytes(), x.weights.tobytes(), node_bytes, y.tobytes()))
+        self._points_waiting += count
+        if self._points_waiting >= _BATCH:
+            self._settle()
 
-    def _add(self, points: Array, keys: Integers, totals: Array) -> None:
-        """Add weights and outcome sums to the rows of these keys, making the rows that are new."""
-        rows = self._rows(points, keys)
-        # A fancy-indexed addition would count a row that comes twice only once.
-        steps = [slice(None)] if len(set(rows)) == len(rows) else [slice(i, i + 1) for i in range(len(rows))]
-        for step in steps:
-            at = rows[step]
-            self._totals[at, 0], lost = two_sum(self._totals[at, 0], totals[step])
-            self._totals[at, 1] += lost
+    def _checked(self, forecast: Forecast | ArrayLike) -> Forecast:
+        """Return the forecast, known to lie in the set."""
+        space = self.space
+        if isinstance(forecast, Forecast):
+            if forecast.space is space or forecast.space == space:
+                return forecast
+            return Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=space)
+        ready = isinstance(forecast, np.ndarray) and forecast.dtype == FLOAT64 and forecast.shape == (space.dim,)
+        if ready and space.admits(point := np.asarray(forecast)):
+            return Forecast.trusted(point[None], uniform(1), None, space)
+        points: Any = [forecast]
+        return Forecast(points, space=space)  # which reads other numbers, and says what is wrong
 
-    def _rows(self, points: Array, keys: Integers) -> list[int]:
-        points = points + 0.0  # −0.0 is 0.0
-        if self._index is None:
-            self._index = {name: row for row, name in enumerate(_names(self._points, self._keys))}
-        index, rows, new = self._index, [], []
-        for i, name in enumerate(_names(points, keys)):
-            row = index.get(name)
-            if row is None:
-                row = index[name] = len(index)
-                new.append(i)
-            rows.append(row)
-        if new:
-            self._size = size = len(index)
-            fresh = [rows[i] for i in new]
-            if size > len(self._points):  # double, so that rows cost O(1) each
-                room = max(2 * len(self._points), size, 16)
-                for column in ("_points", "_keys", "_totals"):
-                    old = getattr(self, column)
-                    more = np.zeros((room - len(old), *old.shape[1:]), old.dtype)
-                    setattr(self, column, np.concatenate([old, more]))
-            self._points[fresh], self._keys[fresh] = points[new], keys[new]
+    def _settle(self) -> None:
+        """Add up the rounds that wait."""
+        with _settling:  # whoever reads settles, and several threads may read
+            rounds, dim = len(self._waiting), self.space.dim
+            if not rounds:
+                return
+            columns = (b"".join(column) for column in zip(*self._waiting[:rounds], strict=True))
+            points, weights, nodes, outcomes = map(np.frombuffer, columns)
+            counts = np.array([len(own) // 8 for _, own, _, _ in self._waiting[:rounds]])
+            equal = np.logical_and.reduceat(weights == (1 / counts).repeat(counts), np.cumsum(counts) - counts)
+            parts = np.where(equal, counts, 0).repeat(counts)
+            names = _identity(points.reshape(-1, dim), nodes.view(np.int64).reshape(-1, 2), parts)
+            amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
+            if not equal.all():
+                amounts *= np.where(parts, 1.0, weights)[:, None]
+            rows, sums, lost = self._added(names, amounts)
+            # All of it or nothing: without a call in between, neither an interrupt nor another thread comes in.
+            self._sums[rows], self._lost[rows] = sums, lost
+            self._rounds += rounds
+            del self._waiting[:rounds]
+            self._points_waiting -= len(parts)
+
+    def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array, Array]:
+        """Return the rows of these names, and what they will hold with the amounts added one after the other."""
+        first, group = group_rows(names)
+        rows = self._find(names[first])
+        sums, lost = self._sums[rows], self._lost[rows]
+        order, times = np.argsort(group, kind="stable"), np.bincount(group, minlength=len(rows))
+        start = np.cumsum(times) - times
+        for count in np.unique(times):  # rows that come equally often are added up together
+            those = np.flatnonzero(times == count)
+            steps = amounts[order[start[those] + np.arange(count)[:, None]]]
+            partial = np.add.accumulate(np.concatenate([sums[None, those], steps]))
+            _, losses = two_sum(partial[:-1], steps)
+            sums[those] = partial[-1]
+            lost[those] = np.add.accumulate(np.concatenate([lost[None, those], losses]))[-1]
+        return rows, sums, lost
+
+    def _find(self, names: Integers) -> Integers:
+        """Return the row of each name, making those that are new."""
+        index, self._index = self._index, None  # should it end halfway, the index is made anew
+        if index is None:
+            index = {name: row for row, name in enumerate(_as_bytes(self._names[: self._size]))}
+        rows = np.array([index.setdefault(name, len(index)) for name in _as_bytes(names)], np.int64)
+        size, new = len(index), rows >= self._size
+        if size > len(self._sums):  # double, so that rows cost O(1) each
+            room = max(2 * self._size, size)
+            self._names, self._lost = _longer(self._names, room), _longer(self._lost, room)
+            self._sums = _longer(self._sums, room)
+        self._names[rows[new]] = names[new]
+        self._size, self._index = size, index
         return rows
 
     def merge(self, other: Ledger) -> Ledger:
@@ -192,17 +283,23 @@ class Ledger:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
         merged = Ledger(self.space)
         for part in (self, other):
-            n = part._size
-            for half in (0, 1):
-                merged._add(part._points[:n], part._keys[:n], part._totals[:n, half])
-        merged._rounds = self._rounds + other._rounds
+            names, *totals = part._rows()
+            for amounts in totals:
+                rows, sums, lost = merged._added(names, amounts)
+                merged._sums[rows], merged._lost[rows] = sums, lost
+            merged._rounds += part._rounds
         return merged
 
-    def exact(self, *, per_node: bool = False) -> Reading:
-        """Read the ledger with forecasts told apart exactly: by point, or by point and label."""
+    def _rows(self) -> tuple[Integers, Array, Array]:
+        """Return the names of all rows, their sums, and what rounding lost of them."""
+        self._settle()
         n = self._size
-        names = _bits(self._points[:n], self._keys[:n, :2] if per_node else self._keys[:n, :0])
-        return self._read(names, resolution=None)
+        return self._names[:n], self._sums[:n], self._lost[:n]
+
+    def exact(self, *, per_node: bool = False) -> Reading:
+        """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
+        names, sums, lost = self._rows()
+        return self._read(names, sums + lost, names[:, : self.space.dim + 2 * per_node], resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -226,29 +323,33 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        cells = np.rint(self._points[: self._size] / resolution) + 0.0
-        return self._read(_bits(cells, self._keys[: self._size, :0]), resolution=float(resolution))
+        names, sums, lost = self._rows()
+        cells = np.rint(self._points(names) / resolution) + 0.0
+        return self._read(names, sums + lost, cells.view(np.int64), resolution=float(resolution))
 
-    def _read(self, names: Integers, *, resolution: float | None) -> Reading:
-        n = len(names)
-        first, group = group_rows(names)
+    def _points(self, names: Integers) -> Array:
+        return names[:, : self.space.dim].view(np.float64)
+
+    def _read(self, names: Integers, totals: Array, groups: Integers, *, resolution: float | None) -> Reading:
+        """Read the rows with those of one group, which are equal in `groups`, taken together."""
+        first, group = group_rows(groups)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
-        parts = self._keys[:n, 2]
+        parts = names[:, -1]
         common = math.lcm(*(int(p) for p in np.unique(parts) if p))
         unit = common if common * self._rounds < 2**53 else 1
-        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * self._totals[:n].sum(axis=1)
-        totals, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
-        np.add.at(totals, group, own)
+        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals
+        sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
+        np.add.at(sums, group, own)
         if resolution is None:
-            points[group] = self._points[:n]
+            points[group] = self._points(names)
         else:
-            np.add.at(points, group, own[:, :1] * self._points[:n])
-        mass = totals[:, 0]
-        played = mass > 0  # a point of weight 0 was never forecast
+            np.add.at(points, group, own[:, :1] * self._points(names))
+        weights = sums[:, 0]
+        played = weights > 0  # a point of weight 0 was never forecast
         if resolution is not None:
-            points[played] /= mass[played, None]
-        outcomes = totals[played, 1:] / mass[played, None]
-        return Reading(points[played], mass[played] / unit, outcomes, self._rounds, resolution)
+            points[played] /= weights[played, None]
+        outcomes = sums[played, 1:] / weights[played, None]
+        return Reading(points[played], weights[played] / unit, outcomes, self._rounds, resolution)
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
@@ -258,7 +359,8 @@ class Ledger:
         distance
             A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
         per_node
-            Count each node of the tree by itself: the paper's labelled error, never less than the error by point alone.
+            Count each node of the tree by itself: the per-node error, which the paper calls labelled. It is never less
+            than the error by point alone.
         total
             Sum over rounds instead of the mean.
         """
@@ -273,33 +375,38 @@ class Ledger:
         return {"space": self.space}
 
     def get_state(self) -> dict[str, Any]:
-        """Return the rows, as arrays."""
-        n = self._size
+        """Return the rows, as arrays of their own."""
+        names, sums, lost = self._rows()
         return {
             "rounds": self._rounds,
-            "points": self._points[:n],
-            "keys": self._keys[:n],
-            "totals": self._totals[:n],
+            "points": self._points(names).copy(),
+            "keys": names[:, self.space.dim :].copy(),
+            "totals": np.stack([sums, lost], axis=1),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such rows."""
-        self._rounds = state["rounds"]
-        self._points, self._keys = np.array(state["points"]), np.array(state["keys"])
-        self._totals = np.array(state["totals"])
-        self._size, self._index = len(self._points), None
+        """Resume from such rows."""
+        keys, totals = state["keys"], state["totals"]
+        names = _identity(state["points"], keys[:, :2], keys[:, 2])
+        self._load(state["rounds"], names, totals[:, 0].copy(), totals[:, 1].copy())
 
     def __repr__(self) -> str:
-        return f"Ledger({self.space!r}: {self._rounds} rounds, {self._size} rows)"
+        return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"
 
 
-def _bits(points: Array, keys: Integers) -> Integers:
-    """Return the exact identity of each row, as integers."""
-    return np.concatenate([np.ascontiguousarray(points).view(np.int64), keys], axis=1)
+def _identity(points: Array, nodes: Integers, parts: Integers) -> Integers:
+    """Return the name of each row: the exact bits of its point, its node and its parts."""
+    bits = (points + 0.0).view(np.int64)  # −0.0 is 0.0
+    return np.concatenate([bits, nodes, parts[:, None]], axis=1)
 
 
-def _names(points: Array, keys: Integers) -> list[bytes]:
-    """Return the exact identity of each row, as bytes."""
-    raw = _bits(points, keys)
-    width, flat = raw.shape[1] * 8, raw.tobytes()
-    return [flat[i : i + width] for i in range(0, len(flat), width)]
+def _as_bytes(names: Integers) -> list[bytes]:
+    raw, width = names.tobytes(), 8 * names.shape[1]
+    return [raw[i : i + width] for i in range(0, len(raw), width)]
+
+
+def _longer(rows: NDArray[Any], room: int) -> NDArray[Any]:
+    """Return the rows, followed by zeros up to so many."""
+    longer = np.zeros((room, rows.shape[1]), rows.dtype)
+    longer[: len(rows)] = rows
+    return longer

@@ -12,40 +12,39 @@ import hashlib
 import json
 import math
 import os
-import tempfile
+import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treecal import forecasters, geometry
-from treecal.correctors._base import Chain, Corrector
-from treecal.correctors._calibeating import Recipe
-from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
-from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import PlattScaling, TemperatureScaling, VectorScaling
+from treecal import correctors, forecasters, geometry
+from treecal.correctors import Corrector, Groups, all_correctors
+from treecal.correctors._group_forecasts import Recipe
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
-from treecal.forecasters import Forecaster
+from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
-VERSION = 1
-_KEEPERS: dict[str, Any] = {name: getattr(forecasters, name) for name in forecasters.__all__} | {
-    kind.__name__: kind for kind in (Bank, Ledger, Chain, Recalibrator, PlattScaling, TemperatureScaling, VectorScaling)
-}
+VERSION = 2
+_KEEPERS: dict[str, Any] = {kind.__name__: kind for kind in (Bank, Ledger, *all_correctors())}
 _VALUES: dict[str, Any] = {
     name: kind
-    for name in geometry.__all__
-    if isinstance(kind := getattr(geometry, name), type) and issubclass(kind, Value)
-} | {kind.__name__: kind for kind in (ByKey, Cells, Centroids, Recipe, TopClass)}
+    for room in (geometry, correctors)
+    for name in room.__all__
+    if isinstance(kind := getattr(room, name), type) and issubclass(kind, Value)
+} | {"Recipe": Recipe}
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
 
 def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[str]) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
+
+    A file that is replaced keeps its mode; a new one gets the usual mode, as the umask says.
 
     Parameters
     ----------
@@ -66,16 +65,18 @@ def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[
     (1, True)
     """
     content, target = dumps(thing), Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, temporary)  # before there is anything to read
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
     with contextlib.suppress(OSError):  # a directory cannot be opened everywhere; where it can, make the rename last
         folder = os.open(target.parent, os.O_RDONLY)
@@ -107,7 +108,16 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
 
 
 def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
-    """Return the snapshot as bytes."""
+    """Return the snapshot as bytes.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.TreeCal(tc.Simplex(2), arity=2)
+    >>> f.update([1, 0])
+    >>> loads(dumps(f)).predict() == f.predict()
+    True
+    """
     from safetensors.numpy import save as pack
 
     name = _name(thing)
@@ -125,8 +135,28 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
 
 
+def describe(thing: Forecaster | Corrector | Ledger | Bank) -> str:
+    """Return the class and the arguments that it was made with, as JSON: equal for two that would go the same way.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> describe(tc.Ledger(tc.Simplex(2)))
+    '{"arguments": {"space": {"arguments": {"dim": 2}, "value": "Simplex"}}, "class": "Ledger"}'
+    """
+    arguments = {key: _encode(value) for key, value in thing.arguments().items()}
+    return json.dumps({"class": _name(thing), "arguments": arguments}, sort_keys=True)
+
+
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes."""
+    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes.
+
+    Examples
+    --------
+    >>> loads(b"nothing of the kind")
+    Traceback (most recent call last):
+    treecal.exceptions.SnapshotError: this is not a snapshot of treecal, or its header is damaged.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as unpack
 
@@ -142,10 +172,12 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
             "the snapshot is damaged: its SHA-256 does not match, so it was cut short or changed.",
             hint="use an older snapshot; this one cannot be trusted.",
         )
-    if header["version"] > VERSION:
+    if header["version"] != VERSION:
         raise SnapshotError(
-            f"the snapshot has format version {header['version']}, and this treecal reads up to {VERSION}.",
-            hint="upgrade treecal.",
+            f"the snapshot has format version {header['version']}, and this treecal reads version {VERSION}.",
+            hint="upgrade treecal."
+            if header["version"] > VERSION
+            else "feed the outcomes again to a new one: it goes the same way. Or load it with treecal 0.1.0.",
         )
     try:
         arrays = unpack(content)
@@ -154,7 +186,7 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     arguments = header["arguments"]
     if space is not None and "space" in arguments:
         arguments["space"] = space
-    thing = _KEEPERS[header["class"]](**{key: _decode(value, space) for key, value in arguments.items()})
+    thing = _made(header["class"], arguments, space)
     thing.set_state(header["state"] | arrays)
     return thing
 
@@ -168,11 +200,21 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     return content[: 8 + length].replace(before, after) + content[8 + length :]
 
 
+def _keepers() -> dict[str, Any]:
+    """Return what can be saved, by the name of its class."""
+    ours = [getattr(forecasters, name) for name in forecasters.__all__]  # wrappers have no name of their own
+    kinds = [kind for kind in (*ours, *REGISTRY.values()) if isinstance(kind, type) and issubclass(kind, Forecaster)]
+    return {kind.__name__: kind for kind in kinds} | _KEEPERS
+
+
 def _name(thing: object) -> str:
     """Return the name under which the thing is made again."""
     name = type(thing).__name__
-    if _KEEPERS.get(name) is not type(thing):
-        raise SnapshotError(f"{name} is nothing of this package that is saved, so it could not be loaded again.")
+    if _keepers().get(name) is not type(thing):
+        raise SnapshotError(
+            f"{name} cannot be saved: it is neither a part of treecal nor a forecaster with a name.",
+            hint=f'in the class body of a forecaster, name = "{name.lower()}" puts it among those that can.',
+        )
     return name
 
 
@@ -197,9 +239,14 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Groups) or not isinstance(value, Value):
         raise SnapshotError(
             f"{value!r} cannot be saved: a snapshot holds data, not code.",
-            hint="leave the source out and call predict(source(...)); choose groups of treecal.correctors._groups.",
+            hint="use the groups of treecal.correctors: TopClass, Cells or Centroids.",
         )
     return {"custom": name}
+
+
+def _made(name: str, arguments: dict[str, Any], space: ConvexSet | None) -> Any:
+    """Make the thing of this name from its encoded arguments."""
+    return _keepers()[name](**{key: _decode(value, space) for key, value in arguments.items()})
 
 
 def _decode(code: Any, space: ConvexSet | None = None) -> Any:
@@ -221,8 +268,8 @@ def _decode(code: Any, space: ConvexSet | None = None) -> Any:
             return geometry.Product(*_decode(sets, space))
         case {"value": name, "arguments": arguments} if name in _VALUES:
             return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
-        case {"keeper": name, "arguments": arguments} if name in _KEEPERS:
-            return _KEEPERS[name](**{key: _decode(value, space) for key, value in arguments.items()})
+        case {"keeper": name, "arguments": arguments} if name in _keepers():
+            return _made(name, arguments, space)
         case {"custom": name}:
             if space is not None and type(space).__name__ == name:
                 return space

@@ -1,18 +1,21 @@
-"""The contract of a forecaster, as checks to run on any of them: ours, and yours.
+"""The contracts of forecasters and correctors, as checks to run on any of them: ours, and yours.
 
-`check_forecaster(make)` runs them all; `CHECKS` lists them one by one for a parametrised test.
+`check_forecaster(make)` and `check_corrector(make)` run them all; `CHECKS` and `CORRECTOR_CHECKS` list them one by one
+for a parametrised test. A check takes `make` and the outcomes to play, and for correctors the forecasts to correct.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.exceptions import SnapshotError, TreeCalError, UnsupportedError
+from treecal.correctors import Corrector
+from treecal.exceptions import ForecastError, OutcomeError, SnapshotError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
@@ -20,11 +23,12 @@ from treecal.geometry._convex import LARGEST
 from treecal.ledger import Ledger
 from treecal.state import dumps, loads
 
-Make = Callable[[], Forecaster]
-Check = Callable[[Make, Array], None]
+Make = Callable[[], Any]
+Check = Callable[..., None]
+Round = tuple[tuple[Array, ...], Array]
 
 
-def check_forecaster(make: Make, *, outcomes: Array | None = None) -> None:
+def check_forecaster(make: Callable[[], Forecaster], *, outcomes: Array | None = None) -> None:
     """Run every check on a forecaster; the first that fails raises an `AssertionError` that says what was expected.
 
     Parameters
@@ -46,6 +50,31 @@ def check_forecaster(make: Make, *, outcomes: Array | None = None) -> None:
         check(make, outcomes)
 
 
+def check_corrector(
+    make: Callable[[], Corrector], *, outcomes: Array | None = None, forecasts: Array | None = None
+) -> None:
+    """Run every check on a corrector; the first that fails raises an `AssertionError` that says what was expected.
+
+    Parameters
+    ----------
+    make
+        Makes the corrector anew, the same one each time.
+    outcomes, forecasts
+        Rounds to play, `(rounds, dim)` both, at least four. By default 60 drawn from the set, which must then be able
+        to sample.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> check_corrector(lambda: tc.Recalibrator(tc.Simplex(3)))
+    """
+    rng = np.random.default_rng(0)
+    outcomes = sample_outcomes(make().space, 60, rng) if outcomes is None else outcomes
+    forecasts = sample_outcomes(make().space, len(outcomes), rng) if forecasts is None else forecasts
+    for check in CORRECTOR_CHECKS:
+        check(make, outcomes, forecasts)
+
+
 def sample_outcomes(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
     """Return outcomes to test with: points of the set, every second one extreme where extremes can be found."""
     outcomes = np.array(space.sample(rng, rounds))
@@ -54,10 +83,10 @@ def sample_outcomes(space: ConvexSet, rounds: int, rng: np.random.Generator) -> 
     return outcomes
 
 
-def check_forecasts_are_distributions(make: Make, outcomes: Array) -> None:
+def check_forecasts_are_distributions(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """Weights are non-negative with sum 1, points lie in the set, and nothing announced can be written to."""
     forecaster = make()
-    for x, _ in _play(forecaster, outcomes):
+    for x, _ in _play(forecaster, _rounds(outcomes, forecasts)):
         n = len(x)
         assert x.points.shape == (n, forecaster.space.dim), f"points have shape {x.points.shape}"
         assert x.weights.shape == (n,), f"weights have shape {x.weights.shape}"
@@ -68,60 +97,65 @@ def check_forecasts_are_distributions(make: Make, outcomes: Array) -> None:
             assert array is None or not array.flags.writeable, "a forecast can be written to"
 
 
-def check_predict_repeats(make: Make, outcomes: Array) -> None:
-    """`predict()` twice without an `update` gives the same forecast, and moves nothing."""
+def check_predict_repeats(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """`predict` twice without an `update` gives the same forecast, and moves nothing."""
     once, twice = make(), make()
-    for y in outcomes:
-        first = twice.predict()
-        assert twice.predict() == first == once.predict(), "predict() twice gave two forecasts"
+    for given, y in _rounds(outcomes, forecasts):
+        first = twice.predict(*given)
+        assert twice.predict(*given) == first == once.predict(*given), "predict() twice gave two forecasts"
         once.update(y)
         twice.update(y)
 
 
-def check_past_forecasts_stay(make: Make, outcomes: Array) -> None:
+def check_past_forecasts_stay(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """A forecast once announced never changes, whatever comes after."""
-    kept = [(x, x.points.copy(), x.weights.copy()) for x, _ in _play(make(), outcomes)]
+    kept = [(x, x.points.copy(), x.weights.copy()) for x, _ in _play(make(), _rounds(outcomes, forecasts))]
     for x, points, weights in kept:
         assert np.array_equal(x.points, points), "an old forecast's points changed"
         assert np.array_equal(x.weights, weights), "an old forecast's weights changed"
 
 
-def check_rounds_count_up(make: Make, outcomes: Array) -> None:
+def check_rounds_count_up(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """`rounds` is the number of outcomes seen."""
     forecaster = make()
-    for t, _ in enumerate(_play(forecaster, outcomes)):
+    for t, _ in enumerate(_play(forecaster, _rounds(outcomes, forecasts))):
         assert forecaster.rounds == t, f"rounds is {forecaster.rounds} in round {t + 1}"
 
 
-def check_same_past_same_forecast(make: Make, outcomes: Array) -> None:
-    """Two forecasters made alike that see the same outcomes say the same: there is no hidden randomness."""
-    for (a, _), (b, _) in zip(_play(make(), outcomes), _play(make(), outcomes), strict=True):
+def check_same_past_same_forecast(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """Two that are made alike and see the same rounds announce the same: there is no hidden randomness."""
+    rounds = _rounds(outcomes, forecasts)
+    for (a, _), (b, _) in zip(_play(make(), rounds), _play(make(), rounds), strict=True):
         assert a == b, "two equal forecasters gave two forecasts"
 
 
-def check_outcomes_are_not_kept(make: Make, outcomes: Array) -> None:
-    """The caller may reuse the array it passed in."""
-    plain, reused, buffer = make(), make(), np.empty(outcomes.shape[1])
-    for y in outcomes:
-        assert plain.predict() == reused.predict(), "the forecaster kept a reference to the caller's array"
+def check_arrays_are_not_kept(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """The caller may reuse the arrays it passed in."""
+    plain, reused = make(), make()
+    for given, y in _rounds(outcomes, forecasts):
+        lent, buffer = [np.array(b) for b in given], np.array(y)
+        x, again = plain.predict(*given), reused.predict(*lent)
+        for b in lent:
+            b[:] = np.nan
+        assert x == again, "a reference to the caller's array was kept"
         plain.update(y)
-        buffer[:] = y
         reused.update(buffer)
         buffer[:] = np.nan
 
 
-def check_outcomes_of_any_form(make: Make, outcomes: Array) -> None:
+def check_arrays_of_any_form(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """Lists, strided views and other byte orders count as the vectors they hold."""
     plain, varied = make(), make()
     forms: list[Callable[[Array], Any]] = [list, lambda y: np.repeat(y, 2)[::2], lambda y: y.astype(">f8")]
-    for t, y in enumerate(outcomes):
-        assert plain.predict() == varied.predict(), "the form of an outcome made a difference"
+    for t, (given, y) in enumerate(_rounds(outcomes, forecasts)):
+        form = forms[t % 3]
+        assert plain.predict(*given) == varied.predict(*map(form, given)), "the form of an array made a difference"
         plain.update(y)
-        varied.update(forms[t % 3](y))
+        varied.update(form(y))
 
 
 def bad_outcomes(space: ConvexSet) -> dict[str, Any]:
-    """Return things that are not outcomes, by what is wrong with them."""
+    """Return things that are not outcomes, nor point forecasts, by what is wrong with them."""
     centre = np.asarray(space.centre, dtype=np.float64)
     first = np.arange(space.dim) == 0
     return {
@@ -148,32 +182,107 @@ def bad_outcomes(space: ConvexSet) -> dict[str, Any]:
     }
 
 
-def check_bad_outcomes_change_nothing(make: Make, outcomes: Array) -> None:
-    """A bad outcome raises a `TreeCalError` that names the round, and the state is bit for bit what it was."""
+def check_bad_outcomes_change_nothing(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """An invalid outcome raises a `TreeCalError` that names the round, and the state is bit for bit what it was."""
     forecaster = make()
-    for t, _ in enumerate(_play(forecaster, outcomes[:4])):
-        before = _state(forecaster)
-        announced = forecaster.predict()
+    for t, (given, y) in enumerate(_rounds(outcomes[:4], forecasts)):
+        announced, before = forecaster.predict(*given), _state(forecaster)
         for what, bad in bad_outcomes(forecaster.space).items():
-            message = _refusal(forecaster, bad)
-            assert message is not None, f"an outcome that is {what} was accepted"
-            assert f"round {t + 1}" in message, f"{what}: the message does not name round {t + 1}: {message}"
+            _check_refused(forecaster.update, bad, TreeCalError, f"round {t + 1}", f"an outcome that is {what}")
             assert _state(forecaster) == before, f"an outcome that is {what} changed the state"
-            assert forecaster.predict() == announced, f"an outcome that is {what} changed the forecast"
+            assert forecaster.predict(*given) == announced, f"an outcome that is {what} changed the forecast"
+        forecaster.update(y)
 
 
-def check_snapshots_resume(make: Make, outcomes: Array) -> None:
-    """A forecaster saved and loaded, before or after it predicts, goes on exactly as the one that was not."""
-    for stop in {0, 1, len(outcomes) // 2}:
+def check_states_are_kept(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """A state that was taken never changes, and one can return to it as often as one likes."""
+    rounds = _rounds(outcomes, forecasts)
+    for stop in {0, 1, len(rounds) // 2}:
+        forecaster = _played(make(), rounds[:stop])
+        given, _ = rounds[stop]
+        announced = forecaster.predict(*given)
+        state = forecaster.get_state()
+        before = _bytes(state)
+        for _ in range(2):  # the second time from a state that was set
+            for _ in _play(forecaster, rounds[stop:]):
+                assert _bytes(state) == before, f"a state taken after {stop} rounds changed when more were played"
+            forecaster.set_state(state)
+            assert forecaster.rounds == stop, f"back after {stop} rounds, rounds is {forecaster.rounds}"
+            assert forecaster.predict(*given) == announced, f"back after {stop} rounds, the forecast is another"
+
+
+def check_copies_are_independent(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """`copy.copy` and `copy.deepcopy` give one that goes on by itself: what either learns, the other does not."""
+    rounds = _rounds(outcomes, forecasts)
+    half = len(rounds) // 2
+    for copied in (copy.copy, copy.deepcopy):
+        forecaster = _played(make(), rounds[:half])
+        forecaster.predict(*rounds[half][0])
+        again, before = copied(forecaster), _state(forecaster)
+        ahead = [x for x, _ in _play(again, rounds[half:])]
+        assert _state(forecaster) == before, f"what a copy by copy.{copied.__name__} learned changed the original"
+        behind = [x for x, _ in _play(forecaster, rounds[half:])]
+        assert ahead == behind, f"a copy by copy.{copied.__name__} went another way"
+
+
+def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
+    """Saved and loaded, before or after `predict`, it goes on exactly as the one that was not."""
+    rounds = _rounds(outcomes, forecasts)
+    for stop in {0, 1, len(rounds) // 2}:
         for peek in (False, True):
-            forecaster = make()
-            for _ in _play(forecaster, outcomes[:stop]):
-                pass
+            forecaster, start = _played(make(), rounds[:stop]), stop
             if peek:
-                forecaster.predict()
+                forecaster.predict(*rounds[stop][0])
             again = _copy(make, forecaster)
-            for (a, _), (b, _) in zip(_play(forecaster, outcomes[stop:]), _play(again, outcomes[stop:]), strict=True):
+            if peek and forecasts is not None:  # the forecast that awaits its outcome came along
+                for each in (forecaster, again):
+                    each.update(outcomes[stop])
+                start += 1
+            for (a, _), (b, _) in zip(_play(forecaster, rounds[start:]), _play(again, rounds[start:]), strict=True):
                 assert a == b, f"a snapshot taken after {stop} rounds went another way"
+
+
+def check_last_forecast_counts(make: Make, outcomes: Array, forecasts: Array) -> None:
+    """A `predict` that no `update` follows leaves no trace."""
+    plain, fickle = make(), make()
+    for b, y, other in zip(forecasts, outcomes, forecasts[::-1], strict=True):
+        x = plain.predict(b)
+        fickle.predict(other)
+        fickle.predict(fickle.space.centre)
+        assert fickle.predict(b) == x, "a forecast that had no outcome changed the next"
+        plain.update(y)
+        fickle.update(y)
+    assert _state(plain) == _state(fickle), "a forecast that had no outcome changed the state"
+
+
+def check_outcomes_need_forecasts(make: Make, outcomes: Array, forecasts: Array) -> None:
+    """An outcome before its forecast raises an `OutcomeError` that names the round, and changes nothing."""
+    corrector = make()
+    for t, (b, y) in enumerate(zip(forecasts[:4], outcomes[:4], strict=True)):
+        before = _state(corrector)
+        _check_refused(corrector.update, y, OutcomeError, f"round {t + 1}", "an outcome without a forecast")
+        assert _state(corrector) == before, "an outcome without a forecast changed the state"
+        corrector.predict(b)
+        corrector.update(y)
+
+
+def check_bad_forecasts_change_nothing(make: Make, outcomes: Array, forecasts: Array) -> None:
+    """An invalid forecast raises a `ForecastError` that names the round, and the state is bit for bit what it was."""
+    corrector = make()
+
+    def refuses_all() -> None:
+        before = _state(corrector)
+        for what, bad in bad_outcomes(corrector.space).items():
+            place = f"round {corrector.rounds + 1}"
+            _check_refused(corrector.predict, bad, ForecastError, place, f"a forecast that is {what}")
+            assert _state(corrector) == before, f"a forecast that is {what} changed the state"
+
+    for b, y in zip(forecasts[:4], outcomes[:4], strict=True):
+        refuses_all()
+        x = corrector.predict(b)
+        refuses_all()
+        assert corrector.predict(b) == x, "an invalid forecast changed what is announced"
+        corrector.update(y)
 
 
 def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
@@ -184,9 +293,9 @@ def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
 
 
 def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
-    """`Cal^{D_R}` is the full swap regret of the losses `D_R(y_t|·)` (Lemma swap-cal), here for `R = ‖·‖₂²`."""
+    """`Cal^{D_R}` is the full swap regret of the losses `D_R(y_t|·)` (Lemma 2.2), here for `R = ‖·‖₂²`."""
     forecaster, R = make(), SquaredEuclidean()
-    rounds = list(_play(forecaster, outcomes))
+    rounds = list(_play(forecaster, _rounds(outcomes)))
     points = np.unique(np.concatenate([x.points + 0.0 for x, _ in rounds]), axis=0)
     regret = 0.0
     for p in points:
@@ -216,53 +325,84 @@ def check_classes_are_interchangeable(make: Make, outcomes: Array) -> None:
         renamed.update(y[order])
 
 
-CHECKS: tuple[Check, ...] = (
+_SHARED: tuple[Check, ...] = (
     check_forecasts_are_distributions,
     check_predict_repeats,
     check_past_forecasts_stay,
     check_rounds_count_up,
     check_same_past_same_forecast,
-    check_outcomes_are_not_kept,
-    check_outcomes_of_any_form,
+    check_arrays_are_not_kept,
+    check_arrays_of_any_form,
     check_bad_outcomes_change_nothing,
     check_snapshots_resume,
+    check_states_are_kept,
+)
+
+CHECKS: tuple[Check, ...] = (
+    *_SHARED,
     check_labels_only_add_error,
     check_calibration_is_swap_regret,
     check_classes_are_interchangeable,
 )
 """Every check, in the order `check_forecaster` runs them."""
 
+CORRECTOR_CHECKS: tuple[Check, ...] = (
+    *_SHARED,
+    check_copies_are_independent,
+    check_last_forecast_counts,
+    check_outcomes_need_forecasts,
+    check_bad_forecasts_change_nothing,
+)
+"""Every check, in the order `check_corrector` runs them."""
 
-def _play(forecaster: Forecaster, outcomes: Array) -> Any:
-    for y in outcomes:
-        x = forecaster.predict()
+
+def _rounds(outcomes: Array, forecasts: Array | None = None) -> list[Round]:
+    """Return for each round the arguments of `predict`, which are a forecast or none, and the outcome."""
+    return [(() if forecasts is None else (forecasts[t],), y) for t, y in enumerate(outcomes)]
+
+
+def _play(forecaster: Any, rounds: list[Round]) -> Iterator[tuple[Forecast, Array]]:
+    for given, y in rounds:
+        x = forecaster.predict(*given)
         assert isinstance(x, Forecast), f"predict() returned {type(x).__name__}, expected a Forecast"
         yield x, y
         forecaster.update(y)
 
 
-def _refusal(forecaster: Forecaster, bad: Any) -> str | None:
-    """Return the message with which an outcome is refused, or None if it is taken."""
+def _played(forecaster: Any, rounds: list[Round]) -> Any:
+    """Return the forecaster, or corrector, after these rounds."""
+    for _ in _play(forecaster, rounds):
+        pass
+    return forecaster
+
+
+def _check_refused(act: Callable[[Any], object], bad: Any, error: type[TreeCalError], place: str, what: str) -> None:
+    message = None
     try:
-        forecaster.update(bad)
-    except TreeCalError as error:
-        return str(error)
-    return None
+        act(bad)
+    except error as refusal:
+        message = str(refusal)
+    assert message is not None, f"{what} was accepted"
+    assert place in message, f"{what}: the message does not name {place}: {message}"
 
 
 def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:
     ledger = Ledger(forecaster.space)
-    for x, y in _play(forecaster, outcomes):
+    for x, y in _play(forecaster, _rounds(outcomes)):
         ledger.record(x, y)
     return ledger
 
 
-def _state(forecaster: Forecaster) -> Any:
-    """Return the state as something that compares bit for bit."""
+def _bytes(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state as something that compares bit for bit, and that nobody can change."""
     return {
-        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
-        for key, value in forecaster.get_state().items()
+        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else copy.deepcopy(value)
+        for key, value in state.items()
     }
+
+
+def _state(forecaster: Any) -> dict[str, Any]:
+    return _bytes(forecaster.get_state())
 
 
 def _sorted_rows(points: Array, weights: Array) -> Array:
@@ -270,10 +410,10 @@ def _sorted_rows(points: Array, weights: Array) -> Array:
     return rows[np.lexsort(rows.T[::-1])]
 
 
-def _copy(make: Make, forecaster: Forecaster) -> Forecaster:
-    """Return the forecaster through a snapshot; one of a class that is not ours, through its state."""
+def _copy(make: Make, forecaster: Any) -> Any:
+    """Return it through a snapshot; one of a class that is not ours, through its state."""
     try:
-        return loads(dumps(forecaster), space=forecaster.space)  # type: ignore[no-any-return]
+        return loads(dumps(forecaster), space=forecaster.space)
     except SnapshotError:
         again = make()
         again.set_state(forecaster.get_state())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -58,6 +59,11 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     command = [TREECAL, *map(str, arguments)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+
+
+def heed_interrupts() -> None:
+    """Let a new process be interrupted. Tests that run in the background ignore SIGINT, which a process inherits."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def refused(done: Done, *words: str) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 import treecal as tc
 from tests.cli.support import refused, run
 from treecal import arena
+from treecal.forecasters import REGISTRY
 
 SMALL = ["arena", "--dim", 3, "--rounds", 30, "--workers", 1]
-TWO = ["--forecasters", "RunningMean; TreeCal, arity 8", "--streams", "drift; against the mean"]
+TWO = ["--forecasters", "running-mean, treecal", "--streams", "drift, against the mean"]
 
 
 def test_the_table_is_the_race_s() -> None:
-    chosen = {name: arena.FORECASTERS[name] for name in ("RunningMean", "TreeCal, arity 8")}
+    chosen = {name: REGISTRY[name] for name in ("running-mean", "treecal")}
     streams = {name: arena.STREAMS[name] for name in ("drift", "against the mean")}
     race = arena.race(chosen, streams, [tc.Simplex(3)], rounds=30, norms=["l2"], seeds=range(2), workers=1)
     document = json.loads(run(*SMALL, *TWO, "--norm", "l2", "--seeds", 2, "--json").out)
@@ -28,8 +29,8 @@ def test_the_table_is_the_race_s() -> None:
 
 
 def test_who_refuses_says_why() -> None:
-    done = run(*SMALL, "--forecasters", "BinaryGrid;RunningMean", "--streams", "drift")
-    assert "BinaryGrid did not take part: space is Simplex(3), expected Simplex(2)." in done.out
+    done = run(*SMALL, "--forecasters", "binary-grid,running-mean", "--streams", "drift")
+    assert "binary-grid did not take part: space is Simplex(3), expected Simplex(2)." in done.out
 
 
 def test_a_race_goes_on_in_its_folder(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_a_race_goes_on_in_its_folder(tmp_path: Path) -> None:
 
 
 def test_bad_options() -> None:
-    refused(run(*SMALL, "--streams", "weather"), "--streams is 'weather', expected one of i.i.d.; ")
-    refused(run(*SMALL, "--forecasters", ";"), "forecasters is empty")
+    refused(run(*SMALL, "--streams", "weather"), "--streams is 'weather', expected one of i.i.d., ")
+    refused(run(*SMALL, "--forecasters", ","), "--forecasters is ',', expected different names")
     refused(run(*SMALL, "--seeds", 0), "--seeds is 0")
     refused(run("arena", "--rounds", 0), "rounds is 0")

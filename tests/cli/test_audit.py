@@ -16,7 +16,7 @@ import pexpect
 import pytest
 
 import treecal as tc
-from tests.cli.support import TREECAL, refused, run
+from tests.cli.support import TREECAL, heed_interrupts, refused, run
 from treecal.auditing import audit
 
 WIDE = ("--forecast", "p_a,p_b,p_c", "--outcome", "label")
@@ -112,7 +112,7 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> 
         f"TO '{log}' (FORMAT parquet)"
     )
     arguments = ["audit", str(log), "--forecast", "p_a,p_b", "--outcome", "label", "--output", str(tmp_path / "o.csv")]
-    child = pexpect.spawn(TREECAL, arguments, timeout=60, dimensions=(24, 120))
+    child = pexpect.spawn(TREECAL, arguments, timeout=60, dimensions=(24, 120), preexec_fn=heed_interrupts)
     child.expect(r"reading.*\d+%.*rows.*/s")
     child.expect("grouping")
     time.sleep(0.2)

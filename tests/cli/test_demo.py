@@ -99,7 +99,7 @@ def test_a_mistake_of_ours_is_a_paragraph_and_not_a_traceback() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("treecal: this stream needs the package vega_datasets")
+    assert done.stderr.startswith("treecal: this stream needs vega_datasets, which is not installed")
     assert "Traceback" not in done.stderr
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
+from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +14,19 @@ import pytest
 import treecal as tc
 from tests.cli.support import run
 from treecal.cli import _checks as checks
+from treecal.cli import _doctor as doctor
+
+EXTRAS = metadata.metadata("treecal").get_all("Provides-Extra") or []
+PARTS = {  # by extra, the parts that need it; Spark takes a while to start, so doctor does not try it
+    "arena": {"arena"},
+    "data": {"real streams"},
+    "files": {"files", "audit"},
+    "games": {"pygambit", "OpenSpiel"},
+    "plots": {"report"},
+    "river": {"river"},
+    "sklearn": {"scikit-learn"},
+    "theory": {"best regularizer"},
+}
 
 
 def test_all_is_well() -> None:
@@ -35,7 +51,7 @@ def test_what_is_missing_is_named_and_what_is_broken_is_found(monkeypatch: pytes
     states = {part["part"]: part for part in json.loads(run("doctor", "--json").out)["parts"]}
     assert states["snapshots"]["state"] == "broken"
     assert "ZeroDivisionError: by zero" in states["snapshots"]["what"]
-    assert states["pygambit"]["state"] == "missing"
+    assert states["pygambit"]["state"] == "not installed"
     assert 'pip install "treecal[games]"' in states["pygambit"]["what"]
     assert states["arena"]["state"] == "works"
 
@@ -44,3 +60,58 @@ def test_a_wrong_answer_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tc, "certificate", lambda *_, **__: SimpleNamespace(bound=0.01))
     with pytest.raises(tc.TreeCalError, match=r"does not hold that an error of .* is within the certified 0.010"):
         checks.forecasters()
+
+
+def modules_of(*extras: str) -> set[str]:
+    """Return the modules that are not there without these extras: of their packages, and of all that need these."""
+
+    def plain(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", name)[0]).lower()
+
+    gone = {plain(name) for extra in extras for name in doctor._needed(extra)}
+    needs = {
+        plain(package.name): {plain(line) for line in package.requires or () if "extra ==" not in line}
+        for package in metadata.distributions()
+    }
+    while more := {name for name in needs.keys() - gone if needs[name] & gone}:
+        gone |= more
+    found = metadata.packages_distributions().items()
+    return {module for module, owners in found if gone & set(map(plain, owners))}
+
+
+def doctor_without(modules: set[str]) -> dict[str, dict[str, str]]:
+    """Run doctor in a new process that cannot import these; return what it found, part by part."""
+    script = f"""
+import sys
+from importlib.machinery import PathFinder
+from treecal.cli import main
+
+class Others(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name in {modules!r} else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Others
+main(["doctor", "--json"])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {part["part"]: part for part in json.loads(done.stdout)["parts"]}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_without_an_extra_its_parts_are_not_installed_and_nothing_is_broken(extra: str) -> None:
+    hidden = modules_of(extra)
+    assert hidden
+    found = doctor_without(hidden)
+    assert {part["state"] for part in found.values()} <= {"works", "not installed"}
+    for part in PARTS.get(extra, ()):
+        assert found[part]["state"] == "not installed", found[part]
+        assert f'which is not installed. Hint: pip install "treecal[{extra}]".' in found[part]["what"]
+
+
+def test_a_plain_installation_is_well() -> None:
+    found = doctor_without(modules_of(*EXTRAS))
+    optional = set[str]().union(*PARTS.values())
+    states = {part: "not installed" if part in optional else "works" for part in checks.CHECKS}
+    assert {part: found[part]["state"] for part in found} == states

@@ -17,7 +17,6 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import TREECAL, refused, run, start
-from treecal.cli._options import Name
 
 COINS = np.random.default_rng(0).integers(3, size=60).tolist()
 NAMES = ("rain", "snow", "sun")
@@ -56,6 +55,8 @@ def test_forecasts_are_those_of_the_library() -> None:
         ("harmonic", [], tc.Harmonic),
         ("running-mean", [], tc.RunningMean),
         ("binary-grid", ["--bins", "7"], lambda s: tc.BinaryGrid(s, bins=7)),
+        ("simplex-grid", ["--resolution", "3"], lambda s: tc.SimplexGrid(s, resolution=3)),
+        ("adaptive", ["--rule", "block"], lambda s: tc.AdaptiveTreeCal(s, rule="block")),
         (
             "sampled",
             ["--block", "2", "--seed", "5"],
@@ -63,7 +64,7 @@ def test_forecasts_are_those_of_the_library() -> None:
         ),
     ],
 )
-def test_every_forecaster(name: Name, options: list[str], made: Any) -> None:
+def test_every_forecaster(name: str, options: list[str], made: Any) -> None:
     outcomes = [0, 1, 1, 0, 1, 1, 1, 0]
     lines = run("forecast", "--dim", 2, "--forecaster", name, *options, stdin="\n".join(map(str, outcomes))).lines
     f = made(tc.Simplex(2))
@@ -344,7 +345,7 @@ def test_bad_files_and_options() -> None:
         ("nowhere.csv", "--dim", "2"): "there is no file nowhere.csv",
         ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
         ("/", "--dim", "2", "--kind", "csv"): "/ is a folder",
-        (): "it is not said what outcomes are",
+        (): "no outcome set is given",
         ("--classes", "a"): "two or more names",
         ("--classes", "a,a"): "different names",
         ("--classes", "a,\udcff"): "different names",

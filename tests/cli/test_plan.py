@@ -52,7 +52,7 @@ def test_who_promises_most() -> None:
 
 def test_where_nobody_promises_anything_it_says_so() -> None:
     done = run("recommend", "--dim", 5, "--rounds", 2)
-    assert "None promises more" in done.out
+    assert "No certificate beats" in done.out
     assert json.loads(run("recommend", "--dim", 5, "--rounds", 2, "--json").out)["promises"] is False
 
 
@@ -68,7 +68,7 @@ def test_where_nobody_promises_anything_it_says_so() -> None:
         (["plan", "--dim", 3, "--rounds", 10, "--depth", 3], "--depth came without --arity"),
         (["plan", "--dim", 3, "--error", 0.1, "--arity", 3], "--arity takes --rounds"),
         (["plan", "--dim", 3, "--rounds", 10, "--arity", 2, "--depth", 2], "4 rounds"),
-        (["plan", "--rounds", 10], "it is not said what outcomes are"),
+        (["plan", "--rounds", 10], "no outcome set is given"),
         (["recommend", "--dim", 3], "--rounds"),
         (["recommend", "--dim", 3, "--rounds", "x"], "--rounds"),
     ],

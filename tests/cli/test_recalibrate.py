@@ -11,7 +11,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import refused, run, start
-from treecal.correctors._groups import Cells, Centroids
+from treecal.correctors import Cells, Centroids, all_correctors
 
 RNG = np.random.default_rng(0)
 SAID = RNG.dirichlet([2, 2], size=200)
@@ -50,6 +50,14 @@ def test_every_method_is_the_library_s(options: list[str], corrector: Any) -> No
     report = corrector.report()
     assert last["scores"]["before"]["brier"] == report.before.brier
     assert last["scores"]["after"]["log"] == report.after.log
+
+
+def test_every_corrector_of_the_package_is_offered() -> None:
+    names = [name for kind in all_correctors() for name in kind.methods()]
+    assert all(kind.methods() for kind in all_correctors())
+    assert len(set(names)) == len(names)
+    offered = run("recalibrate", "--classes", "a,b", "--method", "guess").err
+    assert all(f'"{name}"' in offered for name in names)
 
 
 def test_scores_for_people_go_to_standard_error() -> None:

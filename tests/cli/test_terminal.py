@@ -15,8 +15,9 @@ import pexpect
 import pytest
 
 import treecal as tc
-from tests.cli.support import TREECAL, refused, run
+from tests.cli.support import TREECAL, heed_interrupts, refused, run
 from treecal.cli._terminal import Exit, Shield, emit, printable
+from treecal.forecasters import REGISTRY
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
 
@@ -25,7 +26,9 @@ def terminal(script: str) -> pexpect.spawn[str]:
     """Run a line of shell in a terminal of its own; `treecal` is the command."""
     script = script.replace("treecal ", f"'{TREECAL}' ", 1)
     env = os.environ | {"NO_COLOR": "1", "TERM": "xterm"}
-    return pexpect.spawn("bash", ["-c", script], encoding="utf-8", timeout=30, dimensions=(24, 100), env=env)
+    return pexpect.spawn(
+        "bash", ["-c", script], encoding="utf-8", timeout=30, dimensions=(24, 100), env=env, preexec_fn=heed_interrupts
+    )
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:
@@ -116,7 +119,7 @@ def test_what_is_done_on_the_way_out_is_not_interrupted_again() -> None:
 
 def test_the_arena_s_bar_goes_to_standard_error() -> None:
     shell = terminal("treecal arena --dim 2 --rounds 200 --workers 1 --streams drift --json | wc -l")
-    shell.expect(r"runs .* \d+/8")
+    shell.expect(rf"runs .* \d+/{len(REGISTRY)}")
     shell.expect("1\r\n")
     shell.expect(pexpect.EOF)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import islice, product
 
 import numpy as np
 import pytest
 
 import treecal as tc
 from treecal._typing import Array
-from treecal.forecasters import Forecaster
+from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import TOLERANCE, Lp
 from treecal.testing import CHECKS, Check, check_forecaster, sample_outcomes
 
@@ -35,32 +36,15 @@ SPACES: dict[str, tc.ConvexSet] = {
     "a user's own": Disc(),
 }
 
-MAKERS: dict[str, Callable[[tc.ConvexSet], Forecaster]] = {
-    "TreeCal": lambda space: tc.TreeCal(space, arity=3),
-    "TreeCal, depth 6": lambda space: tc.TreeCal(space, arity=2, depth=6),
-    "TreeCal, mixed": lambda space: tc.TreeCal(space, arity=4, mix=0.1),
-    "SampleTreeCal": lambda space: tc.SampleTreeCal(space, arity=2, block=3, rng=np.random.default_rng(3)),
-    "SampleTreeCal, depth 5": lambda space: tc.SampleTreeCal(
-        space, arity=2, depth=5, block=2, rng=np.random.Generator(np.random.MT19937(3))
-    ),
-    "RunningMean": tc.RunningMean,
-    "AdaptiveTreeCal": lambda space: tc.AdaptiveTreeCal(space, arity=3),
-    "AdaptiveTreeCal, depth 6": lambda space: tc.AdaptiveTreeCal(space, arity=2, depth=6, norm="linf", mix=0.1),
-    "AdaptiveTreeCal, block": lambda space: tc.AdaptiveTreeCal(space, arity=3, rule="block"),
-    "Harmonic": tc.Harmonic,
-    "Harmonic, exact": lambda space: tc.Harmonic(space, exact=True),
-    "BinaryGrid": lambda space: tc.BinaryGrid(bins=10),
-    "BinaryGrid, odd": lambda space: tc.BinaryGrid(bins=7),
-    "SimplexGrid": lambda space: tc.SimplexGrid(space, resolution=6),  # type: ignore[arg-type]
-}
 
-ONLY: dict[str, set[str]] = {
-    "AdaptiveTreeCal, block": set(SPACES) - {"a user's own"},  # which does not know its diameter
-    "BinaryGrid": {"pair"},
-    "BinaryGrid, odd": {"pair"},
-    "SimplexGrid": {"pair", "simplex"},
-}
-CASES = [(maker, space) for space in SPACES for maker in MAKERS if space in ONLY.get(maker, SPACES)]
+def cases() -> Iterator[tuple[type[Forecaster], str, int]]:
+    """Yield every example of every forecaster that has a name, on every set: class, set, and which example."""
+    for space, kind in product(SPACES, REGISTRY.values()):
+        yield from ((kind, space, number) for number, _ in enumerate(kind.examples(SPACES[space])))
+
+
+def name(case: object) -> str:
+    return case.__name__ if isinstance(case, type) else str(case)
 
 
 def outcomes_for(space: tc.ConvexSet) -> Array:
@@ -69,21 +53,28 @@ def outcomes_for(space: tc.ConvexSet) -> Array:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize(("maker", "space"), CASES)
-def test_contract(check: Check, maker: str, space: str) -> None:
-    check(lambda: MAKERS[maker](SPACES[space]), outcomes_for(SPACES[space]))
+@pytest.mark.parametrize(("kind", "space", "number"), list(cases()), ids=name)
+def test_contract(check: Check, kind: type[Forecaster], space: str, number: int) -> None:
+    check(lambda: next(islice(kind.examples(SPACES[space]), number, None)), outcomes_for(SPACES[space]))
 
 
 def test_every_forecaster_is_here() -> None:
-    made = {type(maker(tc.Simplex(2))).__name__ for maker in MAKERS.values()}
-    assert made == set(tc.forecasters.__all__) - {"Forecaster"}
+    exported = [getattr(tc.forecasters, name) for name in tc.forecasters.__all__]
+    ours = {kind for kind in exported if isinstance(kind, type) and issubclass(kind, Forecaster)} - {Forecaster}
+    assert {type(f) for kind in REGISTRY.values() for f in kind.examples(tc.Simplex(2))} == ours
+    assert len(list(cases())) >= 102
+    missing = set(product(REGISTRY.values(), SPACES)) - {(kind, space) for kind, space, _ in cases()}
+    assert missing == {
+        *((tc.BinaryGrid, space) for space in SPACES if space != "pair"),
+        *((tc.SimplexGrid, space) for space in SPACES if space not in ("pair", "simplex")),
+    }
 
 
 class Forgetful(tc.RunningMean):
     """Breaks its contract: an outcome it refuses counts as a round."""
 
     def update(self, outcome: object) -> None:
-        self._rounds += 1
+        self._state.rounds += 1
         super().update(outcome)  # type: ignore[arg-type]
 
 
@@ -100,4 +91,4 @@ class Sloppy(tc.TreeCal):
 @pytest.mark.parametrize("broken", [Forgetful, Sloppy])
 def test_the_checks_can_fail(broken: type[Forecaster]) -> None:
     with pytest.raises((AssertionError, ValueError)):
-        check_forecaster(lambda: broken(tc.Simplex(3)))  # type: ignore[call-arg]
+        check_forecaster(lambda: broken(tc.Simplex(3)))

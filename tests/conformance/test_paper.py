@@ -119,7 +119,7 @@ def test_one_round_too_many(arity: int, depth: int, block: int) -> None:
             f.predict()
             f.update([1, 0])
         before = {k: np.copy(v) for k, v in f.get_state().items()}
-        with pytest.raises(HorizonError, match=f"round {arity**depth + 1} is one too many"):
+        with pytest.raises(HorizonError, match=f"round {arity**depth + 1} is beyond the horizon"):
             f.predict()
         with pytest.raises(HorizonError, match="without depth= the tree grows"):
             f.update([1, 0])

@@ -8,7 +8,7 @@ import numpy as np
 
 import treecal as tc
 from treecal._typing import Array
-from treecal.correctors._base import Corrector
+from treecal.correctors import Corrector
 from treecal.forecasters import Forecaster
 
 INSIDE: dict[str, Callable[[tc.ConvexSet], Forecaster]] = {

@@ -1,11 +1,10 @@
-"""What all correctors share: bad input, sources, groups, snapshots."""
+"""What all correctors share: invalid input, groups, snapshots."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +13,7 @@ import treecal as tc
 from tests.correctors.models import INSIDE, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors._base import Corrector
-from treecal.correctors._groups import Cells, Centroids, TopClass
+from treecal.correctors import Cells, Centroids, TopClass
 from treecal.exceptions import (
     ForecastError,
     HorizonError,
@@ -27,7 +25,7 @@ from treecal.exceptions import (
 from treecal.geometry import TOLERANCE
 from treecal.testing import bad_outcomes
 
-# Bad input
+# Invalid input
 
 
 @pytest.mark.parametrize("make", [None, "AdaptiveTreeCal", "BinaryGrid"])
@@ -104,8 +102,6 @@ def test_arguments_that_make_no_sense() -> None:
     used.update([1, 0])
     with pytest.raises(ParameterError, match="seen 1 rounds, expected a new one"):
         tc.Recalibrator(space, make=lambda: used)
-    with pytest.raises(ParameterError, match="source is 3"):
-        tc.Recalibrator(space, source=3)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="audit is 'no'"):
         tc.Recalibrator(space, audit="no")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="function is 3"):
@@ -118,37 +114,6 @@ def test_arguments_that_make_no_sense() -> None:
         tc.Chain([])
     with pytest.raises(ParameterError, match="expected one set"):
         tc.Chain([tc.Recalibrator(space), tc.Recalibrator(tc.Simplex(3))])
-    with pytest.raises(ParameterError, match="a source of its own"):
-        tc.Chain([tc.Recalibrator(space, source=lambda b: b)])
-
-
-# Sources
-
-
-class Coin:
-    """A classifier in scikit-learn's manner."""
-
-    def __init__(self, columns: int = 2) -> None:
-        self.columns = columns
-
-    def predict_proba(self, rows: Any, /) -> Array:
-        p = np.asarray(rows, dtype=float).sum(axis=1)
-        return np.column_stack([1 - p, *[p / (self.columns - 1)] * (self.columns - 1)])
-
-
-def test_a_source_is_asked_for_the_forecast() -> None:
-    space = tc.Simplex(2)
-    given = tc.Recalibrator(space)
-    function = tc.Recalibrator(space, source=lambda p: [1 - p, p])
-    classifier = tc.Chain([tc.Recalibrator(space)], source=Coin())
-    for p, y in zip(np.random.default_rng(0).random(50), some_rounds(2, 50, 4)[1], strict=True):
-        x = given.predict([1 - p, p])
-        assert function.predict(p) == x
-        assert classifier.predict([p / 4, 3 * p / 4 - p / 8, p / 8]).mean == pytest.approx(x.mean, abs=1e-12)
-        for f in (given, function, classifier):
-            f.update(y)
-    with pytest.raises(ForecastError, match=r"forecast at round 1 has shape \(3,\), expected 2 real numbers"):
-        tc.Recalibrator(space, source=Coin(columns=3)).predict([0.5])
 
 
 # Groups
@@ -202,9 +167,9 @@ class Disc(tc.ConvexSet):
         return tc.l2(points) <= 1 + tol  # type: ignore[arg-type, return-value]
 
 
-def savable() -> dict[str, Callable[[], Corrector]]:
+def savable() -> dict[str, Callable[[], tc.Corrector]]:
     space = tc.Simplex(2)
-    makers: dict[str, Callable[[], Corrector]] = {
+    makers: dict[str, Callable[[], tc.Corrector]] = {
         name: lambda make=make: tc.Recalibrator(space, make=lambda: make(space))  # type: ignore[misc]
         for name, make in INSIDE.items()
     }
@@ -272,9 +237,7 @@ def test_code_is_not_written() -> None:
     for f, what in (
         (tc.Recalibrator(space, groups=lambda b: 0), "function.*cannot be saved: a snapshot holds data, not code"),
         (tc.Recalibrator(space, groups=MyGroups()), "MyGroups.*cannot be saved"),
-        (tc.Recalibrator(space, source=lambda b: b), r"function.*cannot be saved(.|\n)*predict\(source"),
-        (tc.Recalibrator(space, source=Coin()), "Coin.*cannot be saved"),
-        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine is nothing of this package"),
+        (tc.Recalibrator(space, make=lambda: Mine(space)), "Mine cannot be saved"),
         (draws, "a SampleTreeCal in every group cannot be saved"),
     ):
         run(f, *some_rounds(2, 5, 0))

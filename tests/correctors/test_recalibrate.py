@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.correctors.models import INSIDE, model, run, some_rounds
 from treecal._typing import Array
-from treecal.correctors._calibeating import calibeating_bound
-from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.correctors import ByKey, Cells, Centroids, Groups, TopClass, calibeating_bound
 from treecal.correctors._recalibrator import Simple
 from treecal.exceptions import (
     ParameterError,
@@ -32,7 +31,7 @@ ROOT_TWO = math.sqrt(2)
 def literal_mean(
     forecasts: Array, outcomes: Array, key: Callable[[Array], Hashable], prior: float, *, shift: bool = False
 ) -> Array:
-    """SPEC §10 as it is written: each round over all the past."""
+    """Calibeating as it is defined: each round over all the past."""
     said = []
     for t, b in enumerate(forecasts):
         past = [s for s in range(t) if key(forecasts[s]) == key(b)]
@@ -290,10 +289,10 @@ def test_the_report_can_be_read() -> None:
     f = tc.Recalibrator(tc.Simplex(2))
     run(f, *model("overconfident", 2, 50, 0))
     lines = str(f.report()).splitlines()
-    assert lines[0] == "50 rounds, forecasts alike in cells of 0.1"
+    assert lines[0] == "50 rounds, forecasts binned in cells of 0.1"
     assert [line.split()[0] for line in lines[2:5]] == ["before", "after", "mean"]
     assert lines[2].split()[1] == f"{f.report().before.brier:.4f}"
-    assert "told apart exactly" in str(f.report(resolution=None))
+    assert "compared exactly" in str(f.report(resolution=None))
     box = tc.Recalibrator(tc.Box(0, 1, dim=1), groups=Cells(width=0.5))
     run(box, np.full((3, 1), 0.5), np.ones((3, 1)))
     assert box.report().before.log is None

@@ -29,7 +29,7 @@ KINDS: list[tuple[type[Scaling], int]] = [
 
 
 def said(kind: type[Scaling], theta: Array, b: Array) -> Array:
-    """SPEC §10 and Guo et al., one formula for each kind."""
+    """Platt's, and Guo et al.'s: one formula for each kind."""
     b = np.clip(b, LEAST, None)
     if kind is tc.PlattScaling:
         a, c = theta

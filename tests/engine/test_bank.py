@@ -1,4 +1,4 @@
-"""A bank is as many TreeCals as it has streams, whatever is asked of it and in whatever order."""
+"""A bank is as many forecasters as it has streams, whatever is asked of it and in whatever order."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import treecal as tc
+from tests.engine.support import makers
 from tests.strategies import spaces
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.state import dumps, loads
@@ -25,21 +26,15 @@ class Banks(RuleBasedStateMachine):
     @initialize(data=st.data(), streams=st.integers(0, 4))
     def make(self, data: st.DataObject, streams: int) -> None:
         self.space = data.draw(spaces(max_dim=3))
-        seed = data.draw(st.none() | st.integers(0, 99))
-        self.tree: dict[str, Any] = {
-            "arity": data.draw(st.integers(2, 5)),
-            "depth": data.draw(st.none() | st.integers(1, 4)),
-            "mix": data.draw(st.sampled_from([0.0, 0.2, 1.0])),
-            "start": None if seed is None else self.space.sample(np.random.default_rng(seed)),
-        }
-        self.bank: Any = tc.Bank(self.space, streams=streams, **self.tree)
-        self.alone = [tc.TreeCal(self.space, **self.tree) for _ in range(streams)]
+        self.forecaster = data.draw(makers(self.space))
+        self.bank: Any = tc.Bank(self.forecaster(), streams=streams)
+        self.alone = [self.forecaster() for _ in range(streams)]
 
     @rule(count=st.integers(0, 3))
     def add(self, count: int) -> None:
         old = len(self.alone)
         assert self.bank.add(count).tolist() == list(range(old, old + count))
-        self.alone += [tc.TreeCal(self.space, **self.tree) for _ in range(count)]
+        self.alone += [self.forecaster() for _ in range(count)]
 
     @rule(data=st.data(), seed=st.integers(0, 10**6))
     def update(self, data: st.DataObject, seed: int) -> None:
@@ -59,7 +54,7 @@ class Banks(RuleBasedStateMachine):
             self.alone[key].update(outcome)
 
     def rounds_left(self, key: int) -> float:
-        horizon = self.alone[key].clock.horizon
+        horizon = self.alone[key].tree.horizon
         return np.inf if horizon is None else horizon - self.alone[key].rounds
 
     @rule(data=st.data())
@@ -82,17 +77,18 @@ class Banks(RuleBasedStateMachine):
         outcomes: list[Any] = list(sample_outcomes(self.space, len(keys), np.random.default_rng(0)))
         at = data.draw(st.integers(0, len(keys) - 1))
         outcomes[at] = bad_outcomes(self.space)[what]
-        with pytest.raises(OutcomeError, match=rf"\bround {at + 1}\b"):
+        with pytest.raises(OutcomeError, match=rf"\brow {at}\b"):
             self.bank.update(keys, outcomes)
 
     @invariant()
-    def every_stream_is_a_treecal(self) -> None:
+    def every_stream_is_a_forecaster_of_its_own(self) -> None:
         assert self.bank.rounds.tolist() == [alone.rounds for alone in self.alone]
-        sums = self.bank.get_state()["sums"]
+        state = self.bank.get_state()
         for key, alone in enumerate(self.alone):
-            own = np.array(alone.sums)
-            assert np.array_equal(sums[: len(own), key], own)
-            assert not sums[len(own) :, key].any()
+            for name, own in alone.get_state().items():
+                column = state[name][key : key + 1] if own.ndim == 1 else state[name][:, key : key + 1]
+                assert np.array_equal(column[: len(own)], own), name
+                assert not column[len(own) :].any(), name
         if all(self.rounds_left(key) for key in range(len(self.alone))):
             forecasts = self.bank.predict()
             assert list(forecasts) == [alone.predict() for alone in self.alone]
@@ -106,7 +102,7 @@ class Banks(RuleBasedStateMachine):
 
 
 Banks.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
-test_a_bank_is_as_many_treecals = Banks.TestCase
+test_a_bank_is_as_many_forecasters = Banks.TestCase
 
 
 def state(bank: tc.Bank) -> dict[str, Any]:
@@ -114,7 +110,7 @@ def state(bank: tc.Bank) -> dict[str, Any]:
 
 
 def full_bank(**options: Any) -> tc.Bank:
-    bank = tc.Bank(tc.Simplex(3), streams=5, arity=3, **options)
+    bank = tc.Bank(tc.TreeCal(tc.Simplex(3), arity=3, **options), streams=5)
     rng = np.random.default_rng(0)
     bank.update(rng.integers(4, size=60), rng.integers(3, size=60))
     return bank
@@ -134,12 +130,12 @@ BAD: dict[str, tuple[Any, Any, type[Exception], str]] = {
     "fewer outcomes": ([0, 1, 2], [0, 0], ParameterError, "3 keys came with 2 outcomes"),
     "more outcomes": ([0], np.eye(3), ParameterError, "1 keys came with 3 outcomes"),
     "no outcomes": ([0], [], ParameterError, "1 keys came with 0 outcomes"),
-    "outside": ([0, 1, 2], [[1, 0, 0], [1, 1, 0], [0, 1, 0]], OutcomeError, "round 2 lies outside"),
-    "NaN": ([0, 1, 2], [[1, 0, 0], [0, 0, 1], [0, 1, np.nan]], OutcomeError, "round 3 holds nan"),
-    "wrong class": ([0, 1, 2], [0, 3, 0], OutcomeError, "round 2 is the class 3"),
-    "class −1": ([0, 1, 2], [0, 0, -1], OutcomeError, "round 3 is the class -1"),
-    "masked": ([0, 1], np.ma.masked_array([0, 1], [False, True]), OutcomeError, "round 2 is missing"),
-    "too short": ([0, 1], [[1, 0], [0, 1]], OutcomeError, "round 1 has shape"),
+    "outside": ([0, 1, 2], [[1, 0, 0], [1, 1, 0], [0, 1, 0]], OutcomeError, "row 1 lies outside"),
+    "NaN": ([0, 1, 2], [[1, 0, 0], [0, 0, 1], [0, 1, np.nan]], OutcomeError, "row 2 holds nan"),
+    "wrong class": ([0, 1, 2], [0, 3, 0], OutcomeError, "row 1 is the class 3"),
+    "class −1": ([0, 1, 2], [0, 0, -1], OutcomeError, "row 2 is the class -1"),
+    "masked": ([0, 1], np.ma.masked_array([0, 1], [False, True]), OutcomeError, "row 1 is missing"),
+    "too short": ([0, 1], [[1, 0], [0, 1]], OutcomeError, "row 0 has shape"),
     "None": ([0], None, OutcomeError, "expected numbers of shape"),
     "an object": ([0], object(), OutcomeError, "expected numbers of shape"),
 }
@@ -159,11 +155,13 @@ def test_bad_updates_change_nothing(what: str) -> None:
 
 
 def test_the_horizon_is_each_streams_own() -> None:
-    bank = tc.Bank(tc.Simplex(2), streams=3, arity=2, depth=2)
+    bank = tc.Bank(tc.TreeCal(tc.Simplex(2), arity=2, depth=2), streams=3)
     bank.update([0, 0, 0, 1], [0, 1, 1, 0])
     before = state(bank)
     for keys in ([1, 0, 0], [2] * 5, [0, 1, 2, 0]):
-        with pytest.raises(HorizonError, match=r"stream [02] would have 5 rounds: arity 2 and depth 2 make 4"):
+        with pytest.raises(
+            HorizonError, match=r"stream [02]: round 5 is beyond the horizon: arity 2 and depth 2 make 4"
+        ):
             bank.update(keys, [0] * len(keys))
         assert state(bank) == before
     bank.update([2, 0, 2, 2, 2], [0, 1, 1, 0, 1])  # both are full now
@@ -206,7 +204,7 @@ def test_keys_of_any_form(form: Callable[[Any], Any]) -> None:
 
 
 def test_adding_one_at_a_time() -> None:
-    bank = tc.Bank(tc.Simplex(2), arity=2)
+    bank = tc.Bank(tc.TreeCal(tc.Simplex(2), arity=2))
     for key in range(40):
         assert bank.add().tolist() == [key]
         bank.update(np.arange(key + 1), np.arange(key + 1) % 2)
@@ -215,7 +213,7 @@ def test_adding_one_at_a_time() -> None:
     for _ in range(40):
         alone.update([1, 0])
     assert bank.predict([0])[0] == alone.predict()
-    assert repr(bank) == "Bank(Simplex(2): 40 streams, arity 2)"
+    assert repr(bank) == "Bank(TreeCal(Simplex(2), arity=2): 40 streams)"
 
 
 def test_snapshots_in_files(tmp_path: Path) -> None:
@@ -252,20 +250,22 @@ def test_what_is_given_out_stays_as_it_is() -> None:
 
 
 def test_weights_are_those_of_each_streams_own_height() -> None:
-    bank = tc.Bank(tc.Simplex(2), streams=3, arity=2)
+    bank = tc.Bank(tc.TreeCal(tc.Simplex(2), arity=2), streams=3)
     bank.update([0] * 5 + [1] * 2, [0] * 7)
     forecasts = bank.predict()
     assert forecasts.weights.tolist() == [[1 / 3] * 3, [1 / 2, 1 / 2, 0], [1, 0, 0]]
     assert np.isfinite(forecasts.points).all()
 
 
-@pytest.mark.parametrize(
-    "bad", [{"streams": -1}, {"streams": 1.5}, {"arity": 1}, {"depth": 0}, {"mix": 2}, {"start": [1]}]
-)
+@pytest.mark.parametrize("bad", [{"streams": -1}, {"streams": 1.5}])
 def test_parameters_that_make_no_sense(bad: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(bad))):
         tc.Bank(tc.Simplex(2), **bad)
-    with pytest.raises(ParameterError, match="space"):
+    with pytest.raises(ParameterError, match="a set, a TreeCal or an AdaptiveTreeCal"):
         tc.Bank("simplex")  # type: ignore[arg-type]
+    seen = tc.TreeCal(tc.Simplex(2))
+    seen.update([1, 0])
+    with pytest.raises(ParameterError, match="expected a new one"):
+        tc.Bank(seen)
     with pytest.raises(ParameterError, match="count"):
         tc.Bank(tc.Simplex(2)).add(-1)

@@ -29,7 +29,7 @@ def dictionary(levels: list[Level], units: list[Array]) -> dict[bytes, tuple[flo
     dim = levels[0].sums.shape[1]
     totals: defaultdict[bytes, Array] = defaultdict(lambda: np.zeros(1 + dim))
     for nodes, weights in zip(levels, units, strict=True):
-        for label, total, rounds, unit in zip(nodes.labels, nodes.sums, nodes.rounds, weights, strict=True):
+        for label, total, rounds, unit in zip(nodes.points, nodes.sums, nodes.rounds, weights, strict=True):
             if unit:
                 totals[label.tobytes()] += unit * np.append(float(rounds), total)
     return {name: (total[0], (total[1:] / total[0]).tolist()) for name, total in totals.items()}
@@ -45,7 +45,7 @@ def test_groups_are_a_dictionary(dim: int, size: int, values: int, seed: int) ->
         labels = rng.integers(values, size=(size, dim)) / 7
         levels.append(level(labels, rng.normal(size=(size, dim)), rng.integers(1, 9, size=size)))
         units.append(rng.integers(3, size=size) / 3)
-        groups.add(levels[-1].labels, levels[-1].rounds, units[-1], levels[-1].sums)
+        groups.add(levels[-1].points, levels[-1].rounds, units[-1], levels[-1].sums)
     assert groups_of(groups.reading(3 * size, 1.0)) == dictionary(levels, units)
 
 
@@ -57,7 +57,7 @@ def test_the_table_grows() -> None:
     for order in (np.arange(size), rng.permutation(size)):
         levels.append(level(labels[order], rng.normal(size=(size, 2)), rng.integers(1, 9, size=size)))
         units.append(np.ones(size))
-        groups.add(levels[-1].labels, levels[-1].rounds, units[-1], levels[-1].sums)
+        groups.add(levels[-1].points, levels[-1].rounds, units[-1], levels[-1].sums)
     reading = groups.reading(2 * size, 1.0)
     assert len(reading) == size
     assert groups_of(reading) == dictionary(levels, units)

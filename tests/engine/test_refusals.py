@@ -225,7 +225,7 @@ def test_the_horizon(make: Any, piece: int) -> None:
     for rows in (CORNERS, CLASSES):
         assert replay(rows[:81], fixed, piece=piece).rounds == 81
         for outcomes, options in ways(rows[:82]):
-            with pytest.raises(HorizonError, match="82 rounds are too many: arity 3 and depth 4 make 81"):
+            with pytest.raises(HorizonError, match="round 82 is beyond the horizon: arity 3 and depth 4 make 81"):
                 replay(outcomes, fixed, piece=piece, **options)
 
 

@@ -210,3 +210,14 @@ def test_arguments_that_make_no_sense() -> None:
             run.forecast(t)  # type: ignore[arg-type]
     with pytest.raises(tc.TreeCalError):
         run.error("l7")
+
+
+@pytest.mark.parametrize("rule", ["stick", "block"])
+def test_the_deepest_tree(rule: Rule) -> None:
+    """Heights are sized by the tree; no number of them is taken for the greatest."""
+    outcomes = corners(3, np.random.default_rng(0).integers(3, size=50))
+    alone, run = (tc.AdaptiveTreeCal(tc.Simplex(3), arity=2, depth=63, rule=rule) for _ in range(2))
+    replayed = tc.replay(outcomes, run)
+    for t, y in enumerate(outcomes):
+        assert replayed.forecast(t) == alone.predict()
+        alone.update(y)

@@ -14,8 +14,8 @@ from tests.forecasters.adversaries import AgainstTheLedger, AgainstTheMean, duel
 from tests.forecasters.oracle_adaptive import Node, Oracle
 from tests.strategies import one_hot, play, spaces, streams
 from treecal._typing import Array
-from treecal.exceptions import ParameterError
-from treecal.forecasters._adaptive import block_regret
+from treecal.exceptions import HorizonError, ParameterError
+from treecal.theory import block_regret
 
 
 @pytest.mark.parametrize("rule", ["stick", "block"])
@@ -139,7 +139,7 @@ def test_block_regret_is_hedges() -> None:
     assert values == sorted(values)
     assert all(value <= t for t, value in enumerate(values))
     assert values[:4] == [0.0] * 4  # one height: nothing to choose from
-    with pytest.raises(ParameterError, match=r"at most arity\*\*depth = 8"):
+    with pytest.raises(HorizonError, match="round 9 is beyond the horizon"):
         block_regret(9, arity=2, depth=3, diameter=1.0)
 
 

@@ -14,14 +14,7 @@ from tests.forecasters.oracle_grids import LiteralBinaryGrid
 from tests.strategies import play
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecasters._grids import (
-    MOST_POINTS,
-    _minimax,
-    _simplex_grid,
-    binary_grid_bound,
-    grid_width,
-    simplex_grid_bound,
-)
+from treecal.forecasters._simplex_grid import MOST_POINTS, USUAL_POINTS, _minimax, _simplex_grid, grid_width, points
 
 
 @pytest.mark.parametrize("bins", [1, 2, 3, 8, 9])
@@ -39,6 +32,12 @@ def test_binary_grid_is_what_it_is_described_to_be(bins: int, soft: bool) -> Non
         literal.learn(y)
         f.update([1 - y, y])
     np.testing.assert_allclose(f.get_state()["bias"], literal.V, atol=1e-10)
+
+
+def bound(f: tc.Forecaster, rounds: int, norm: str = "l1") -> float:
+    found = f.certificate(norm, rounds=rounds)
+    assert found is not None
+    return found.bound
 
 
 class AgainstThePotential:
@@ -73,7 +72,7 @@ def test_binary_grid_keeps_its_certificate(kind: str, bins: int) -> None:
         f.update(y)
         bias = f.get_state()["bias"]
         assert math.sqrt(bias @ bias) <= math.sqrt(t) + t / (2 * math.sqrt(2) * bins)
-        assert np.abs(bias).sum() / t <= binary_grid_bound(t, bins=bins)
+        assert 2 * np.abs(bias).sum() / t <= bound(f, t)
         assert bias[0] >= 0 >= bias[-1]
     assert ledger.error("l1") == pytest.approx(2 * np.abs(bias).sum() / 1500, abs=1e-9)
 
@@ -95,10 +94,31 @@ def test_outcomes_a_rounding_outside_do_not_turn_the_ends() -> None:
 
 
 def test_bound_in_figures() -> None:
-    assert binary_grid_bound(20_000, bins=50) == pytest.approx(
-        math.sqrt(51 / 20_000) + math.sqrt(51) / (100 * math.sqrt(2))
-    )
-    assert min(binary_grid_bound(10**6, bins=n) for n in range(1, 1000)) == pytest.approx(0.0377, abs=1e-4)
+    one_coordinate = math.sqrt(51 / 20_000) + math.sqrt(51) / (100 * math.sqrt(2))
+    f = tc.BinaryGrid(bins=50)
+    assert bound(f, 20_000) == pytest.approx(2 * one_coordinate)
+    assert bound(f, 20_000, "l2") == pytest.approx(math.sqrt(2) * one_coordinate)
+    assert bound(f, 20_000, "linf") == pytest.approx(one_coordinate)
+    assert min(bound(tc.BinaryGrid(bins=n), 10**6) for n in range(1, 1000)) == pytest.approx(2 * 0.0377, abs=2e-4)
+
+
+def test_no_norm_is_certified_by_a_factor_that_does_not_hold() -> None:
+    """How far apart two norms are on the set says nothing on how far apart they are in every direction."""
+    steep = tc.Mahalanobis(np.diag([1.0, 1e-9, 1e-9]))
+    assert tc.SimplexGrid(tc.Simplex(3)).certificate(steep, rounds=10**6) is None
+    assert tc.BinaryGrid().certificate(tc.Mahalanobis(np.eye(2)), rounds=10**6) is None
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 8, 60, 128, 500])
+def test_a_grid_nobody_chose_is_the_finest_of_few_points(dim: int) -> None:
+    f = tc.SimplexGrid(tc.Simplex(dim))
+    if dim == 2:
+        assert f.resolution == tc.BinaryGrid().bins
+    elif 2 < dim <= USUAL_POINTS:
+        assert points(dim, f.resolution) <= USUAL_POINTS < points(dim, f.resolution + 1)
+    else:
+        assert f.resolution == 1
+    assert f.predict().points.shape == (1, dim)
 
 
 @settings(max_examples=50, deadline=None)
@@ -147,7 +167,7 @@ def test_simplex_grid_keeps_its_certificate(kind: str, dim: int, resolution: int
         y = adversary(x)
         ledger.record(x, y)
         f.update(y)
-        assert tc.l2(f.get_state()["bias"]).sum() / t <= simplex_grid_bound(t, dim=dim, resolution=resolution)
+        assert tc.l2(f.get_state()["bias"]).sum() / t <= bound(f, t, "l2")
     assert ledger.error("l2") == pytest.approx(tc.l2(f.get_state()["bias"]).sum() / rounds, abs=1e-9)
 
 
@@ -163,7 +183,7 @@ def test_sizes_that_cannot_work_say_what_they_would_need() -> None:
     with pytest.raises(ParameterError, match=rf"has 20000 points, expected at most {MOST_POINTS}(.|\n)*Hint: Adaptive"):
         tc.SimplexGrid(tc.Simplex(20_000), resolution=1)
     with pytest.raises(ParameterError, match=r"space is .*, expected a Simplex"):
-        tc.SimplexGrid(tc.Ball(2), resolution=3)  # type: ignore[arg-type]
+        tc.SimplexGrid(tc.Ball(2), resolution=3)
     with pytest.raises(ParameterError, match=r"space is Simplex\(3\), expected Simplex\(2\)"):
         tc.BinaryGrid(tc.Simplex(3))
     with pytest.raises(ParameterError, match="bins is 0"):

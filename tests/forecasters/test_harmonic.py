@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.forecasters.adversaries import regimes
-from tests.forecasters.oracle_harmonic import announced
+from tests.forecasters.oracle_harmonic import announced, stored_in_floats
 from tests.strategies import one_hot, play, spaces, streams
 from treecal._typing import Array
-from treecal.exceptions import OutcomeError, ParameterError
+from treecal.exceptions import OutcomeError
 from treecal.forecasters._harmonic import _STEP, _Fading, harmonic_error, odd_reciprocals
 from treecal.state import dumps, loads
 
 
-@pytest.mark.parametrize("exact", [False, True])
-def test_it_is_the_papers(exact: bool) -> None:
+def test_it_is_the_papers() -> None:
     outcomes = one_hot(3, 30, np.random.default_rng(0))
     rational = [tuple(Fraction(int(entry)) for entry in y) for y in outcomes]
-    forecasts, _ = play(tc.Harmonic(tc.Simplex(3), exact=exact), outcomes)
+    forecasts, _ = play(tc.Harmonic(tc.Simplex(3)), outcomes)
+    np.testing.assert_allclose(stored_in_floats(outcomes)[:-1], forecasts[-1].points, rtol=0, atol=4e-15)
     assert np.array_equal(forecasts[0].points, [[1 / 3] * 3])
     for t, x in enumerate(forecasts[1:], start=1):
         points, weights = zip(*announced(rational, t), strict=True)
@@ -48,8 +48,7 @@ def test_fast_is_exact(kind: str) -> None:
         "switch": np.eye(2)[np.arange(rounds) // (rounds // 2)],
         "once": np.eye(2)[np.minimum(np.arange(rounds), 1)],  # a class that is seen in the first round only
     }[kind]
-    space = tc.Simplex(2)
-    fast, exact = points_of(tc.Harmonic(space), outcomes), points_of(tc.Harmonic(space, exact=True), outcomes)
+    fast, exact = points_of(tc.Harmonic(tc.Simplex(2)), outcomes), stored_in_floats(outcomes)
     assert (np.abs(fast - exact) <= 1e-12 * exact).all()
 
 
@@ -112,8 +111,11 @@ def test_a_forecast_is_a_view_and_behaves_as_any_other() -> None:
     f = tc.Harmonic(tc.Simplex(3))
     for y in streams(tc.Simplex(3), 20, 0):
         f.update(y)
-    x, state = f.predict(), f.get_state()
-    assert np.shares_memory(x.points, state["points"])
+    x, later = f.predict(), tc.Harmonic(tc.Simplex(3))
+    later.set_state(f.get_state())
+    f.update([0, 0, 1])
+    assert np.shares_memory(x.points, f.predict().points)
+    assert x == later.predict()
     plain = tc.Forecast(x.points, weights=x.weights, nodes=x.nodes, space=f.space)
     assert x == plain
     assert plain == x
@@ -159,7 +161,7 @@ def test_fft_error_is_that_of_the_sums_at_length() -> None:
     """At 20,000 rounds, where a ledger would hold 2·10^8 entries: its sums, point by point."""
     rounds, space = 20_000, tc.Simplex(2)
     outcomes = regimes(2, rounds, np.random.default_rng(6))
-    points = points_of(tc.Harmonic(space, exact=True), outcomes)
+    points = stored_in_floats(outcomes)
     lags = odd_reciprocals(rounds)
     totals = np.cumsum(lags)
     error = float(tc.l1(outcomes[0] - space.centre))
@@ -174,5 +176,3 @@ def test_what_is_wrong_is_named() -> None:
         harmonic_error([[1.0, 0.0], [1.0, 1.0]], space=tc.Simplex(2))
     with pytest.raises(OutcomeError, match=r"shape \(0, 2\)"):
         harmonic_error(np.zeros((0, 2)), space=tc.Simplex(2))
-    with pytest.raises(ParameterError, match="exact is 1, expected True or False"):
-        tc.Harmonic(tc.Simplex(2), exact=1)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The floor under every forecaster: SignTree (SPEC §7). Measured, not proven."""
+"""The floor under every forecaster: SignTree. Measured, not proven."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from river import (
 
 import treecal as tc
 from tests.integrations.streams import LABELS, Said, drifting
-from treecal.correctors._base import Corrector
+from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
 from treecal.integrations.river import CalibrationError, RecalibratedClassifier
 

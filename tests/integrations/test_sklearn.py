@@ -216,7 +216,7 @@ def test_bad_batches_change_nothing() -> None:
         (lambda: f.partial_fit(broken, labels[50:]), ForecastError, "row 20 lie outside"),
         (lambda: f.partial_fit(unsummed, labels[50:]), ForecastError, "row 30 .* sum to 0.97"),
         (lambda: f.predict_proba(unsummed), ForecastError, "row 30"),
-        (lambda: f.partial_fit(forecasts[50:], ["dog", *labels[51:]]), OutcomeError, "'dog' is none of the classes"),
+        (lambda: f.partial_fit(forecasts[50:], ["dog", *labels[51:]]), OutcomeError, "'dog' is not one of the classes"),
         (lambda: f.partial_fit(forecasts[50:], labels[51:]), ValueError, "inconsistent numbers"),
         (lambda: f.partial_fit(forecasts[50:], None), OutcomeError, "y is None"),
         (lambda: f.fit(forecasts, ["ant", float("nan"), *labels[2:]]), OutcomeError, r"y\[1\] is nan"),
@@ -232,7 +232,7 @@ def test_a_bad_first_batch_leaves_it_unfitted() -> None:
     X, y = blobs()
     for base in (GaussianNB(), GaussianNB().fit(X, y), STUMP):
         f = RecalibratedClassifier(base)
-        with pytest.raises(OutcomeError, match="none of the classes"):
+        with pytest.raises(OutcomeError, match="not one of the classes"):
             f.partial_fit(X, y, classes=["ant", "bee"])
         assert not hasattr(f, "corrector_")
 
@@ -279,7 +279,7 @@ def test_scorers_in_cross_validation() -> None:
         (lambda: calibration_error(["a", "b"], [[0.5, 0.5]] * 2, norm="l7.."), "l7"),
         (lambda: calibration_error(["a", "b"], [[0.5, 0.5]] * 2, resolution=0), "resolution is 0"),
         (lambda: calibration_error(["a", "a"], [[0.5, 0.5]] * 2), "name the label of each column"),
-        (lambda: calibration_error(["a", "b"], [[0.5, 0.5]] * 2, classes=["a", "c"]), "'b'.* is none of the classes"),
+        (lambda: calibration_error(["a", "b"], [[0.5, 0.5]] * 2, classes=["a", "c"]), "'b'.* not one of the classes"),
         (lambda: calibration_error(["a", "b"], [[0.5, 0.5], [0.5, 0.6]]), "row 1 .* sum to 1.1"),
         (lambda: calibration_error(["a", "b"], [[0.5, 0.5], [np.nan, 0.6]]), "holds nan"),
         (lambda: calibration_error(["a", "b"], [["0.5", "0.5"]] * 2), "expected real numbers"),

@@ -9,7 +9,7 @@ import treecal as tc
 from treecal.keyed import spark, streaming
 from treecal.keyed.session import session
 
-BANK, SHARDS = tc.Bank(tc.Simplex(3), arity=3), 4
+FORECASTER, SHARDS = tc.TreeCal(tc.Simplex(3), arity=3), 4
 
 
 def main(kind: str, folder: Path) -> None:
@@ -17,11 +17,12 @@ def main(kind: str, folder: Path) -> None:
     cluster = session(settings={"spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR", **kept})
     if kind == "batch":
         for number, day in enumerate(sorted((folder / "in").glob("*.parquet"))):
-            spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), BANK, shards=SHARDS)
+            outcomes = cluster.read.parquet(str(day))
+            spark.epoch(cluster, str(folder / "state"), number, outcomes, FORECASTER, shards=SHARDS)
     else:
         files = cluster.readStream.schema("key string, seq long, outcome array<double>").option("maxFilesPerTrigger", 1)
         outcomes = files.parquet(str(folder / "in"))
-        query = streaming.forecasts(outcomes, BANK, shards=SHARDS).writeStream.trigger(availableNow=True)
+        query = streaming.forecasts(outcomes, FORECASTER, shards=SHARDS).writeStream.trigger(availableNow=True)
         query = query.option("checkpointLocation", str(folder / "checkpoint")).format("parquet")
         query.start(str(folder / "out")).awaitTermination()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 import treecal as tc
 
-Row = tuple[str, int, int, list[float]]
+Row = tuple[Any, ...]
 """A key, its coming round, the number it has learned up to, and the points of its forecast."""
 
 
@@ -32,22 +33,27 @@ def epochs(keys: int, count: int, *, seed: int, longest: int = 40, classes: int 
     return tables
 
 
-def one_by_one(tables: list[pa.Table], space: tc.ConvexSet, **parameters: Any) -> list[list[Row]]:
-    """Return what a `TreeCal` for each key forecasts after each epoch, of the keys that came in it."""
-    own: dict[str, tc.TreeCal] = {}
+def one_by_one(tables: list[pa.Table], forecaster: tc.Forecaster) -> list[list[Row]]:
+    """Return what a forecaster for each key announces after each epoch, of the keys that came in it."""
+    own: dict[str, tc.Forecaster] = {}
     after = []
     for table in tables:
         rows = sorted(table.to_pylist(), key=lambda row: row["seq"])
         for row in rows:
-            own.setdefault(row["key"], tc.TreeCal(space, **parameters)).update(row["outcome"])
+            own.setdefault(row["key"], copy(forecaster)).update(row["outcome"])
         last = {row["key"]: row["seq"] for row in rows}
-        after.append([(k, own[k].rounds + 1, n, own[k].predict().points.ravel().tolist()) for k, n in last.items()])
+        after.append([(k, own[k].rounds + 1, n, *lists(own[k].predict())) for k, n in last.items()])
     return [sorted(rows) for rows in after]
+
+
+def lists(x: tc.Forecast) -> tuple[list[float], list[float]]:
+    return x.points.ravel().tolist(), x.weights.tolist()
 
 
 def rows_of(forecasts: pa.Table) -> list[Row]:
     """Return a table of forecasts in the same form."""
-    return sorted((row["key"], row["round"], row["seq"], row["points"]) for row in forecasts.to_pylist())
+    columns = ("key", "round", "seq", "points", "weights")
+    return sorted(tuple(row[name] for name in columns) for row in forecasts.to_pylist())
 
 
 def write_day(day: pa.Table, folder: Path, number: int) -> None:

@@ -27,11 +27,6 @@ def test_spark_says_what_the_others_say(cluster: Any, tmp_path: Path, capsys: py
     audit = ("audit", path, "--forecast", "a,b", "--outcome", "label", "--classes", "a,b")
     here, there = said(capsys, *audit), said(capsys, *audit, "--engine", "spark")
     assert here["whole"] == there["whole"]
-    race = ("arena", "--dim", "2", "--rounds", "20", "--forecasters", "RunningMean", "--streams", "drift")
-    here, there = said(capsys, *race, "--workers", "1"), said(capsys, *race, "--engine", "spark")
-    for run in here["runs"] + there["runs"]:
-        del run["seconds"]
-    assert here == there
 
 
 @pytest.mark.parametrize(
@@ -39,8 +34,6 @@ def test_spark_says_what_the_others_say(cluster: Any, tmp_path: Path, capsys: py
     [
         ("audit", "log.csv", "--forecast", "p", "--outcome", "y", "--master", "local[2]"),
         ("audit", "log.csv", "--forecast", "p", "--outcome", "y", "--engine", "spark"),
-        ("arena", "--master", "local[2]"),
-        ("arena", "--engine", "spark", "--workers", "2"),
     ],
 )
 def test_options_that_do_not_go_together(words: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Every engine makes the same forecasts of many keyed streams as one `TreeCal` for each key, bit for bit."""
+"""Every engine makes the same forecasts of many keyed streams as one forecaster for each key, bit for bit."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import treecal as tc
 from tests.keyed.streams import Row, epochs, one_by_one, rows_of, write_day
 from treecal.keyed import advance, forecasts, local, no_state, spark, streaming
 
-SPACE, KEYS, EPOCHS = tc.Simplex(3), 1000, 3
-BANK = tc.Bank(SPACE, arity=3)
+KEYS, EPOCHS = 1000, 3
+FORECASTERS = {"tree": tc.TreeCal(tc.Simplex(3), arity=3), "adaptive": tc.AdaptiveTreeCal(tc.Simplex(3), arity=3)}
 
 
 @pytest.fixture(scope="module")
@@ -22,54 +22,64 @@ def days() -> list[pa.Table]:
     return epochs(KEYS, EPOCHS, seed=1)
 
 
+@pytest.fixture(scope="module", params=FORECASTERS)
+def forecaster(request: pytest.FixtureRequest) -> Any:
+    return FORECASTERS[request.param]
+
+
 @pytest.fixture(scope="module")
-def expected(days: list[pa.Table]) -> list[list[Row]]:
-    return one_by_one(days, SPACE, arity=3)
+def expected(days: list[pa.Table], forecaster: Any) -> list[list[Row]]:
+    return one_by_one(days, forecaster)
 
 
-def test_in_one_shard(days: list[pa.Table], expected: list[list[Row]]) -> None:
+def test_in_one_shard(days: list[pa.Table], forecaster: Any, expected: list[list[Row]]) -> None:
     state = no_state()
     for day, after in zip(days, expected, strict=True):
-        step = advance(state, day, BANK)
+        step = advance(state, day, forecaster)
         assert rows_of(step.forecasts) == after
         assert len(step.problems) == 0
         state = step.state
-    assert set(map(str, after)) <= set(map(str, rows_of(forecasts(state, BANK))))
+    assert set(map(str, after)) <= set(map(str, rows_of(forecasts(state, forecaster))))
 
 
 @pytest.mark.parametrize("shards", [1, 7])
-def test_in_a_pool(days: list[pa.Table], expected: list[list[Row]], shards: int) -> None:
+def test_in_a_pool(days: list[pa.Table], forecaster: Any, expected: list[list[Row]], shards: int) -> None:
     state = no_state()
     with ProcessPoolExecutor(2) as pool:
         for day, after in zip(days, expected, strict=True):
-            step = local.epoch(state, day, BANK, shards=shards, pool=pool)
+            step = local.epoch(state, day, forecaster, shards=shards, pool=pool)
             assert rows_of(step.forecasts) == after
             state = step.state
 
 
 @pytest.mark.xdist_group("spark")
-def test_in_epochs_of_spark(days: list[pa.Table], expected: list[list[Row]], cluster: Any, tmp_path: Path) -> None:
+def test_in_epochs_of_spark(
+    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path
+) -> None:
     path = str(tmp_path / "state")
     for number, (day, after) in enumerate(zip(days, expected, strict=True)):
         rows = cluster.createDataFrame(day).repartition(3)
-        done = spark.epoch(cluster, path, number, rows, BANK, shards=4 + number)
+        done = spark.epoch(cluster, path, number, rows, forecaster, shards=4 + number)
         assert rows_of(done.forecasts.toArrow()) == after
         assert done.problems.count() == 0
-    assert sorted(map(str, done.state.toArrow().to_pylist())) == sorted(map(str, in_one_shard(days).to_pylist()))
-    first = spark.epoch(cluster, path, 0, cluster.createDataFrame(days[1]), BANK)  # finished, so nothing happens
+    there, here = done.state.toArrow(), in_one_shard(days, forecaster)
+    assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
+    first = spark.epoch(cluster, path, 0, cluster.createDataFrame(days[1]), forecaster)  # finished, so nothing happens
     assert rows_of(first.forecasts.toArrow()) == expected[0]
     assert spark.read(cluster, path).number == EPOCHS - 1
 
 
-def in_one_shard(days: list[pa.Table]) -> pa.Table:
+def in_one_shard(days: list[pa.Table], forecaster: Any) -> pa.Table:
     state = no_state()
     for day in days:
-        state = advance(state, day, BANK).state
+        state = advance(state, day, forecaster).state
     return state
 
 
 @pytest.mark.xdist_group("spark")
-def test_in_a_stream_of_spark(days: list[pa.Table], expected: list[list[Row]], cluster: Any, tmp_path: Path) -> None:
+def test_in_a_stream_of_spark(
+    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path
+) -> None:
     """Each file is a micro-batch; the query is stopped after the first and goes on from its checkpoint."""
     (tmp_path / "in").mkdir()
 
@@ -78,7 +88,7 @@ def test_in_a_stream_of_spark(days: list[pa.Table], expected: list[list[Row]], c
             write_day(days[number], tmp_path / "in", number)
         outcomes = cluster.readStream.schema("key string, seq long, outcome array<double>")
         outcomes = outcomes.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-        query = streaming.forecasts(outcomes, BANK, shards=4).writeStream.trigger(availableNow=True)
+        query = streaming.forecasts(outcomes, forecaster, shards=4).writeStream.trigger(availableNow=True)
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
         query.start(str(tmp_path / "out")).awaitTermination()
         return cluster.read.parquet(str(tmp_path / "out")).where("table = 'forecasts'").toArrow()

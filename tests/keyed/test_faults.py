@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.keyed.driver import BANK, main
+from tests.keyed.driver import FORECASTER, main
 from tests.keyed.streams import Row, epochs, one_by_one, rows_of, write_day
 from treecal.keyed import spark
 
@@ -39,7 +39,7 @@ def check(kind: str, cluster: Any, folder: Path, *, kills: int, days: int) -> No
     outcomes = epochs(50, days, seed=3)
     for number, day in enumerate(outcomes):
         write_day(day, folder / "in", number)
-    expected = one_by_one(outcomes, BANK.space, arity=BANK.arity)
+    expected = one_by_one(outcomes, FORECASTER)
     rng = np.random.default_rng(0)
     for _ in range(kills):
         run_and_kill(kind, folder, after=int(rng.integers(3)) if kills > 1 else 0, delay=rng.uniform(0, 2))

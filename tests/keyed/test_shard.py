@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal.keyed import advance, forecasts, local, no_state, shard_of
 from treecal.keyed._packing import dumps, loads, packed, repack
-from treecal.keyed._tables import heights_of, pack, unpack
+from treecal.keyed._tables import pack, unpack
 
 SPACE = tc.Simplex(2)
-BANK = tc.Bank(SPACE, arity=2)
+FORECASTER = tc.TreeCal(SPACE, arity=2)
 SCHEMA = pa.schema({"key": pa.string(), "seq": pa.int64(), "outcome": pa.list_(pa.float64())})
 
 
@@ -35,7 +35,7 @@ BAD: list[Any] = [None, [], [1.0], [1.0, None], [1.0, 1.0], [float("nan"), 1.0],
 
 
 def test_what_is_wrong_is_reported_and_nothing_else_happens() -> None:
-    first = advance(no_state(), table(("a", 1, A), ("a", 2, B), ("b", 7, A), ("b", 9, A)), BANK)
+    first = advance(no_state(), table(("a", 1, A), ("a", 2, B), ("b", 7, A), ("b", 9, A)), FORECASTER)
     assert told(first) == [("missing", "b", 8, 1)]
     step = advance(
         first.state,
@@ -45,7 +45,7 @@ def test_what_is_wrong_is_reported_and_nothing_else_happens() -> None:
             ("c", 1, A), ("c", 2, [0.5, 0.6]), ("c", 3, A),  # outside the set
             ("d", 1, A), ("d", 1, B), ("e", None, A), (None, 1, A),
         ),
-        BANK,
+        FORECASTER,
     )  # fmt: skip
     assert told(step) == [
         ("conflict", "d", 1, 2),
@@ -68,8 +68,8 @@ def test_what_is_wrong_is_reported_and_nothing_else_happens() -> None:
 
 @pytest.mark.parametrize("outcome", BAD)
 def test_a_bad_outcome_fails_its_key_alone(outcome: Any) -> None:
-    before = advance(no_state(), table(("a", 0, A), ("b", 0, B)), BANK)
-    step = advance(before.state, table(("a", 1, A), ("a", 2, outcome), ("b", 1, B)), BANK)
+    before = advance(no_state(), table(("a", 0, A), ("b", 0, B)), FORECASTER)
+    step = advance(before.state, table(("a", 1, A), ("a", 2, outcome), ("b", 1, B)), FORECASTER)
     assert told(step) == [("outcome", "a", 2, 2)]
     rows = {row["key"]: row for row in step.state.to_pylist()}
     assert rows["a"] == {row["key"]: row for row in before.state.to_pylist()}["a"]
@@ -80,17 +80,18 @@ def test_a_bad_outcome_fails_its_key_alone(outcome: Any) -> None:
 def test_classes_are_corners() -> None:
     vectors = table(("a", 0, A), ("a", 1, B), ("b", 0, B))
     classes = pa.table({"key": ["a", "a", "b", "c", "d"], "seq": [0, 1, 0, 0, 0], "outcome": [0, 1, 1, 2, None]})
-    step = advance(no_state(), classes, BANK)
-    assert step.state == advance(no_state(), vectors, BANK).state
+    step = advance(no_state(), classes, FORECASTER)
+    assert step.state == advance(no_state(), vectors, FORECASTER).state
     assert told(step) == [("outcome", "c", 0, 1), ("outcome", "d", 0, 1)]
 
 
 def test_a_tree_of_fixed_depth_is_not_overfilled() -> None:
-    bank = tc.Bank(SPACE, arity=2, depth=2)
-    step = advance(no_state(), table(*[("a", t, A) for t in range(4)], *[("b", t, A) for t in range(5)]), bank)
+    tree = tc.TreeCal(SPACE, arity=2, depth=2)
+    step = advance(no_state(), table(*[("a", t, A) for t in range(4)], *[("b", t, A) for t in range(5)]), tree)
     assert told(step) == [("horizon", "b", 0, 5)]
-    assert step.forecasts.to_pylist() == [{"key": "a", "round": 5, "seq": 3, "points": None, "mean": None}]
-    assert told(advance(step.state, table(("a", 4, A)), bank)) == [("horizon", "a", 4, 1)]
+    none = {"points": None, "weights": None, "mean": None}
+    assert step.forecasts.to_pylist() == [{"key": "a", "round": 5, "seq": 3, **none}]
+    assert told(advance(step.state, table(("a", 4, A)), tree)) == [("horizon", "a", 4, 1)]
 
 
 outcome = st.sampled_from([A, B, [0.5, 0.5], [0.1, 0.9], [0.7, 0.4], None])
@@ -102,9 +103,9 @@ rows = st.lists(st.tuples(st.sampled_from(["a", "b", "c", None]), st.integers(0,
 def test_the_order_of_rows_and_the_shards_do_not_matter(one: Any, two: Any, random: Any, shards: int) -> None:
     here, there = no_state(), no_state()
     for epoch in (one, two):
-        step = advance(here, table(*epoch), BANK)
+        step = advance(here, table(*epoch), FORECASTER)
         random.shuffle(epoch)
-        parts = [advance(part, table(*mine), BANK) for part, mine in split_by_hand(there, epoch, shards)]
+        parts = [advance(part, table(*mine), FORECASTER) for part, mine in split_by_hand(there, epoch, shards)]
         here, there = step.state, pa.concat_tables([part.state for part in parts])
         for name in step._fields:
             together = pa.concat_tables([getattr(part, name) for part in parts])
@@ -119,11 +120,11 @@ def split_by_hand(state: pa.Table, epoch: Any, shards: int) -> Any:
 
 
 @settings(deadline=None)
-@given(rows, st.integers(2, 4))
-def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: int) -> None:
+@given(rows, st.integers(2, 4), st.sampled_from([tc.TreeCal, tc.AdaptiveTreeCal]))
+def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: int, kind: Any) -> None:
     """Key by key, with the rules of `advance` written out."""
-    bank = tc.Bank(SPACE, arity=arity)
-    got = {row["key"]: row for row in advance(no_state(), table(*epoch), bank).forecasts.to_pylist()}
+    step = advance(no_state(), table(*epoch), kind(SPACE, arity=arity))
+    got = {row["key"]: row for row in step.forecasts.to_pylist()}
     for key in ("a", "b", "c"):
         mine = [(seq, y) for k, seq, y in epoch if k == key]
         learned = dict(mine)
@@ -131,27 +132,34 @@ def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: in
         if fails or not mine:
             assert key not in got
             continue
-        f = tc.TreeCal(SPACE, arity=arity)
+        f = kind(SPACE, arity=arity)
         for seq in sorted(learned):
             f.update(learned[seq])
         assert got[key]["points"] == f.predict().points.ravel().tolist()
+        assert got[key]["weights"] == f.predict().weights.tolist()
         assert got[key]["seq"] == max(learned)
         np.testing.assert_allclose(got[key]["mean"], f.predict().mean, rtol=1e-14)
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 200), max_size=20), st.integers(1, 3), st.integers(0))
-def test_sums_are_packed_and_unpacked_bit_for_bit(rounds: list[int], dim: int, seed: int) -> None:
-    bank = tc.Bank(tc.Box(-1, 1, dim=dim), arity=3)
-    heights = heights_of(bank, np.array(rounds, np.int64))
-    sums = np.random.default_rng(seed).normal(size=(int(heights.max(initial=1)), len(rounds), dim))
-    for height in range(len(sums)):
-        sums[height, heights <= height] = 0.0
-    column = pack(sums, heights)
-    again = unpack(pa.concat_arrays([pack(sums[:, :0], heights[:0]), column]).slice(0), heights, dim)
-    assert again.tobytes() == sums.tobytes()
-    for i in range(len(rounds)):
-        assert column[i].as_py() == sums[: heights[i], i].tobytes()
+@given(
+    st.lists(st.integers(0, 200), max_size=20),
+    st.integers(1, 3),
+    st.integers(0),
+    st.sampled_from([tc.TreeCal, tc.AdaptiveTreeCal]),
+)
+def test_states_are_packed_and_unpacked_bit_for_bit(rounds: list[int], dim: int, seed: int, kind: Any) -> None:
+    forecaster, rng = kind(tc.Box(-1, 1, dim=dim), arity=3), np.random.default_rng(seed)
+    bank = tc.Bank(forecaster, streams=len(rounds))
+    keys = np.repeat(np.arange(len(rounds)), rounds)
+    bank.update(keys, rng.uniform(-1, 1, size=(len(keys), dim)))
+    state = bank.get_state()
+    path, scale = pack(state, forecaster.tree.heights(state["rounds"]))
+    table = pa.table({"rounds": state["rounds"], "path": pa.concat_arrays([path[:0], path]), "scale": scale})
+    again = unpack(table, forecaster)
+    assert again.keys() == state.keys()
+    for name, array in state.items():
+        assert np.ascontiguousarray(again[name]).tobytes() == array.tobytes(), name
 
 
 def test_keys_are_in_the_same_shard_everywhere() -> None:
@@ -170,7 +178,7 @@ def test_keys_are_in_the_same_shard_everywhere() -> None:
 
 
 def test_packed_rows_come_back_in_any_number_of_shards() -> None:
-    state = advance(no_state(), table(*[(f"k{i}", 0, A) for i in range(100)]), BANK).state
+    state = advance(no_state(), table(*[(f"k{i}", 0, A) for i in range(100)]), FORECASTER).state
     again = loads(blob for part in repack(iter([packed(state, 3)]), 5) for blob in part.column("blob").to_pylist())
     assert sorted(again.to_pylist(), key=str) == sorted(state.to_pylist(), key=str)
     assert loads([dumps(no_state())]) == no_state()
@@ -190,15 +198,17 @@ def test_a_wrong_schema_is_refused_before_any_work(name: str, kind: Any, message
     schema = SCHEMA.remove(at) if kind is None else SCHEMA.set(at, pa.field(name, kind))
     for step in (advance, local.epoch):
         with pytest.raises(tc.TreeCalError, match=message):
-            step(no_state(), schema.empty_table(), BANK)
+            step(no_state(), schema.empty_table(), FORECASTER)
 
 
 def test_the_state_of_other_streams_is_refused() -> None:
-    state = advance(no_state(), table(("a", 0, A)), BANK).state
-    with pytest.raises(tc.TreeCalError, match="its sums are of another size"):
-        forecasts(state, tc.Bank(tc.Simplex(3)))
-    newer = state.set_column(5, "format", pa.array([2], pa.int32()))
-    with pytest.raises(tc.TreeCalError, match="format 2, and this treecal reads 1"):
-        advance(newer, table(), BANK)
+    state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
+    with pytest.raises(tc.TreeCalError, match="its paths are of another size"):
+        forecasts(state, tc.TreeCal(tc.Simplex(3)))
+    with pytest.raises(tc.TreeCalError, match="its paths are of another size"):
+        forecasts(state, tc.AdaptiveTreeCal(SPACE, arity=2))
+    newer = state.set_column(6, "format", pa.array([3], pa.int32()))
+    with pytest.raises(tc.TreeCalError, match="format 3, and this treecal reads 2"):
+        advance(newer, table(), FORECASTER)
     with pytest.raises(tc.TreeCalError, match="not the state of a shard"):
-        advance(table(), table(), BANK)
+        advance(table(), table(), FORECASTER)

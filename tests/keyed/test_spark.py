@@ -14,23 +14,20 @@ import pytest
 import treecal as tc
 from tests.auditing.hard_rows import ADDED_FROM_THE_LEFT, CLASSES, ROWS, VALID, is_valid
 from tests.auditing.test_bins import edges_and_below
-from treecal import arena
 from treecal.auditing import audit
 from treecal.auditing.spark import audit as spark_audit
 from treecal.keyed import spark
 from treecal.keyed._replay import replay
-from treecal.keyed._sweep import race
 from treecal.keyed.session import session
-from treecal.streams import iid
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
 def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: Path) -> None:
-    bank, path = tc.Bank(tc.Simplex(2)), str(tmp_path / "state")
+    tree, path = tc.TreeCal(tc.Simplex(2)), str(tmp_path / "state")
     rows = [("a", 1, [1.0, 0.0]), ("b", 1, [0.5, 0.6]), ("a", 1, [1.0, 0.0]), (None, 1, [1.0, 0.0])]
     outcomes = cluster.createDataFrame(rows, "key string, seq int, outcome array<double>")
-    done = spark.epoch(cluster, path, 7, outcomes, bank, shards=2)
+    done = spark.epoch(cluster, path, 7, outcomes, tree, shards=2)
     told = done.problems.toArrow().to_pylist()
     assert sorted((row["kind"], row["key"], row["seq"]) for row in told if row["key"]) == [
         ("duplicate", "a", 1),
@@ -39,13 +36,13 @@ def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: 
     assert [row["kind"] for row in told if row["key"] is None] == ["key"]
     assert done.state.select("key", "rounds").toArrow().to_pylist() == [{"key": "a", "rounds": 1}]
     for error, arguments in (
-        ("number is 6, expected more than 7", (6, outcomes, bank)),
+        ("number is 6, expected more than 7", (6, outcomes, tree)),
         (
-            r"is that of Bank\(Simplex\(2\), arity=8\), not of Bank\(Simplex\(2\), arity=2\)",
-            (8, outcomes, tc.Bank(bank.space, arity=2)),
+            r"is that of TreeCal\(Simplex\(2\)\), not of TreeCal\(Simplex\(2\), arity=2\)",
+            (8, outcomes, tc.TreeCal(tree.space, arity=2)),
         ),
-        ("have no column 'outcome'", (8, outcomes.drop("outcome"), bank)),
-        ("'seq' is double", (8, outcomes.selectExpr("key", "seq + 0.5D AS seq", "outcome"), bank)),
+        ("have no column 'outcome'", (8, outcomes.drop("outcome"), tree)),
+        ("'seq' is double", (8, outcomes.selectExpr("key", "seq + 0.5D AS seq", "outcome"), tree)),
     ):
         with pytest.raises(tc.TreeCalError, match=error):
             spark.epoch(cluster, path, *arguments)
@@ -59,9 +56,9 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.delenv("JAVA_HOME", raising=False)
         with pytest.raises(tc.TreeCalError, match=r"(?s)there is no `java` here.*Hint: install Java 17"):
             session("local[2]")
-    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(
-        tc.TreeCalError, match=r"needs pyspark; it is not installed.\n\nHint: pip install .treecal\[spark\]"
+        tc.TreeCalError, match=r"needs pyspark, which is not installed.\n\nHint: pip install .treecal\[spark\]"
     ):
         session("local[2]")
 
@@ -157,7 +154,7 @@ def test_a_stream_with_a_bad_round_is_refused(seq: str, outcome: str, message: s
 
 
 @pytest.mark.parametrize("classes", [False, True])
-def test_a_replay_has_the_labels_of_one_machine(classes: bool, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_has_the_points_of_one_machine(classes: bool, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treecal.engine._climb._PIECE", 100)  # so that a short stream has many pieces
     rng, space = np.random.default_rng(2), tc.Simplex(3)
     outcomes = rng.integers(3, size=1234) if classes else rng.dirichlet(np.ones(3), size=1234)
@@ -166,7 +163,7 @@ def test_a_replay_has_the_labels_of_one_machine(classes: bool, cluster: Any, mon
     run, there = tc.replay(outcomes, space, arity=3), replay(frame, space, arity=3)
     assert there.rounds == 1234
     for distance in ("l1", "l2", tc.l2.squared):
-        assert there.labelled_error(distance) == run.error(distance, per_node=True)
+        assert there.per_node_error(distance) == run.error(distance, per_node=True)
     forecasts = {row["seq"]: row for row in there.forecasts().toArrow().to_pylist()}
     assert sorted(forecasts) == list(range(1234))
     f = tc.TreeCal(space, arity=3)
@@ -174,11 +171,3 @@ def test_a_replay_has_the_labels_of_one_machine(classes: bool, cluster: Any, mon
         assert forecasts[t]["points"] == f.predict().points.ravel().tolist()
         np.testing.assert_allclose(forecasts[t]["mean"], f.predict().mean, rtol=1e-14)
         f.update(outcome)
-
-
-def test_a_race_has_the_table_of_one_machine(cluster: Any) -> None:
-    forecasters = {"mean": tc.RunningMean, "tree": tc.TreeCal}
-    grid: tuple[Any, ...] = forecasters, {"iid": iid}, [tc.Simplex(2), tc.Simplex(3)]
-    here = arena.race(*grid, rounds=50, seeds=[0, 1], workers=1)
-    there = race(cluster, *grid, rounds=50, seeds=[0, 1])
-    assert there.drop_columns("seconds") == here.drop_columns("seconds")

@@ -114,7 +114,7 @@ def test_the_tree_refuses() -> None:
         interval_tree(np.empty((0, 2)), arity=2)
     with pytest.raises(ParameterError, match=r"start has shape \(3,\)"):
         interval_tree([[1, 0]], arity=2, start=[1, 0, 0])
-    with pytest.raises(HorizonError, match="round 5 is one too many"):
+    with pytest.raises(HorizonError, match="round 5 is beyond the horizon"):
         interval_tree(np.eye(2)[[0] * 5], arity=2, depth=2)
     with pytest.raises(ParameterError, match="nan"):
         interval_tree([[np.nan, 1]], arity=2)

@@ -184,7 +184,7 @@ def test_ball_sizes_are_attained(p: float, q: float) -> None:
 
 
 def test_known_sizes() -> None:
-    """SPEC §8.2: these diameters are 2, where the paper's text says 1."""
+    """Erratum 2: these diameters are 2, where the paper's text says 1."""
     assert float(tc.Simplex(5).diameter("l1")) == 2
     assert float(tc.Ball(5).diameter("l2")) == 2
     assert float(tc.Box(-1, 1, dim=5).diameter("linf")) == 2

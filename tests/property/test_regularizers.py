@@ -43,7 +43,7 @@ def test_divergence_is_its_definition(kind: int, seed: int, dim: int) -> None:
 @given(seed=seeds, dim=st.integers(2, 5), count=st.integers(1, 8))
 @settings(max_examples=20, deadline=None)
 def test_bias_variance_identity(kind: int, seed: int, dim: int, count: int) -> None:
-    """Lemma bias-variance: E D_R(y|p) = D_R(ȳ|p) + E R(y) − R(ȳ)."""
+    """Lemma 2.1: E D_R(y|p) = D_R(ȳ|p) + E R(y) − R(ȳ)."""
     R, rng = regularizers(dim)[kind], np.random.default_rng(seed)
     y, weights, p = rng.dirichlet(np.ones(dim), count), rng.dirichlet(np.ones(count)), rng.dirichlet(np.ones(dim))
     mean = weights @ y
@@ -67,7 +67,7 @@ def test_strong_convexity_modulus_holds_on_the_simplex(kind: int, seed: int, dim
 
 
 def test_moduli_are_sharp_where_we_say_so() -> None:
-    """Near the edge between two classes Pinsker is tight, so entropy has no modulus above ½ in ℓ1 (SPEC §8.3)."""
+    """Near the edge between two classes Pinsker is tight, so entropy has no modulus above ½ in ℓ1 (erratum 3)."""
     p, y = np.array([0.5, 0.5]), np.array([0.5 + 1e-3, 0.5 - 1e-3])
     for norm in (tc.l1, tc.l2, tc.linf, Lp(3)):
         ratio = tc.NegativeEntropy().between(y, p) / norm(y - p) ** 2
@@ -81,7 +81,7 @@ def test_moduli_are_sharp_where_we_say_so() -> None:
 @given(seed=seeds, dim=st.integers(2, 30))
 @settings(max_examples=40, deadline=None)
 def test_smoothed_entropy_is_bounded(seed: int, dim: int) -> None:
-    """SPEC §8.3: ‖y − p‖₁² <= D_R(y|p) <= 4 ln(d + 1) on the whole simplex, vertices included."""
+    """Erratum 3: ‖y − p‖₁² <= D_R(y|p) <= 4 ln(d + 1) on the whole simplex, vertices included."""
     R, rng = tc.SmoothedEntropy(dim), np.random.default_rng(seed)
     points = np.concatenate([np.eye(dim), rng.dirichlet(np.full(dim, 0.2), 20)])
     y, p = points[:, None], points[None]

@@ -73,7 +73,7 @@ def _points(space: tc.ConvexSet, rng: np.random.Generator) -> list[tc.Forecast]:
     ]
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("per_node", [False, True])
 @pytest.mark.parametrize("space", [tc.Ball(2), tc.Box(-1, 1, dim=2), tc.Simplex(2)], ids=repr)
 def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, per_node: bool) -> None:
     rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ def test_linear_swap_regret_is_that_of_its_definition(space: tc.ConvexSet, per_n
 
 @pytest.mark.parametrize("regularizer", [tc.SquaredEuclidean(), tc.SmoothedEntropy(3)], ids=repr)
 def test_bregman_swap_regret_is_calibration_error(regularizer: tc.SquaredEuclidean | tc.SmoothedEntropy) -> None:
-    """Lemma swap-cal; and, from the definition, no swap of points does better."""
+    """Lemma 2.2; and, from the definition, no swap of points does better."""
     space, rng = tc.Simplex(3), np.random.default_rng(1)
     forecaster, ledger, plays, losses = tc.TreeCal(space, arity=3), tc.Ledger(space), [], []
     for y in np.eye(3)[rng.integers(3, size=50)]:
@@ -192,7 +192,7 @@ def test_path_regret_refuses_nodes_that_come_back() -> None:
     path.record(tc.Forecast([[0.5, 0.5]], nodes=[[0, 1]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="came back"):
         path.record(first, [0.0, 1.0])
-    with pytest.raises(ForecastError, match="labelled"):
+    with pytest.raises(ForecastError, match="per_node"):
         path.record(tc.Forecast([[0.5, 0.5]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="one path"):
         path.record(tc.Forecast([[0.5, 0.5]] * 2, nodes=[[0, 2], [0, 3]]), [0.0, 1.0])

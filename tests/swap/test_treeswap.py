@@ -220,7 +220,7 @@ def test_one_round_too_many() -> None:
         learner.act()
         learner.observe([0.0, 1.0])
     for call in (learner.act, learner.parts, lambda: learner.observe([0.0, 1.0])):
-        with pytest.raises(HorizonError, match="round 5 is one too many"):
+        with pytest.raises(HorizonError, match="round 5 is beyond the horizon"):
             call()
     assert learner.rounds == 4
 

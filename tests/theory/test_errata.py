@@ -35,7 +35,7 @@ def test_movement_can_exceed_the_squared_diameter() -> None:
 @given(seed=seeds, rounds=st.integers(1, 40))
 @settings(max_examples=60, deadline=None)
 def test_movement_keeps_to_pi_squared_over_six(seed: int, rounds: int) -> None:
-    """Lemma C.4 (btl-movement), with the constant its proof gives: Σ 1/h² < π²/6."""
+    """Lemma C.4, with the constant its proof gives: Σ 1/h² < π²/6."""
     for space in (tc.Simplex(3), tc.Ball(2), tc.Box(0, 1, dim=1)):
         outcomes = streams(space, rounds + 1, seed)
         follow, be = leaders(outcomes[1:], outcomes[0])

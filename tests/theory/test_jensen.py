@@ -105,7 +105,7 @@ def test_the_program_finds_the_closed_forms_of_the_simplex(d: int) -> None:
 @given(seed=seeds, d=st.integers(2, 6))
 @settings(max_examples=30, deadline=None)
 def test_rates_bound_the_divergence(seed: int, d: int) -> None:
-    """The rate given with an entropy gap is that of the smoothed entropy, SPEC §8.3."""
+    """The rate given with an entropy gap is that of the smoothed entropy (erratum 3)."""
     gap = entropy(tc.Simplex(d), tc.l1)
     assert gap is not None
     assert gap.rate is not None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -46,6 +47,14 @@ def test_astronomical_targets_are_said_in_logarithms() -> None:
         assert "at 10^6 rounds the guarantee is 1.25" in str(p)
         assert p.bound <= error
         before = p.log10_rounds
+
+
+def test_planning_a_tree_certifies_no_other_forecaster(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = tc.Simplex(3)
+    expected = tc.plan(space, "l1", rounds=9000)
+    for name in [name for name in sys.modules if name.endswith("._recommend")]:
+        monkeypatch.setitem(sys.modules, name, None)
+    assert tc.plan(space, "l1", rounds=9000) == expected
 
 
 def test_lower_bounds_are_their_formulas() -> None:

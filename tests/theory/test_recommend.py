@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.exceptions import TreeCalError, UnsupportedError
-from treecal.forecasters._grids import binary_grid_bound
+from treecal.forecasters import REGISTRY
 from treecal.geometry import Gauge, Lp
 from treecal.streams import LedgerAdversary, MeanAdversary, iid, play
-from treecal.theory._recommend import harmonic
 
 SPACES = [(tc.Simplex(2), "l1"), (tc.Simplex(3), "l1"), (tc.Simplex(3), "linf"), (tc.Ball(2), "l2"), (tc.Ball(2), "l1")]
 
 
 @pytest.mark.parametrize(("space", "norm"), SPACES, ids=repr)
-def test_every_choice_keeps_its_promise(space: tc.ConvexSet, norm: str) -> None:
+def test_every_choice_keeps_its_bound(space: tc.ConvexSet, norm: str) -> None:
     """Each forecaster of the table, made as the table says, against chance and two adversaries."""
     rounds = 250
     advice = tc.recommend(space, norm, rounds=rounds)
@@ -56,18 +55,35 @@ def test_a_hopeless_case_is_called_one() -> None:
     assert "choose by measurement" not in str(tc.recommend(tc.Simplex(2), "l1", rounds=10**6))
 
 
+def bound(f: tc.Forecaster, norm: str, rounds: int) -> float:
+    found = f.certificate(norm, rounds=rounds)
+    assert found is not None
+    return found.bound
+
+
 def test_harmonic_analytic_and_numerical() -> None:
-    numerical, analytic = (
-        harmonic(tc.Ball(3), "l2", rounds=1000),
-        harmonic(tc.Ball(3), "l2", rounds=10**9, numerical=False),
-    )
-    assert numerical.bound is not None
-    assert analytic.bound is not None
-    assert numerical.bound < 0.49
+    numerical = bound(tc.Harmonic(tc.Ball(3)), "l2", 1000)
+    assert numerical < 0.49
     h = 0.5 * (math.log(4 * 10**9) + 0.5772156649)
-    assert analytic.bound == pytest.approx(9 * math.pi / 2 / h, rel=1e-4)
-    half = harmonic(tc.Ball(3, radius=0.5), "l2", rounds=1000).bound
-    assert half == pytest.approx(numerical.bound / 2)
+    assert bound(tc.Harmonic(tc.Ball(3)), "l2", 10**9) == pytest.approx(9 * math.pi / 2 / h, rel=1e-4)
+    assert bound(tc.Harmonic(tc.Ball(3, radius=0.5)), "l2", 1000) == pytest.approx(numerical / 2)
+
+
+def test_harmonic_pays_for_a_start_far_from_the_centre() -> None:
+    space, rounds = tc.Ball(2), 3
+    central, away = (bound(tc.Harmonic(space, start=start), "l2", rounds) for start in ([0, 0], [1, 0]))
+    assert away == pytest.approx(min(2.0, central + 1 / rounds))
+    ledger = play(tc.Harmonic(space, start=[1, 0]), np.array([[-1.0, 0.0]] * rounds), rounds=rounds)
+    assert ledger.error("l2") <= away
+
+
+def test_every_forecaster_is_in_the_table() -> None:
+    table = tc.recommend(tc.Simplex(3), "l1", rounds=100).table
+    assert {choice.forecaster.split("(")[0] for choice in table} == {kind.__name__ for kind in REGISTRY.values()}
+    why = {choice.forecaster.split("(")[0]: choice.why for choice in table}
+    assert why["BinaryGrid"] == "space is Simplex(3), expected Simplex(2)."
+    assert why["RunningMean"] == "no certificate is known"
+    assert not [choice for choice in table if "0x" in choice.forecaster]
 
 
 def test_norms_without_a_certificate_say_so() -> None:
@@ -81,7 +97,5 @@ def test_norms_without_a_certificate_say_so() -> None:
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 50_000))
 def test_the_number_of_bins_is_the_best(rounds: int) -> None:
-    advice = tc.recommend(tc.Simplex(2), "l1", rounds=rounds, numerical_rounds=0)
-    bound = next(choice.bound for choice in advice.table if choice.forecaster.startswith("BinaryGrid"))
-    least = min(binary_grid_bound(rounds, bins=bins) for bins in range(1, 2 + math.isqrt(rounds)))
-    assert bound == min(2.0, 2 * least)
+    tuned = bound(tc.BinaryGrid.tuned(tc.Simplex(2), tc.l1, rounds=rounds), "l1", rounds)
+    assert tuned == min(bound(tc.BinaryGrid(bins=bins), "l1", rounds) for bins in range(1, 2 + math.isqrt(rounds)))

@@ -47,7 +47,7 @@ def tree_matrices(rounds: int, arity: int, depth: int | None) -> tuple[Array, Ar
 
 
 def harmonic_matrices(rounds: int) -> tuple[Array, Array]:
-    """P and Q of SPEC §5, symbol by symbol."""
+    """P and Q from their definition, symbol by symbol."""
     h = [sum(1 / (2 * j + 1) for j in range(t)) for t in range(rounds + 1)]
     P, Q = np.zeros((rounds, rounds)), np.zeros((rounds, rounds))
     for t in range(rounds):
@@ -68,7 +68,7 @@ def written_out(replay: Replay) -> Array:
 
 
 def harmonic_error(outcomes: Array, start: Array) -> float:
-    """The labelled ℓ2 error per round of SPEC §5, played round by round."""
+    """The per-node ℓ2 error per round, played round by round."""
     rounds, dim = outcomes.shape
     h = np.concatenate([[0.0], np.cumsum(1 / (2.0 * np.arange(rounds) + 1))])
     stored, masses, sums = np.zeros((rounds, dim)), np.zeros(rounds), np.zeros((rounds, dim))
@@ -277,7 +277,7 @@ def test_bad_rounds(rounds: Any) -> None:
 
 
 def test_bad_trees() -> None:
-    with pytest.raises(HorizonError, match="one too many"):
+    with pytest.raises(HorizonError, match="beyond the horizon"):
         Replay.tree(9, arity=2, depth=3)
     with pytest.raises(ParameterError, match="arity is 1"):
         Replay.tree(9, arity=1)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from treecal.cli._engine import only_spark, start
-from treecal.cli._options import Outcomes, as_norm
+from treecal.cli._options import Outcomes, as_norm, split
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
+from treecal.forecasters import REGISTRY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,15 +27,13 @@ def arena(
     seeds: int = 1,
     workers: int | None = None,
     folder: Path | None = None,
-    engine: Literal["local", "spark"] = "local",
-    master: str | None = None,
     json: bool = False,
 ) -> int:
     """Race forecasters on streams made by chance, made to be hard, and made by adversaries; print who erred least.
 
         treecal arena --dim 3 --rounds 2000
 
-        treecal arena --dim 2 --forecasters "TreeCal, arity 8;Harmonic" --streams "drift;against the mean"
+        treecal arena --dim 2 --forecasters treecal,harmonic --streams "drift,against the mean"
 
     Exit codes: 0 fine, 2 bad options, 130 interrupted.
 
@@ -46,41 +44,34 @@ def arena(
     norm
         What the error is counted in: l1, l2, linf, or l and a number, as l1.5.
     forecasters
-        Names with semicolons between them; by default all but SimplexGrid, which takes long.
+        Names with commas between them, as `treecal forecast --forecaster` has them; by default all.
     streams
-        Names with semicolons between them; by default all.
+        Names with commas between them; by default all.
     seeds
         Seeds to average over.
     workers
         Processes; by default one for each core.
     folder
         Where finished runs are kept: the same race in the same folder goes on where it was stopped.
-    engine
-        Who races them: processes of this machine, or tasks of Spark, which keeps no folder.
-    master
-        Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
     json
         Write one JSON document, with every run at every checkpoint.
     """
-    from treecal.arena import FORECASTERS, STREAMS, final, race
+    from treecal.arena import STREAMS, final, race
 
-    only_spark(engine, master)
-    if engine == "spark" and (folder is not None or workers is not None):
-        raise ParameterError("--engine spark takes neither --folder nor --workers.")
     space, measure = outcomes.space(), as_norm(norm)
     if seeds < 1:
         raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
-    racing = _chosen("--forecasters", forecasters, FORECASTERS)
-    if forecasters is None:
-        del racing["SimplexGrid"]
-    running = _chosen("--streams", streams, STREAMS)
-    grid: dict[str, Any] = {"rounds": rounds, "norms": [measure], "seeds": range(seeds)}
-    if engine == "spark":
-        from treecal.keyed._sweep import race as race_there
-
-        result = race_there(start(master), racing, running, [space], **grid)
-    else:
-        result = race(racing, running, [space], **grid, workers=workers, folder=folder, progress=True)
+    result = race(
+        _chosen("--forecasters", forecasters, REGISTRY),
+        _chosen("--streams", streams, STREAMS),
+        [space],
+        rounds=rounds,
+        norms=[measure],
+        seeds=range(seeds),
+        workers=workers,
+        folder=folder,
+        progress=True,
+    )
     if json:
         emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
         return Exit.FINE
@@ -100,10 +91,9 @@ def arena(
 def _chosen(option: str, given: str | None, known: Mapping[str, Any]) -> dict[str, Any]:
     if given is None:
         return dict(known)
-    names = [name.strip() for name in given.split(";") if name.strip()]
-    for name in names:
+    for name in (names := split(option, given)):
         if name not in known:
-            raise ParameterError.expected(option, name, "one of " + "; ".join(known))
+            raise ParameterError.expected(option, name, "one of " + ", ".join(known))
     return {name: known[name] for name in names}
 
 

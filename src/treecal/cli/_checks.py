@@ -11,9 +11,10 @@ import numpy as np
 
 import treecal as tc
 from treecal import games, streams, swap
+from treecal._optional import require
 from treecal.engine._replay import replay
 from treecal.exceptions import TreeCalError
-from treecal.geometry import l2
+from treecal.geometry import linf
 
 
 def _ensure(holds: object, claim: str) -> None:
@@ -72,13 +73,14 @@ def theory() -> str:
 
 
 def semidefinite() -> str:
-    """Cvxpy finds a quadratic form no worse than the closed ones."""
-    from treecal.theory._jensen import jensen_gap
+    """Cvxpy finds a better quadratic form than the closed ones."""
+    from treecal.theory._jensen import jensen_gap, quadratic_form
 
-    square = tc.Polytope(vertices=np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
-    closed, solved = jensen_gap(square, l2).value, jensen_gap(square, l2, optimise=True).value
-    _ensure(solved <= closed + 1e-6, "solving for the best regularizer is no worse")
-    return f"Jensen gap of the square: {closed:.3f} in closed form, {solved:.3f} solved for"
+    triangle = tc.Polytope(vertices=np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    closed, solved = jensen_gap(triangle, linf).value, quadratic_form(triangle, linf)
+    assert solved is not None, "the corners of a triangle are known"
+    _ensure(solved.value < closed, f"the best regularizer's {solved.value:.3f} is less than {closed:.3f}")
+    return f"Jensen gap of a triangle in ℓ∞: {closed:.3f} in closed form, {solved.value:.3f} solved for"
 
 
 def equilibria() -> str:
@@ -102,8 +104,7 @@ def gambit() -> str:
 
 def openspiel() -> str:
     """OpenSpiel's matching pennies are ours."""
-    import pyspiel
-
+    pyspiel = require("pyspiel", extra="games", what="an OpenSpiel game")
     theirs = games.Game.from_openspiel(pyspiel.load_game("matrix_mp"))
     _ensure(theirs == games.matching_pennies(), "OpenSpiel's game is the same")
     return "OpenSpiel's matching pennies are ours"

@@ -17,15 +17,15 @@ from rich.text import Text
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import UnsupportedError
 
-_SIGNS = {"works": Text("works", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}
+_STYLES = {"works": "green", "not installed": "yellow", "broken": "bold red"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of trying one part."""
+    """What was found when one part was tried."""
 
     part: str
-    state: Literal["works", "missing", "broken"]
+    state: Literal["works", "not installed", "broken"]
     what: str
 
 
@@ -34,7 +34,7 @@ def doctor(*, json: bool = False) -> int:
 
         treecal doctor
 
-    Exit codes: 0 when all that is installed works, 1 when something is broken. What is optional may be missing.
+    Exit codes: 0 when everything installed works, 1 when something is broken. Optional packages may be absent.
 
     Parameters
     ----------
@@ -63,24 +63,24 @@ def doctor(*, json: bool = False) -> int:
     for name in ("part", "", "what was found"):
         table.add_column(name)
     for finding in findings:
-        table.add_row(finding.part, _SIGNS[finding.state], Text(finding.what))
+        table.add_row(finding.part, Text(finding.state, _STYLES[finding.state]), Text(finding.what))
     paper.print(table)
-    paper.print("Something is broken: see above." if broken else "All that is installed works.")
+    paper.print("Something is broken: see above." if broken else "Everything installed works.")
     return Exit.FLAWED if broken else Exit.FINE
 
 
 def _try(part: str, check: Callable[[], str]) -> Finding:
     try:
         return Finding(part, "works", check())
-    except (UnsupportedError, ModuleNotFoundError) as error:
-        return Finding(part, "missing", " ".join(str(error).split()))
-    except Exception as error:  # whatever it is, it is what was looked for
+    except UnsupportedError as error:
+        return Finding(part, "not installed", " ".join(str(error).split()))
+    except Exception as error:  # any failure is what the doctor looks for
         return Finding(part, "broken", " ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def _versions() -> dict[str, str]:
     found = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
-    return found | {name: _version(name) or "missing" for name in _needed(None)}
+    return found | {name: _version(name) or "not installed" for name in _needed(None)}
 
 
 def _extras() -> dict[str, dict[str, str | None]]:

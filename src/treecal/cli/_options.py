@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from inspect import getdoc, signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
 from cyclopts import Parameter
 
 from treecal.exceptions import ParameterError
+from treecal.forecasters import REGISTRY, Forecaster
+from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
+from treecal.geometry import as_norm as by_name
 
-if TYPE_CHECKING:
-    from treecal.forecasters import Forecaster
-    from treecal.geometry import ConvexSet, Norm
-
-Name = Literal["treecal", "adaptive", "harmonic", "running-mean", "binary-grid", "sampled"]
+T = TypeVar("T")
 
 
 def split(option: str, text: str) -> tuple[str, ...]:
@@ -79,8 +82,6 @@ class Outcomes:
         >>> Outcomes(classes="rain,sun").space(), Outcomes(dim=2, box=(0, 1)).space()
         (Simplex(classes=['rain', 'sun']), Box(low=[0.0, 0.0], high=[1.0, 1.0]))
         """
-        from treecal.geometry import Ball, Box, Simplex
-
         given = [f"--{name}" for name in ("classes", "box", "ball") if getattr(self, name) is not None]
         if len(given) > 1:
             raise ParameterError(f"{' and '.join(given)} came together, expected one of them.")
@@ -90,7 +91,7 @@ class Outcomes:
             return Simplex(classes=self.names)
         if self.dim is None:
             raise ParameterError(
-                "it is not said what outcomes are.",
+                "no outcome set is given.",
                 hint="--classes rain,sun for classes; --dim 3 for classes 0, 1, 2; --dim 3 --box 0 1 for numbers.",
             )
         if self.box is not None:
@@ -98,36 +99,59 @@ class Outcomes:
         return Simplex(self.dim) if self.ball is None else Ball(self.dim, radius=self.ball)
 
 
-_TREE = ("arity", "depth", "mix")
-_TAKES: dict[Name, tuple[str, ...]] = {
-    "treecal": _TREE,
-    "adaptive": _TREE,
-    "harmonic": (),
-    "running-mean": (),
-    "binary-grid": ("bins",),
-    "sampled": (*_TREE, "block"),
-}
+def _settings(kind: type[Forecaster]) -> dict[str, Any]:
+    """Return the arguments of a forecaster that fit on a command line, with their types: what its constructor takes.
+
+    Examples
+    --------
+    >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["treecal"]))
+    ({'bins': <class 'int'>}, ['arity', 'depth', 'mix'])
+    """
+    hints, found = get_type_hints(kind.__init__), {}
+    for name, parameter in signature(kind).parameters.items():
+        hint = hints.get(name, type(parameter.default))
+        if parameter.kind is parameter.KEYWORD_ONLY and _plain(hint):
+            found[name] = hint
+    return found
+
+
+def _plain(hint: Any) -> bool:
+    """Return whether a type is made of numbers, text and words to choose from."""
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_plain, get_args(hint)))
+    return hint in (bool, int, float, str, NoneType) or get_origin(hint) is Literal
+
+
+def _help(name: str, kinds: list[type[Forecaster]]) -> str:
+    """Return what the first docstring says of an argument, and the forecasters that take it."""
+    text = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*\n((?:    .*\n?)+)", getdoc(kinds[0]) or "", re.M)
+    return f"{' '.join(text[1].split()) if text else ''} ({', '.join(str(kind.name) for kind in kinds)})".strip()
+
+
+def _with_settings(method: type[T]) -> type[T]:
+    """Give a class of options one for each forecaster to choose from, and one for all that they can be set to."""
+    takers: dict[str, list[type[Forecaster]]] = {}
+    for kind in REGISTRY.values():
+        for name in _settings(kind):
+            takers.setdefault(name, []).append(kind)
+    method.__annotations__["forecaster"] = Literal[tuple(REGISTRY)]
+    for name, kinds in takers.items():
+        hint = _settings(kinds[0])[name]
+        method.__annotations__[name] = Annotated[hint | None, Parameter(help=_help(name, kinds))]
+        setattr(method, name, None)
+    return method
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+@_with_settings
 class Method:
-    """Who forecasts."""
+    """Who forecasts: a name of the registry, as it is when this module is imported, and what it is set to."""
 
-    forecaster: Name = "adaptive"
+    forecaster: str = "adaptive"
     """Who forecasts; `adaptive` is the one to start with, `treecal` the paper's."""
-    arity: int | None = None
-    """Children of each interval (treecal, adaptive, sampled)."""
-    depth: int | None = None
-    """Heights of the tree, for at most arity to the power of depth rounds; without it the tree grows."""
-    mix: float | None = None
-    """Share of the centre that is mixed into every forecast, from 0 to 1: keeps logarithmic scores finite."""
-    bins: int | None = None
-    """Steps of the grid (binary-grid)."""
-    block: int | None = None
-    """Rounds that draw from the same distribution (sampled); 32 by default."""
     seed: int = 0
-    """Where chance begins (sampled, and wherever points are drawn)."""
+    """Random seed, wherever points are drawn."""
 
     def make(self, space: ConvexSet) -> Forecaster:
         """Return the forecaster.
@@ -138,36 +162,20 @@ class Method:
         >>> Method(forecaster="binary-grid", bins=20).make(Simplex(2))
         BinaryGrid(Simplex(2), bins=20)
         """
-        import numpy as np
-
-        from treecal import forecasters as f
-
-        given: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("arity", "depth", "mix", "bins", "block")
-            if getattr(self, name) is not None
-        }
         if self.seed < 0:
             raise ParameterError.expected("--seed", self.seed, "an integer of 0 or more")
-        takes = _TAKES[self.forecaster]
+        kind: Any = REGISTRY[self.forecaster]
+        takes = _settings(kind)
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        given = {name: value for name, value in given.items() if name not in ("forecaster", "seed")}
         if stray := [f"--{name}" for name in given if name not in takes]:
             raise ParameterError(
                 f"the forecaster {self.forecaster} takes no {' and no '.join(stray)}.",
                 hint=f"it takes {', '.join(f'--{name}' for name in takes)}." if takes else "it has no options.",
             )
-        match self.forecaster:
-            case "treecal":
-                return f.TreeCal(space, **given)
-            case "adaptive":
-                return f.AdaptiveTreeCal(space, **given)
-            case "harmonic":
-                return f.Harmonic(space)
-            case "running-mean":
-                return f.RunningMean(space)
-            case "binary-grid":
-                return f.BinaryGrid(space, **given)
-            case "sampled":
-                return f.SampleTreeCal(space, rng=np.random.default_rng(self.seed), **{"block": 32, **given})
+        if "rng" in signature(kind).parameters:
+            given["rng"] = np.random.default_rng(self.seed)
+        return kind(space, **given)  # type: ignore[no-any-return]
 
 
 def described(keeper: Forecaster) -> str:
@@ -191,9 +199,6 @@ def as_norm(text: str) -> Norm:
     >>> as_norm("l1"), as_norm("l1.5")
     (l1, Lp(p=1.5))
     """
-    from treecal.geometry import Lp
-    from treecal.geometry import as_norm as by_name
-
     try:
         return by_name(text) if text in ("l1", "l2", "linf") else Lp(float(text.removeprefix("l")))
     except ValueError:  # not a number, or below 1

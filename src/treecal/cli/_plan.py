@@ -1,4 +1,4 @@
-"""`treecal plan`: what a tree is certain of, and the tree or the rounds that an error takes."""
+"""`treecal plan`: the error a tree guarantees, and the tree or the rounds that an error takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treecal.theory import certificate
 from treecal.theory import plan as find
 
 if TYPE_CHECKING:
-    from treecal.theory._certificates import Certificate
+    from treecal.theory import TreeCertificate
 
 
 def plan(
@@ -27,10 +27,10 @@ def plan(
     depth: int | None = None,
     json: bool = False,
 ) -> int:
-    """Say what TreeCal is certain of after so many rounds, or how many rounds an error takes.
+    """Say which error TreeCal guarantees after so many rounds, or how many rounds an error takes.
 
     The bound holds for every sequence of outcomes, even one made to defeat the forecaster. On ordinary streams errors
-    are many times smaller.
+    are many times smaller. `treecal recommend` compares trees with every other forecaster.
 
         treecal plan --dim 3 --rounds 1000000
 
@@ -47,7 +47,7 @@ def plan(
     rounds
         Rounds to be played.
     error
-        Calibration error a round to be certain of, in place of rounds.
+        Calibration error per round to guarantee, in place of rounds.
     arity
         Certify this tree, in place of the best one.
     depth
@@ -74,7 +74,7 @@ def plan(
         sentence = ""
     c = certificate(space, measure, rounds=rounds, arity=arity, depth=depth)
     if json:
-        numbers = {key: value for key, value in vars(c).items() if key not in ("gap", "hedge")}
+        numbers = {key: value for key, value in vars(c).items() if key not in ("gap", "hedge", "why")}
         emit(asked | numbers | {"jensen_gap": c.gap.value, "sentence": sentence or _sentence(c, norm)})
     else:
         page().print((sentence or _sentence(c, norm)) + "\n", soft_wrap=True)
@@ -82,12 +82,12 @@ def plan(
     return Exit.FINE
 
 
-def _sentence(c: Certificate, norm: str) -> str:
+def _sentence(c: TreeCertificate, norm: str) -> str:
     shape = f"arity {c.arity}" + (", growing" if c.depth is None else f" and depth {c.depth}")
     return f"With {shape}, TreeCal's {norm} error is at most {c.bound:.3g} after {c.rounds:,} rounds, whatever happens."
 
 
-def _terms(c: Certificate, norm: str) -> Table:
+def _terms(c: TreeCertificate, norm: str) -> Table:
     table = Table(title="What the bound is made of", title_justify="left")
     table.add_column("term")
     table.add_column("value", justify="right")

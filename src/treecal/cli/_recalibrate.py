@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from treecal import Chain, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
+from treecal import correctors
 from treecal.cli._options import Outcomes, split
 from treecal.cli._rows import end, line, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
-from treecal.correctors._groups import Cells, Centroids, Groups, TopClass
+from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
-from treecal.forecasters import AdaptiveTreeCal
 from treecal.io import Decoder, Kind, OnError, Problems
 
+METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
+RULES = {
+    kind.name: kind
+    for kind in map(vars(correctors).get, correctors.__all__)
+    if isinstance(kind, type) and issubclass(kind, Groups) and kind.name is not None
+}
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from treecal._typing import Array
-    from treecal.correctors._base import Corrector
+    from treecal.correctors import Corrector
     from treecal.geometry import ConvexSet
 
-Correct = Literal["mean", "shift", "adaptive", "platt", "temperature", "vector", "vector-then-mean"]
-Alike = Literal["top-class", "cells", "centroids"]
-_GROUPS: dict[Alike, type[TopClass | Cells | Centroids]] = {
-    "top-class": TopClass,
-    "cells": Cells,
-    "centroids": Centroids,
-}
+    Method: TypeAlias = str
+    Rule: TypeAlias = str
+else:  # the choices that are offered and checked
+    Method, Rule = Literal[tuple(METHODS)], Literal[tuple(RULES)]
 
 
 def recalibrate(
@@ -35,8 +36,8 @@ def recalibrate(
     /,
     *,
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
-    method: Correct = "mean",
-    groups: Alike | None = None,
+    method: Method = "mean",
+    groups: Rule | None = None,
     forecast: str | None = None,
     outcome: str = "outcome",
     kind: Kind | None = None,
@@ -115,25 +116,13 @@ def _read(row: Any, decoder: Decoder, outcome: str) -> tuple[Array | None, Array
     return decoder.forecast(row) if given else None, decoder.outcome(row) if outcome in row else None
 
 
-def _corrector(method: Correct, groups: Alike | None, space: ConvexSet) -> Corrector:
-    scaling: dict[str, Callable[[ConvexSet], Corrector]] = {
-        "platt": PlattScaling,
-        "temperature": TemperatureScaling,
-        "vector": VectorScaling,
-    }
-    if method in scaling:
-        if groups is not None:
-            raise ParameterError(f"the method {method} has no groups.", hint="leave --groups out.")
-        return scaling[method](space)
-    alike: Groups | None = None if groups is None else _GROUPS[groups]()
-    match method:
-        case "adaptive":
-            return Recalibrator(space, groups=alike, make=lambda: AdaptiveTreeCal(space))
-        case "vector-then-mean":
-            parts = VectorScaling(space, audit=False), Recalibrator(space, groups=alike, audit=False)
-            return Chain(parts)
-        case _:
-            return Recalibrator(space, groups=alike, make="shift" if method == "shift" else "mean")
+def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
+    make = METHODS[method]
+    if groups is None:
+        return make(space)
+    if "groups" not in signature(make).parameters:
+        raise ParameterError(f"the method {method} has no groups.", hint="leave --groups out.")
+    return make(space, groups=RULES[groups]())
 
 
 def _score(corrector: Corrector, *, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`treecal recommend`: which forecaster promises most."""
+"""`treecal recommend`: the forecaster with the least certified error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from treecal.cli._options import Outcomes, as_norm
 from treecal.cli._terminal import Exit, emit, page
-from treecal.theory import recommend as ask
+from treecal.forecasters import recommend as ask
 
 
 def recommend(
@@ -58,14 +58,14 @@ def recommend(
     paper.print(table)
     if promises:
         paper.print(
-            f"Whatever happens, {found.best.forecaster} errs by {found.best.bound:.3f} a round at most; always saying "
-            f"the centre may err by {found.trivial:.3f}.",
+            f"On every sequence {found.best.forecaster} errs by at most {found.best.bound:.3f} per round; always "
+            f"forecasting the centre may err by {found.trivial:.3f}.",
             soft_wrap=True,
         )
     else:
         paper.print(
-            f"None promises more than always saying the centre does, {found.trivial:.3f}: choose by measurement. "
-            "`treecal arena` measures.",
+            f"No certificate beats always forecasting the centre ({found.trivial:.3f}). Compare forecasters "
+            "empirically: treecal arena.",
             soft_wrap=True,
         )
     return Exit.FINE

@@ -20,7 +20,7 @@ from treecal.engine._replay import Run
 from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
-from treecal.geometry import Norm, Simplex, l1, l2
+from treecal.geometry import Norm, Simplex
 from treecal.io import Decoder, OnError, inert, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
 from treecal.io._sources import LOG
@@ -93,7 +93,7 @@ def replay(
         space=space,
         on_error=on_error,
     )
-    measure = (l1 if isinstance(rows.space, Simplex) else l2) if norm is None else as_norm(norm)
+    measure = rows.space.default_norm if norm is None else as_norm(norm)
     forecaster = method.make(rows.space)
     who = described(forecaster)
     with ExitStack() as stack:

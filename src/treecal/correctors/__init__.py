@@ -1,8 +1,11 @@
 """Correctors: `predict(b)` corrects another model's forecast of the round, `update(y)` learns the outcome."""
 
-from treecal.correctors._base import Chain, Corrector
+import inspect
+
+from treecal.correctors._base import Corrector
+from treecal.correctors._chain import Chain
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
-from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
@@ -21,4 +24,18 @@ __all__ = [
     "TemperatureScaling",
     "TopClass",
     "VectorScaling",
+    "all_correctors",
+    "calibeating_bound",
 ]
+
+
+def all_correctors() -> list[type[Corrector]]:
+    """Return every corrector of this package: snapshots, the command line and the tests know them from here.
+
+    Examples
+    --------
+    >>> [kind.__name__ for kind in all_correctors()]
+    ['Chain', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    """
+    things = (globals()[name] for name in __all__)
+    return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

@@ -1,16 +1,19 @@
-"""What every corrector does: take another model's forecast, announce a better one, then learn the outcome."""
+"""What every corrector does: take a model's forecast, announce a better one, then learn the outcome."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.correctors._report import Audit, Correction, nested, unnested
+from treecal.correctors._report import Correction, ScoreKeeper
+from treecal.correctors._state import nested, unnested
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import checked_space
@@ -19,42 +22,92 @@ from treecal.geometry._outcomes import read_outcome
 from treecal.ledger import Ledger
 
 
-@runtime_checkable
-class Classifier(Protocol):
-    """A fitted classifier in scikit-learn's manner; its classes must be the coordinates of the set, in order."""
-
-    def predict_proba(self, rows: Any, /) -> Any:
-        """Return one row of probabilities for each row of features."""
-
-
-Source = Callable[[Any], ArrayLike] | Classifier
-
-
 class Corrector(ABC):
-    """An online corrector: `predict(b)` announces in place of `b`, `update(y)` learns, round after round.
+    """An online corrector: `predict(b)` announces a forecast in place of `b`, `update(y)` learns, round after round.
 
-    `b` is a point of the set, the forecast of a model, a person, a column of a table. With a `source`, `predict` takes
-    what the source takes: for a function its argument, for a fitted classifier one row of features. A `predict` that no
-    `update` follows has no effect: the last one before `update` counts.
+    `b` is a point of the set: the forecast of a model, a person, a column of a table. A `predict` that no `update`
+    follows has no effect: the last one before `update` counts.
 
-    A subclass gives `_announce` and `_learn`, its constructor's arguments in `_fields`, and its state as plain data.
-    Forecasts and outcomes reach it already checked: a bad one raises, names the round, and changes nothing.
+    A subclass gives `_announce` and `_learn`, the names of its constructor's arguments in `_fields`, and keeps its past
+    in `_state`, a dataclass of arrays and numbers. Everything else is done here, once: forecasts and outcomes reach it
+    checked; states are copied, in and out; and an update that fails for whatever reason leaves everything as it was.
+
+    Parameters
+    ----------
+    space
+        The set outcomes and forecasts lie in.
+    audit
+        Keep the scores that `report` needs, and with them every distinct forecast.
+
+    Examples
+    --------
+    A corrector that adds the mean of all past errors; `treecal.testing.check_corrector` passes it.
+
+    >>> from dataclasses import dataclass
+    >>> from treecal.geometry import Simplex
+    >>> @dataclass
+    ... class Errors:
+    ...     total: np.ndarray
+    >>> class Shift(Corrector):
+    ...     def __init__(self, space, *, audit=True):
+    ...         super().__init__(space, audit=audit)
+    ...         self._state = Errors(np.zeros(space.dim))
+    ...
+    ...     def _announce(self, forecast):
+    ...         point = self.space.project(forecast + self._state.total / max(self.rounds, 1))
+    ...         return Forecast([point], space=self.space)
+    ...
+    ...     def _learn(self, forecast, outcome):
+    ...         self._state.total += outcome - forecast
+    >>> f = Shift(Simplex(2))
+    >>> for y in [[1, 0], [1, 0], [0, 1], [1, 0]]:
+    ...     x = f.predict([0.5, 0.5])
+    ...     f.update(y)
+    >>> f.predict([0.5, 0.5]).mean, f.rounds
+    (array([0.75, 0.25]), 4)
     """
 
-    _fields: ClassVar[tuple[str, ...]] = ("space", "source", "audit")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "audit")
+    _state: Any
     space: ConvexSet
 
-    def __init__(self, space: ConvexSet, *, source: Source | None, audit: bool) -> None:
+    def __init__(self, space: ConvexSet, *, audit: bool = True) -> None:
         self.space = checked_space(space)
-        if not (source is None or callable(source) or isinstance(source, Classifier)):
-            raise ParameterError.expected("source", source, "a function, or a classifier with predict_proba")
         if not isinstance(audit, bool):
             raise ParameterError.expected("audit", audit, "True or False")
-        self.source, self.audit = source, audit
-        self._asks = isinstance(source, Classifier)
-        self._audit = Audit(space) if audit else None
+        self.audit = audit
+        self._scores = ScoreKeeper(space) if audit else None
         self._rounds = 0
         self._pending: tuple[Array, Forecast] | None = None
+
+    @abstractmethod
+    def _announce(self, forecast: Array) -> Forecast:
+        """Return what to announce in place of this forecast, and leave the state as it is."""
+
+    @abstractmethod
+    def _learn(self, forecast: Array, outcome: Array) -> None:
+        """Learn the outcome of the round of this forecast (the caller's array: copy what is to be kept)."""
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return all that `_learn` changes, as arrays and JSON values; they will be copied."""
+        return {field.name: getattr(self._state, field.name) for field in fields(self._state)}
+
+    def _set_own_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `_own_state` returned, here a copy to keep."""
+        self._state = type(self._state)(**state)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield correctors of this class to try on the set, for the tests; none where it is not for such sets."""
+        yield from ()
+
+    @classmethod
+    def methods(cls) -> dict[str, Callable[..., Corrector]]:
+        """Return the names that `treecal recalibrate --method` knows it by, each with a function from the set.
+
+        A function with a parameter `groups` takes the rule of `--groups`.
+        """
+        return {}
 
     @property
     def rounds(self) -> int:
@@ -63,51 +116,54 @@ class Corrector(ABC):
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
-        """The ledgers of the forecasts that came ("before"), those announced ("after"), and the means of these."""
+        """Three ledgers: "before" of the model's forecasts, "after" of those announced, "mean" of their means."""
         return self._kept().ledgers
 
-    @abstractmethod
-    def _announce(self, forecast: Array) -> Forecast:
-        """Return what to announce in place of this forecast."""
-
-    @abstractmethod
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        """Take in the outcome of the round in which this forecast came, the last that `_announce` was asked about."""
-
-    @abstractmethod
-    def _own_state(self) -> dict[str, Any]:
-        """Return all that the past has left, as arrays and JSON values."""
-
-    @abstractmethod
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `_own_state` returned."""
-
-    def predict(self, given: Any) -> Forecast:
+    def predict(self, forecast: ArrayLike) -> Forecast:
         """Return the forecast to announce; the same one for the same input until `update`.
 
         Parameters
         ----------
-        given
-            The forecast to correct; with a source, what the source makes it from.
+        forecast
+            The forecast to correct, a point of the set.
         """
-        if self.source is not None:
-            given = self.source.predict_proba([given])[0] if self._asks else self.source(given)  # type: ignore[union-attr, operator]
-        b = read_forecast(self.space, given, self._rounds + 1)
+        b = read_forecast(self.space, forecast, self._rounds + 1)
         if self._pending is None or not np.array_equal(self._pending[0], b):
-            self._pending = b, self._announce(b)
+            x = self._announce(b)
+            if x.space is not self.space and x.space != self.space:
+                x = Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
+            self._pending = b, x
         return self._pending[1]
 
     def update(self, outcome: ArrayLike) -> None:
-        """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""
+        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         y = read_outcome(self.space, outcome, self._rounds + 1)
+        undo = self._checkpoint()
+        try:
+            self._learn(self._round()[0], y)
+        except BaseException:
+            undo()
+            raise
+        self._close(y)
+
+    def _round(self) -> tuple[Array, Forecast]:
+        """Return the forecast that awaits its outcome, and what was announced in its place."""
         if self._pending is None:
             raise OutcomeError.at(
                 self._rounds + 1, "came before its forecast.", hint="call predict(b) once before each update(y)."
             )
-        b, x = self._pending
-        self._learn(b, y)
-        if self._audit is not None:
-            self._audit.record(b, x, y)
+        return self._pending
+
+    def _checkpoint(self) -> Callable[[], None]:
+        """Return a function that takes back what `_learn` is about to do; override it where the state is large."""
+        self._round()
+        state = deepcopy(self._own_state())
+        return lambda: self._set_own_state(state)
+
+    def _close(self, outcome: Array) -> None:
+        """Count the round, which has been learned."""
+        if self._scores is not None:
+            self._scores.record(*self._round(), outcome)
         self._rounds += 1
         self._pending = None
 
@@ -117,106 +173,51 @@ class Corrector(ABC):
         Parameters
         ----------
         resolution
-            Forecasts in one cell of a grid this wide count as alike, before and after. None tells them apart exactly,
-            which says something only where forecasts repeat. With many classes and few rounds choose wider cells: what
-            chance does in a cell of a handful of rounds is read as error.
+            Width of the cells in which forecasts are binned, before and after. None compares them exactly, which is
+            informative only where forecasts repeat. With many classes and few rounds choose wider cells: in a cell of a
+            handful of rounds, chance is read as error.
         """
         return self._kept().report(resolution=resolution)
 
-    def _kept(self) -> Audit:
-        if self._audit is None:
+    def _kept(self) -> ScoreKeeper:
+        if self._scores is None:
             raise ParameterError("audit is False, so no scores were kept.", hint="make the corrector with audit=True.")
-        return self._audit
+        return self._scores
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the past has left, as arrays and JSON values; a forecast that waits for its outcome, too."""
-        state: dict[str, Any] = {"rounds": self._rounds} | nested("own", self._own_state())
-        if self._audit is not None:
-            state |= nested("audit", self._audit.get_state())
+        """Return a copy of all that the past has left, as arrays and JSON values; a pending forecast, too."""
+        state = self._past()
         if self._pending is not None:
             state["pending"] = self._pending[0]
+        return deepcopy(state)
+
+    def _past(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"rounds": self._rounds} | nested("own", self._own_state())
+        if self._scores is not None:
+            state |= nested("audit", self._scores.get_state())
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` returned."""
+        """Resume from a state that `get_state` returned, which is copied."""
+        state = deepcopy(state)
         self._rounds = state["rounds"]
         self._set_own_state(unnested("own", state))
-        if self._audit is not None:
-            self._audit.set_state(unnested("audit", state))
-        b = state.get("pending")
-        self._pending = None if b is None else (b, self._announce(b))
+        if self._scores is not None:
+            self._scores.set_state(unnested("audit", state))
+        self._pending = None
+        if "pending" in state:
+            self.predict(state["pending"])
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # a copy that shared arrays would learn what the other is told
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
         return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
-
-
-class Chain(Corrector):
-    """Correctors one after the other: each corrects the mean of what the one before it announces.
-
-    Online scaling learns a few numbers fast and forgets nothing of the forecast's shape; recalibration then puts right
-    what no scaling can. Costs what its parts cost.
-
-    Parameters
-    ----------
-    parts
-        The correctors, in order, all on one set and without a source of their own.
-    source
-        Where forecasts come from; by default `predict` is given them.
-    audit
-        Keep the scores that `report` needs. Each part keeps its own besides, unless told not to.
-
-    Examples
-    --------
-    >>> import treecal as tc
-    >>> space = tc.Simplex(2)
-    >>> f = tc.Chain([tc.PlattScaling(space), tc.Recalibrator(space)])
-    >>> for k in np.random.default_rng(0).integers(2, size=1000):
-    ...     x = f.predict([0.05, 0.95])  # far too sure: it is a fair coin
-    ...     f.update(np.eye(2)[k])
-    >>> f.predict([0.05, 0.95]).mean.round(1)
-    array([0.5, 0.5])
-    """
-
-    _fields = ("parts", "source", "audit")
-
-    def __init__(self, parts: Sequence[Corrector], *, source: Source | None = None, audit: bool = True) -> None:
-        self.parts = tuple(parts)
-        if not self.parts or not all(isinstance(part, Corrector) for part in self.parts):
-            raise ParameterError.expected("parts", parts, "one corrector or more")
-        for part in self.parts:
-            if part.space != self.parts[0].space:
-                raise ParameterError(f"parts are on {self.parts[0].space!r} and {part.space!r}, expected one set.")
-            if part.source is not None:
-                raise ParameterError(f"{part!r} has a source of its own.", hint="give the source to the chain.")
-        super().__init__(self.parts[0].space, source=source, audit=audit)
-
-    def _announce(self, forecast: Array) -> Forecast:
-        x = self.parts[0].predict(forecast)
-        for part in self.parts[1:]:
-            x = part.predict(x.mean)
-        return x
-
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        for part in self.parts:
-            part.update(outcome)
-
-    def _own_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {}
-        for i, part in enumerate(self.parts):
-            state |= nested(str(i), part.get_state())
-        return state
-
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        for i, part in enumerate(self.parts):
-            part.set_state(unnested(str(i), state))
-
-    def __repr__(self) -> str:
-        return f"Chain([{', '.join(map(repr, self.parts))}])"
 
 
 def read_forecast(space: ConvexSet, value: Any, round_: int) -> Array:
@@ -230,9 +231,6 @@ def read_forecast(space: ConvexSet, value: Any, round_: int) -> Array:
     ...
     treecal.exceptions.ForecastError: forecast at round 7 lies outside Simplex(2): entries sum to 0.9, ...
     """
-    try:
-        forecast = np.array(read_outcome(space, value, round_))
-    except OutcomeError as error:  # the same is asked of both, so the same is wrong
-        raise ForecastError(str(error).replace("outcome", "forecast")) from None
+    forecast = np.array(read_outcome(space, value, round_, error=ForecastError))
     forecast.setflags(write=False)
     return forecast

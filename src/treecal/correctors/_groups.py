@@ -1,11 +1,11 @@
-"""Which forecasts are alike: the groups inside which a recalibrator learns."""
+"""Rules that put forecasts into groups, inside which a recalibrator learns."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ class Groups(Value, ABC):
 
     A rule that learns as it goes keeps what it learned in the object that `fresh` returns.
     """
+
+    name: ClassVar[str | None] = None
+    """What `treecal recalibrate --groups` calls the rule, if it can be made without arguments."""
 
     @abstractmethod
     def key(self, forecast: Array) -> Hashable:
@@ -38,11 +41,11 @@ class Groups(Value, ABC):
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Resume from such a state."""
 
 
 class TopClass(Groups):
-    """By the class that is thought likeliest, and by how likely it is thought: the reliability diagram's groups.
+    """By the likeliest class and its probability: the groups of a reliability diagram.
 
     Parameters
     ----------
@@ -57,6 +60,7 @@ class TopClass(Groups):
     """
 
     _fields = ("bins",)
+    name = "top-class"
 
     def __init__(self, *, bins: int = 10) -> None:
         self.bins = whole_number("bins", bins, least=1)
@@ -89,6 +93,7 @@ class Cells(Groups):
     """
 
     _fields = ("width",)
+    name = "cells"
 
     def __init__(self, *, width: float = 0.1) -> None:
         if not (isinstance(width, int | float | np.number) and 0 < width < math.inf):
@@ -127,6 +132,7 @@ class Centroids(Groups):
     """
 
     _fields = ("count",)
+    name = "centroids"
 
     def __init__(self, *, count: int = 16) -> None:
         self.count = whole_number("count", count, least=1)
@@ -164,7 +170,7 @@ class Centroids(Groups):
         return {"sums": self._sums, "met": self._met}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Resume from such a state."""
         self._sums, self._met = np.array(state["sums"]), np.array(state["met"])
 
 
@@ -190,7 +196,7 @@ class ByKey(Groups):
         self.function = function
 
     def key(self, forecast: Array) -> Hashable:
-        """Return what the function says."""
+        """Return what the function returns."""
         name = self.function(forecast)
         if not isinstance(name, Hashable):
             raise ParameterError(f"the groups' function returned {name!r}, expected something hashable.")

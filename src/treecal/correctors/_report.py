@@ -1,4 +1,4 @@
-"""What a correction changed: scores of the forecasts that came, and of those that were announced instead."""
+"""What a correction changed: scores of the model's forecasts, and of those that were announced instead."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
+from treecal.correctors._state import nested, unnested
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Simplex, l2
 from treecal.ledger import Ledger
 
 FLOOR = 1e-9
-"""The least probability the log score knows: to have ruled out what happened costs 20.7, not infinity."""
+"""The least probability in a log score: an outcome that was ruled out costs 20.7, not infinity."""
 _ROLES = ("before", "after", "mean")
 
 
@@ -28,9 +29,9 @@ class Scores:
     brier
         `Σ_p x(p)·‖y − p‖₂²`: of a distribution, the score that a draw from it has in expectation.
     calibration
-        The squared ℓ2 calibration error of the ledger: what repeating the same forecasts could have saved.
+        The squared ℓ2 calibration error of the ledger: what renaming the same forecasts could have saved.
     refinement
-        The rest of the Brier score: how much outcomes vary where forecasts are alike (Murphy's decomposition).
+        The rest of the Brier score: how much outcomes vary within a bin (Murphy's decomposition).
     log
         `Σ_p x(p)·Σ_i −y_i ln p_i`, with probabilities below 1e-9 read as 1e-9; None off the simplex.
     """
@@ -50,9 +51,9 @@ class Correction:
     rounds
         Rounds played.
     resolution
-        Width of the cells in which forecasts count as alike; None when they were told apart exactly.
+        Width of the cells in which forecasts are binned; None when they are compared exactly.
     before
-        Scores of the forecasts that came.
+        Scores of the model's forecasts.
     after
         Scores of the distributions announced.
     mean
@@ -62,7 +63,7 @@ class Correction:
     group_refinement
         The Brier score of the best constant forecast for each group, chosen with hindsight.
     shift_refinement
-        The Brier score of the forecasts that came, each group's moved by the best constant, chosen with hindsight.
+        The Brier score of the model's forecasts, each group's moved by the best constant, chosen with hindsight.
     """
 
     rounds: int
@@ -75,7 +76,7 @@ class Correction:
     shift_refinement: float | None = None
 
     def __str__(self) -> str:
-        how = "told apart exactly" if self.resolution is None else f"alike in cells of {self.resolution:g}"
+        how = "compared exactly" if self.resolution is None else f"binned in cells of {self.resolution:g}"
         lines = [f"{self.rounds:,} rounds, forecasts {how}", f"{'':8}   Brier = calibration + refinement   log score"]
         for role in _ROLES:
             s: Scores = getattr(self, role)
@@ -87,7 +88,7 @@ class Correction:
         return "\n".join(lines)
 
 
-class Audit:
+class ScoreKeeper:
     """Keeps what a report is read from: three ledgers, and the sums of two scores for each.
 
     Costs three ledger records a round, and memory for every distinct forecast.
@@ -106,9 +107,9 @@ class Audit:
 
     def record(self, before: Array, after: Forecast, outcome: Array) -> None:
         """Record one round; everything comes checked."""
-        came = Forecast.trusted(before[None], uniform(1), None, self.space)
+        model = Forecast.trusted(before[None], uniform(1), None, self.space)
         mean = Forecast.trusted(after.mean[None], uniform(1), None, self.space)
-        for row, (role, x) in enumerate(zip(_ROLES, (came, after, mean), strict=True)):
+        for row, (role, x) in enumerate(zip(_ROLES, (model, after, mean), strict=True)):
             self.ledgers[role].record(x, outcome)
             self._sums[row, 0] += x.weights @ l2.square(outcome - x.points)
             if isinstance(self.space, Simplex):
@@ -143,24 +144,7 @@ class Audit:
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._sums, self._squares = np.array(state["sums"]), state["squares"]
+        """Resume from such a state."""
+        self._sums, self._squares = state["sums"], state["squares"]
         for role, ledger in self.ledgers.items():
             ledger.set_state(unnested(role, state))
-
-
-def nested(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return a part's state under names that begin with the part's.
-
-    Examples
-    --------
-    >>> unnested("tree", nested("tree", {"rounds": 3}))
-    {'rounds': 3}
-    """
-    return {f"{name}/{key}": value for key, value in state.items()}
-
-
-def unnested(name: str, state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state of the part of this name."""
-    start = f"{name}/"
-    return {key.removeprefix(start): value for key, value in state.items() if key.startswith(start)}

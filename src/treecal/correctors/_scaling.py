@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Source
+from treecal.correctors._base import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
-"""The least probability that is told from 0: logarithms of forecasts go no lower than that of this."""
+"""Smaller probabilities are read as this one, so that all logarithms are finite."""
+
+
+@dataclass
+class Newton:
+    """Where the online Newton step stands: the parameters `θ`, and the curvature `A` of the losses so far."""
+
+    theta: Array
+    curvature: Array
 
 
 class Scaling(Corrector):
@@ -30,9 +40,39 @@ class Scaling(Corrector):
     `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` asks, that is, it exceeds its
     tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass gives the
     parameters' identity and `F`.
+
+    Parameters
+    ----------
+    space
+        A simplex.
+    rate, ridge, radius
+        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖θ‖`.
+    audit
+        As for every `Corrector`.
+
+    Examples
+    --------
+    A temperature for all classes, and an offset for each:
+
+    >>> from treecal.geometry import Simplex
+    >>> class BiasCorrected(Scaling):
+    ...     def _identity(self):
+    ...         return np.append(1.0, np.zeros(self.space.dim))
+    ...
+    ...     def _features(self, logs):
+    ...         return np.column_stack([logs, np.eye(len(logs))])
+    >>> f = BiasCorrected(Simplex(3))
+    >>> for _ in range(100):
+    ...     x = f.predict([0.2, 0.3, 0.5])
+    ...     f.update([1, 0, 0])
+    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[0] > 0.9)
+    True
     """
 
-    _fields = ("space", "rate", "ridge", "radius", "source", "audit")
+    _state: Newton
+    method: ClassVar[str]
+    """What `treecal recalibrate --method` calls it."""
+    _fields = ("space", "rate", "ridge", "radius", "audit")
 
     def __init__(
         self,
@@ -41,27 +81,38 @@ class Scaling(Corrector):
         rate: float = 0.1,
         ridge: float = 100.0,
         radius: float = 100.0,
-        source: Source | None = None,
         audit: bool = True,
     ) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because scaling is of probabilities")
-        super().__init__(space, source=source, audit=audit)
+        super().__init__(space, audit=audit)
         for name, value in (("rate", rate), ("ridge", ridge), ("radius", radius)):
             if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
                 raise ParameterError.expected(name, value, "a positive number")
         self.rate, self.ridge, self.radius = float(rate), float(ridge), float(radius)
-        self._theta = self._identity()
-        if math.sqrt(self._theta @ self._theta) > self.radius:
+        identity = self._identity()
+        if math.sqrt(identity @ identity) > self.radius:
             raise ParameterError.expected(
-                "radius", radius, f"at least {math.sqrt(self._theta @ self._theta):g}, the norm of the identity"
+                "radius", radius, f"at least {math.sqrt(identity @ identity):g}, the norm of the identity"
             )
-        self._curvature = self.ridge * np.eye(len(self._theta))
+        self._state = Newton(identity, self.ridge * np.eye(len(identity)))
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield the default, and one whose parameters reach the end of their ball."""
+        if isinstance(space, Simplex):
+            yield cls(space)
+            yield cls(space, rate=0.2, ridge=0.5, radius=1.01 * math.sqrt(space.dim))
+
+    @classmethod
+    def methods(cls) -> dict[str, Callable[..., Corrector]]:
+        """Return the kind of scaling."""
+        return {cls.method: cls}
 
     @property
     def theta(self) -> Array:
         """The parameters as they stand."""
-        return self._theta.copy()
+        return np.array(self._state.theta)
 
     @abstractmethod
     def _identity(self) -> Array:
@@ -74,7 +125,7 @@ class Scaling(Corrector):
     def _map(self, forecast: Array) -> tuple[Array, Array]:
         """Return `F(b)`, and the probabilities it gives."""
         features = self._features(np.log(np.clip(forecast, LEAST, 1.0)))
-        scores = features @ self._theta
+        scores = features @ self._state.theta
         shares = np.exp(scores - scores.max())
         return features, shares / shares.sum()
 
@@ -84,15 +135,9 @@ class Scaling(Corrector):
     def _learn(self, forecast: Array, outcome: Array) -> None:
         features, p = self._map(forecast)
         gradient = (p - outcome) @ features
-        self._curvature += np.multiply.outer(gradient, gradient)
-        step = np.linalg.solve(self._curvature, gradient) / self.rate
-        self._theta = project(self._theta - step, self._curvature, radius=self.radius)
-
-    def _own_state(self) -> dict[str, Any]:
-        return {"theta": self._theta, "curvature": self._curvature}
-
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._theta, self._curvature = np.array(state["theta"]), np.array(state["curvature"])
+        curvature = self._state.curvature + np.multiply.outer(gradient, gradient)
+        step = np.linalg.solve(curvature, gradient) / self.rate
+        self._state = Newton(project(self._state.theta - step, curvature, radius=self.radius), curvature)
 
 
 class PlattScaling(Scaling):
@@ -102,10 +147,8 @@ class PlattScaling(Scaling):
     ----------
     space
         `Simplex(2)`.
-    rate, ridge, radius
-        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖(a, c)‖`.
-    source, audit
-        As for every `Corrector`.
+    rate, ridge, radius, audit
+        As for every `Scaling`; `radius` is the largest `‖(a, c)‖`.
 
     Examples
     --------
@@ -125,6 +168,14 @@ class PlattScaling(Scaling):
     Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", 2007.
     """
 
+    method = "platt"
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield some for two classes."""
+        if space.dim == 2:
+            yield from super().examples(space)
+
     def _identity(self) -> Array:
         if self.space.dim != 2:
             raise ParameterError.expected("space", self.space, "Simplex(2)", hint="for more classes, VectorScaling.")
@@ -141,8 +192,8 @@ class TemperatureScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, source, audit
-        As for `PlattScaling`.
+    rate, ridge, radius, audit
+        As for every `Scaling`.
 
     Examples
     --------
@@ -155,6 +206,8 @@ class TemperatureScaling(Scaling):
     ----------
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
+
+    method = "temperature"
 
     def _identity(self) -> Array:
         return np.ones(1)
@@ -170,8 +223,8 @@ class VectorScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, source, audit
-        As for `PlattScaling`.
+    rate, ridge, radius, audit
+        As for every `Scaling`.
 
     Examples
     --------
@@ -180,13 +233,15 @@ class VectorScaling(Scaling):
     >>> for y in np.tile(np.eye(3)[:2], (100, 1)):
     ...     x = f.predict([0.2, 0.3, 0.5])
     ...     f.update(y)
-    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[2] < 0.1)  # the third class never came
+    >>> bool(f.predict([0.2, 0.3, 0.5]).mean[2] < 0.1)  # the third class was never the outcome
     True
 
     References
     ----------
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
+
+    method = "vector"
 
     def _identity(self) -> Array:
         return np.repeat([1.0, 0.0], self.space.dim)

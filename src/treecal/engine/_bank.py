@@ -6,37 +6,48 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.engine._outcomes import read_outcomes
+from treecal.engine._outcomes import Outcomes, read_outcomes
+from treecal.engine._state import TreeForecaster, kernel_args, kernel_rule, new_tree_forecaster, node_costs
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
-from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import checked_space
-from treecal.forecasters._treecal import LabelledPath
+from treecal.forecast import Forecast, TreeForecast, uniform
+from treecal.forecasters import AdaptiveTreeCal
+from treecal.forecasters._adaptive import AdaptiveState
 from treecal.geometry import ConvexSet
-from treecal.tree import path_nodes
+
+_GAPS = 2**18  # numbers in the gaps of nodes that are held at once
 
 
 class Forecasts:
-    """The forecasts of many streams. `forecasts[i]` is the `Forecast` of the i-th, as TreeCal would announce it.
+    """The forecasts of many streams. `forecasts[i]` is the `Forecast` of the i-th, as it would be announced alone.
 
     Attributes
     ----------
     points
-        The labels of each stream's path, `(streams, heights, d)`, lowest height first. Above a stream's own height
+        The points of each stream's path, `(streams, heights, d)`, lowest height first. Above a stream's own height
         they have no weight.
     weights
         Their weights, `(streams, heights)`.
+    heights
+        The heights of each stream's path, `(streams,)`.
+    uniform
+        Whether each stream's weights are equal.
     mean
         The mean forecast of each stream, `(streams, d)`.
     """
 
-    def __init__(self, points: Array, heights: Integers, rounds: Integers, arity: int, space: ConvexSet) -> None:
-        self.points, self._heights, self._rounds, self._arity, self._space = points, heights, rounds, arity, space
-        self.weights = (np.arange(points.shape[1]) < heights[:, None]) / heights[:, None]
-        for array in (self.points, self.weights):
+    def __init__(
+        self, points: Array, weights: Array | None, heights: Integers, rounds: Integers, arity: int, space: ConvexSet
+    ) -> None:
+        self.points, self.heights, self._rounds, self._arity, self._space = points, heights, rounds, arity, space
+        self.uniform = weights is None
+        if weights is None:
+            weights = (np.arange(points.shape[1]) < heights[:, None]) / heights[:, None]
+        self.weights = weights
+        for array in (self.points, self.weights, self.heights):
             array.setflags(write=False)
 
     @property
@@ -45,12 +56,13 @@ class Forecasts:
         return np.asarray(np.einsum("sh,shd->sd", self.weights, self.points))
 
     def __len__(self) -> int:
-        return len(self._heights)
+        return len(self.heights)
 
     def __getitem__(self, index: int) -> Forecast:
-        height = int(self._heights[index])
-        nodes = (path_nodes, int(self._rounds[index]), self._arity, height)
-        return Forecast.trusted(self.points[index, :height], uniform(height), nodes, self._space)
+        height = int(self.heights[index])
+        weights = uniform(height) if self.uniform else self.weights[index, :height]
+        points, rounds = self.points[index, :height], int(self._rounds[index])
+        return TreeForecast(points, weights, rounds, self._arity, self._space)
 
     def __iter__(self) -> Iterator[Forecast]:
         return (self[i] for i in range(len(self)))
@@ -60,25 +72,23 @@ class Forecasts:
 
 
 class Bank:
-    """As many `TreeCal`s as there are streams, bit for bit, stepped together.
+    """As many copies of a tree forecaster as there are streams, bit for bit, stepped together.
 
-    State is one array, `(heights, streams, d)`, and a count of rounds for each stream, so that a step over all streams
-    is a walk over memory. Each stream has a clock of its own: any subset can be updated, in any order. The first call
-    compiles, or takes what an earlier process compiled.
+    State is the forecaster's own, with a column for each stream, so that a step over all streams is a walk over memory.
+    Each stream has a clock of its own: any subset can be updated, in any order. The first call compiles, or takes what
+    an earlier process compiled.
 
     Parameters
     ----------
-    space
-        The set the outcomes of every stream lie in.
+    forecaster
+        A new `TreeCal` or `AdaptiveTreeCal`, which is left alone; or a set, for `TreeCal` on it.
     streams
         How many streams there are; `add` makes more.
-    arity, depth, mix, start
-        As for `TreeCal`.
 
     Examples
     --------
     >>> import treecal as tc
-    >>> bank = tc.Bank(tc.Simplex(2), streams=3, arity=2)
+    >>> bank = tc.Bank(tc.TreeCal(tc.Simplex(2), arity=2), streams=3)
     >>> bank.update([0, 2, 0], [[1, 0], [0, 1], [1, 0]])  # stream 0 twice, in this order
     >>> bank.rounds
     array([2, 0, 1])
@@ -87,67 +97,62 @@ class Bank:
            [0.  , 1.  ]])
     """
 
-    _fields = ("space", "arity", "depth", "mix", "start")
+    _fields = ("forecaster",)
 
-    def __init__(
-        self,
-        space: ConvexSet,
-        *,
-        streams: int = 0,
-        arity: int = 8,
-        depth: int | None = None,
-        mix: float = 0.0,
-        start: ArrayLike | None = None,
-    ) -> None:
-        self.space = checked_space(space)
-        self._path = LabelledPath(space, arity=arity, depth=depth, mix=mix, start=start)  # parameters, checked
-        self.arity, self.depth = self._path.clock.arity, self._path.clock.depth
-        self.mix, self.start = self._path.mix, self._path.start
+    def __init__(self, forecaster: ConvexSet | TreeForecaster, *, streams: int = 0) -> None:
+        self.forecaster = new_tree_forecaster(forecaster)
+        self.space, self.tree = self.forecaster.space, self.forecaster.tree
+        self._fresh, self._state = self.forecaster._state, self.forecaster._state  # columns beyond `_streams` are room
         self._streams = 0
-        self._rounds = np.zeros(0, np.int64)
-        self._sums = np.zeros((self.depth or 1, 0, space.dim))
         self.add(whole_number("streams", streams, least=0))
 
     @property
-    def rounds(self) -> NDArray[np.int64]:
+    def rounds(self) -> Integers:
         """Number of outcomes each stream has seen, read-only."""
-        view = self._rounds[: self._streams].view()
+        view = self._state.rounds[: self._streams].view()
         view.setflags(write=False)
         return view
 
     def __len__(self) -> int:
         return self._streams
 
-    def add(self, count: int = 1) -> NDArray[np.int64]:
+    def add(self, count: int = 1) -> Integers:
         """Add new streams; return their keys."""
-        old, self._streams = self._streams, self._streams + whole_number("count", count, least=0)
-        if self._streams > len(self._rounds):  # double, so that adding one at a time costs O(1) each
-            room = max(self._streams, 2 * old)
-            self._rounds = np.concatenate([self._rounds, np.zeros(room - len(self._rounds), np.int64)])
-            sums = np.zeros((len(self._sums), room, self.space.dim))
-            sums[:, :old] = self._sums[:, :old]
-            self._sums = sums
-        return np.arange(old, self._streams)
+        old, new, room = self._streams, self._streams + whole_number("count", count, least=0), len(self._state.rounds)
+        if new > room:
+            self._reserve(max(new, 2 * room), len(self._state.sums))  # doubled, so that each costs O(1)
+        self._streams = new
+        return np.arange(old, new)
+
+    def _reserve(self, streams: int, heights: int) -> None:
+        """Make room for so many streams, as new ones are, and for paths of so many heights."""
+        arrays = {}
+        for name, old in vars(self._state).items():
+            fresh = getattr(self._fresh, name)
+            shape = (streams,) if old.ndim == 1 else (heights, streams, *old.shape[2:])
+            new = arrays[name] = np.zeros(shape, old.dtype)
+            new[: streams if old.ndim == 1 else len(fresh)] = fresh
+            new[tuple(map(slice, old.shape))] = old
+        self._state = type(self._state)(**arrays)
 
     def predict(self, keys: ArrayLike | None = None) -> Forecasts:
         """Return the forecasts of these streams for their coming rounds; of all when none are named."""
-        from treecal.engine._kernels import bank_labels
+        from treecal.engine._kernels import bank_places
 
         chosen = np.arange(self._streams) if keys is None else self._keys(keys)
-        rounds = self._rounds[chosen]
-        if self.depth is not None:
+        rounds = self._state.rounds[chosen]
+        if self.tree.depth is not None:
             self._check_horizon(np.unique(chosen))
-        heights = np.full(len(chosen), self.depth or 1)
-        if self.depth is None:
-            for height in range(1, len(self._sums)):
-                heights += rounds >= self.arity**height
+        heights = self.tree.heights(rounds)
         points = np.empty((len(chosen), int(heights.max(initial=1)), self.space.dim))
-        path = self._path
-        bank_labels(chosen, rounds, self._sums, self.arity, path.first, path.mix, path.pull, points)
-        return Forecasts(points, heights, rounds, self.arity, self.space)
+        bank_places(chosen, rounds, self._state.sums, *kernel_args(self.forecaster._path), points)
+        weights = None
+        if isinstance(self._state, AdaptiveState):
+            weights = np.ascontiguousarray(self._state.weights[: points.shape[1], chosen].T)
+        return Forecasts(points, weights, heights, rounds, self.tree.arity, self.space)
 
     def update(self, keys: ArrayLike, outcomes: ArrayLike) -> None:
-        """Learn one outcome for each key, in the order given. A bad one raises and changes nothing.
+        """Learn one outcome for each key, in the order given. An invalid one raises and changes nothing.
 
         Parameters
         ----------
@@ -156,25 +161,46 @@ class Bank:
         outcomes
             Points of the set, `(n, d)`; or, on a simplex, the `n` classes as integers.
         """
-        from treecal.engine._kernels import bank_add, bank_count
+        from treecal.engine._kernels import bank_learn
 
         chosen = self._keys(keys)
         try:
             rows = read_outcomes(self.space, outcomes)
         except OutcomeError as error:
-            raise OutcomeError(f"in this update, whose rows are counted as rounds: {error}") from None
+            if error.round:  # these are rows, not rounds
+                raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
+            raise
         if len(rows) != len(chosen):
             raise ParameterError(f"{len(chosen)} keys came with {len(rows)} outcomes, expected one each.")
-        if self.depth is not None:
+        if self.tree.depth is not None:
             self._check_horizon(chosen)
-        add, done = bank_count if rows.ndim == 1 else bank_add, 0
-        while True:
-            done = add(chosen, rows, self._rounds, self._sums, self.arity, self.depth is None, done)
-            if done == len(chosen):
-                break
-            self._sums = np.concatenate([self._sums, np.zeros((1, *self._sums.shape[1:]))])  # a tree has outgrown them
+        longest = int(self._state.rounds[chosen].max(initial=0)) + len(chosen)
+        if self.tree.heights(longest) > len(self._state.sums):
+            self._reserve(len(self._state.rounds), self.tree.heights(longest))
+        if isinstance(self._state, AdaptiveState):
+            self._learn_and_weigh(chosen, rows, self._state)
+        else:
+            tree, _ = kernel_args(self.forecaster._path)
+            bank_learn(chosen, rows, tree, self._state.rounds, self._state.sums)
 
-    def _keys(self, keys: ArrayLike) -> NDArray[np.int64]:
+    def _learn_and_weigh(self, keys: Integers, rows: Outcomes, state: AdaptiveState) -> None:
+        """Learn outcomes; then, given the norms of the gaps of the nodes that ended, take the weights on."""
+        from treecal.engine._kernels import bank_gaps, bank_weigh
+
+        assert isinstance(self.forecaster, AdaptiveTreeCal)
+        tree, mix = kernel_args(self.forecaster._path)
+        rule = kernel_rule(self.forecaster._weighting)
+        room = max(_GAPS // self.space.dim, len(state.sums))
+        gaps, nows = np.empty((room, self.space.dim)), np.empty(min(room, len(keys)), np.int64)
+        while len(keys):
+            now = nows[: len(keys)]
+            batch = keys[: len(now)], rows[: len(now)]
+            done, used = bank_gaps(*batch, tree, mix, state.rounds, state.sums, now, gaps)
+            costs = node_costs(self.forecaster.norm, gaps[:used])
+            bank_weigh(batch[0][:done], now, costs, rule, state.costs, state.weights, state.scale)
+            keys, rows = keys[done:], rows[done:]
+
+    def _keys(self, keys: ArrayLike) -> Integers:
         try:
             chosen = np.asarray(keys)
         except ValueError:  # ragged
@@ -188,29 +214,34 @@ class Bank:
             )
         return chosen.astype(np.int64, copy=False)
 
-    def _check_horizon(self, keys: NDArray[np.int64]) -> None:
-        horizon = self.arity ** (self.depth or 0)
-        if len(keys) and int(self._rounds[keys].max()) + len(keys) > horizon:  # perhaps; so count
-            after = self._rounds[keys] + np.bincount(keys, minlength=self._streams)[keys]
-            if after.max() > horizon:
-                raise HorizonError(
-                    f"stream {keys[after.argmax()]} would have {after.max()} rounds: arity {self.arity} and depth "
-                    f"{self.depth} make {horizon}.",
-                    hint="a greater depth, or none at all: without depth= the tree grows as long as the stream does.",
-                )
+    def _check_horizon(self, keys: Integers) -> None:
+        """Raise if a stream would have more rounds than its tree has leaves, with one more for each key."""
+        rounds, horizon = self._state.rounds[keys], self.tree.horizon
+        assert horizon is not None
+        if len(keys) and int(rounds.max()) + len(keys) > horizon:  # perhaps; so count
+            after = rounds + np.bincount(keys, minlength=self._streams)[keys]
+            worst = int(after.argmax())
+            try:
+                self.tree.check(int(after[worst]))
+            except HorizonError as error:
+                raise HorizonError(f"stream {keys[worst]}: {error}") from None
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
         return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
-        """Return each stream's rounds and carried sums, as arrays."""
-        return {"rounds": self._rounds[: self._streams].copy(), "sums": self._sums[:, : self._streams].copy()}
+        """Return the streams' state, as arrays that never change afterwards; with one stream, the forecaster's own."""
+        n, heights = self._streams, self.tree.heights(int(self.rounds.max(initial=0)))
+        return {
+            name: (array[:n] if array.ndim == 1 else array[:heights, :n]).copy()
+            for name, array in vars(self._state).items()
+        }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._rounds, self._sums = np.array(state["rounds"]), np.array(state["sums"])
-        self._streams = len(self._rounds)
+        """Resume from such a state."""
+        self._state = type(self._state)(**{name: np.array(array) for name, array in state.items()})
+        self._streams = len(self._state.rounds)
 
     def __repr__(self) -> str:
-        return f"Bank({self.space!r}: {self._streams} streams, arity {self.arity})"
+        return f"Bank({self.forecaster!r}: {self._streams} streams)"

@@ -15,16 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, first_refused, refuse
-from treecal.exceptions import HorizonError
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
-from treecal.forecasters._treecal import LabelledPath
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import TOLERANCE
+from treecal.engine._state import TreeForecaster, kernel_args
+from treecal.forecasters._path import Path
+from treecal.geometry import TOLERANCE, Simplex
+from treecal.tree import Tree
 
 _PIECE = 2**22  # numbers in a piece, at most: 32 MB
-EPOCHS = 64  # more heights than any tree of 2^63 rounds has
+_FEW = 6  # loops over so few coordinates are written out
 
 
 class Level(NamedTuple):
@@ -37,24 +36,23 @@ class Level(NamedTuple):
     height: int
     start: int
     sums: Array
-    labels: Array
-    rounds: NDArray[np.int64]
-    parts: NDArray[np.int64]
+    points: Array
+    rounds: Integers
+    parts: Integers
 
 
 class Plan:
-    """The tree's parameters, as kernels take them, and how streams are cut into pieces."""
+    """A tree forecaster's parameters, as kernels take them, and how streams are cut into pieces."""
 
-    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal) -> None:
-        path = forecaster if isinstance(forecaster, LabelledPath) else forecaster._path
-        self.space: ConvexSet = forecaster.space
-        self.arity, self.depth, self.grows = forecaster.arity, forecaster.depth, forecaster.depth is None
-        self.first, self.mix, self.pull, self.start = path.first, path.mix, path.pull, path.start
+    def __init__(self, forecaster: TreeForecaster) -> None:
+        self.space, self.tree, self.path = forecaster.space, forecaster.tree, forecaster._path
+        arity, depth = self.tree.arity, self.tree.depth
         self.heights = 1  # within a piece
-        while self.heights != self.depth and self.arity ** (self.heights + 1) * self.space.dim <= _PIECE:
+        while self.heights != depth and arity ** (self.heights + 1) * self.space.dim <= _PIECE:
             self.heights += 1
-        self.piece: int = self.arity**self.heights
-        self.shares = np.array([1 / (self.depth or max(epoch, 1)) for epoch in range(EPOCHS)])  # of a node, by epoch
+        self.piece: int = arity**self.heights
+        heights = np.arange(self.tree.most_heights + 1)
+        self.shares = np.full(1, 1 / depth) if depth else 1 / np.maximum(heights, 1)  # of a node, by the tree's heights
 
     def cut(self, chunks: Iterable[Any]) -> Iterator[NDArray[Any]]:
         """Cut chunks of any sizes anew into pieces, as they come in; all but the last are whole."""
@@ -64,12 +62,7 @@ class Plan:
         for chunk in chunks:
             rows = as_array(self.space, chunk, before=seen)
             seen += len(rows)
-            if self.depth is not None and seen > self.arity**self.depth:
-                raise HorizonError(
-                    f"{seen} rounds are too many: arity {self.arity} and depth {self.depth} make "
-                    f"{self.arity**self.depth}.",
-                    hint="a greater depth, or none at all: without depth= the tree grows as long as the stream does.",
-                )
+            self.tree.check(seen)
             while len(rows):
                 part, rows = rows[: self.piece - held], rows[self.piece - held :]
                 parts.append(part if whole else part.copy())  # an iterator may fill one buffer again and again
@@ -93,33 +86,21 @@ class Plan:
 
         The piece has so many rounds, the first of them number `index`.
         """
-        from treecal.engine._kernels import label_rows
+        from treecal.engine._kernels import place_rows
 
+        tree, mix = kernel_args(self.path)
         levels = []
         for height in range(lowest, self.heights):
-            count, size = self.arity**height, len(sums)
-            labels, above = np.empty_like(sums), np.empty((-(-size // self.arity), sums.shape[1]))
-            label_rows(sums, self.arity, count, self.first, self.mix, self.pull, labels, above)
-            labels += 0.0  # −0.0 is 0.0
+            count, size = self.tree.arity**height, len(sums)
+            points, above = np.empty_like(sums), np.empty((-(-size // self.tree.arity), sums.shape[1]))
+            place_rows(sums, count, tree, mix, points, above)
+            points += 0.0  # −0.0 is 0.0
             lengths = np.full(size, count)
             lengths[-1] = rounds - (size - 1) * count
             start = index // count
-            levels.append(Level(height, start, sums, labels, lengths, self.parts(height, start, size)))
+            levels.append(Level(height, start, sums, points, lengths, self.tree.parts(height, start, size)))
             sums = above
         return levels, sums[0]
-
-    def parts(self, height: int, index: int, size: int) -> NDArray[np.int64]:
-        """Return how many heights the tree has when each of these nodes is played."""
-        if self.depth is not None:
-            return np.full(size, self.depth)
-        nodes = np.arange(index, index + size)
-        parts, limit = np.full(size, height + 1), self.arity
-        while limit < index + size:
-            parts += nodes >= limit
-            limit *= self.arity
-        if index == 0 and height:
-            parts[0] = 0  # when the tree grew above it, it was over
-        return parts
 
     def dense(self, rows: Outcomes) -> Array:
         """Return outcomes as rows."""
@@ -131,7 +112,10 @@ class Plan:
 
 
 class Piece(NamedTuple):
-    """One piece: its outcomes, their sum, and the errors inside it, by height, epoch and norm (ℓ1, ℓ2, ℓ2²)."""
+    """One piece: its outcomes, their sum, and the errors inside it, by height, the tree's heights, and norm.
+
+    The norms are ℓ1, ℓ2 and ℓ2².
+    """
 
     rows: Outcomes
     total: Array
@@ -142,41 +126,40 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     """Read and check one piece, whose first round is number `index`, and climb it."""
     from treecal.engine import _kernels as kernels
 
+    tree, mix = kernel_args(plan.path)
     rows = as_float_or_class(plan.space, raw, before=index)
-    size, tree = len(rows), (plan.arity, plan.grows, plan.first)
-    sizes = [-(-size // plan.arity**height) for height in range(1, plan.heights + 1)]
-    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, EPOCHS, 3))
+    size, leaves = len(rows), kernels.Span(0, index, 1, 1)
+    sizes = [-(-size // tree.arity**height) for height in range(1, plan.heights + 1)]
+    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, len(plan.shares), 3))
     above, bad = nodes[: sizes[0]], -1
-    few = (0,) * plan.space.dim if plan.space.dim <= 6 else ()  # loops of so few turns are written out
-    if rows.ndim == 1 and not plan.mix:
-        kernels.climb_classes(rows, index, *tree, above, errors[0])
-    elif isinstance(plan.space, Simplex) and not plan.mix:
-        if not kernels.climb_leaves(rows, index, *tree, TOLERANCE, above, errors[0], few):
-            bad = kernels.first_off_simplex(rows, TOLERANCE)
+    few = (0,) * plan.space.dim if plan.space.dim <= _FEW else ()
+    if rows.ndim == 1 and mix is None:
+        kernels.climb_classes(rows, index, tree, above, errors[0])
+    elif isinstance(plan.space, Simplex):
+        if not kernels.climb(plan.dense(rows), leaves, tree, mix, TOLERANCE, above, errors[0], few):
+            bad = kernels.first_off_simplex(plan.dense(rows), TOLERANCE)
     else:
-        dense = plan.dense(rows)
-        refused = first_refused(plan.space, dense)
+        refused = first_refused(plan.space, rows)
         bad = -1 if refused is None else refused
-        draw = plan.mix, plan.pull
-        kernels.climb(dense, 0, index, plan.arity, 1, 1, plan.grows, plan.first, *draw, above, errors[0], few)
+        kernels.climb(rows, leaves, tree, mix, None, above, errors[0], few)
     if bad >= 0:
         refuse(plan.space, rows[bad], index + bad + 1)
-    kernels.climb_inner(size, plan.heights, index, *tree, plan.mix, plan.pull, nodes, errors, few)
+    kernels.climb_inner(size, index, tree, mix, nodes, errors, few)
     return Piece(rows, nodes[-1].copy(), errors)  # a view would keep all nodes in memory
 
 
 def inner_errors(plan: Plan, piece: Piece) -> list[list[float]]:
-    """Return the labelled errors inside a piece, weighted, by norm (ℓ1, ℓ2, ℓ2²) and height."""
+    """Return the per-node errors inside a piece, weighted, by norm (ℓ1, ℓ2, ℓ2²) and height."""
     weighted: list[list[float]] = np.einsum("hen,e->nh", piece.errors, plan.shares).tolist()
     return weighted
 
 
 def node_errors(level: Level) -> tuple[float, float, float]:
-    """Return the labelled errors of a single node above the pieces, weighted, in ℓ1, ℓ2 and ℓ2²."""
+    """Return the errors of a single node above the pieces, weighted, in ℓ1, ℓ2 and ℓ2²."""
     rounds, parts = int(level.rounds[0]), int(level.parts[0])
     if not parts:
         return 0.0, 0.0, 0.0
-    gap = level.sums[0] - rounds * level.labels[0]
+    gap = level.sums[0] - rounds * level.points[0]
     squares = float(gap.dot(gap))
     return float(np.abs(gap).sum()) / parts, math.sqrt(squares) / parts, squares / (rounds * parts)
 
@@ -185,27 +168,28 @@ class Above:
     """The heights above the pieces: the tree whose leaves are whole pieces."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        heights = None if plan.depth is None else plan.depth - plan.heights
+        self.plan, tree = plan, plan.tree
+        heights = None if tree.depth is None else tree.depth - plan.heights
         self.top = heights == 0  # a piece is the whole tree, and nothing is above
-        self.path = LabelledPath(
-            plan.space, arity=plan.arity, depth=heights or None, mix=plan.mix, start=plan.start, unit=plan.piece
+        self.path = Path(
+            plan.space, Tree(tree.arity, heights or None), mix=plan.path.mix, start=plan.path.start, unit=plan.piece
         )
+        self.now = self.path.fresh()
 
     def open(self, total: Array, rounds: int) -> Iterator[Level]:
         """Yield the nodes that are open, lowest first, as they stand after so many rounds of the current piece."""
         if self.top:
             return
-        path, plan = self.path, self.plan
-        for step, digit in enumerate(path.clock.digits):
-            height, index = plan.heights + step, path.clock.rounds // plan.arity**step
+        pieces, sums, points = self.now
+        plan, tree = self.plan, self.path.tree
+        for step, point in enumerate(points):
+            height, index = plan.heights + step, pieces // tree.arity**step
             if rounds:
                 # The tree has all these heights now; only its very first node of a height was over before it grew.
-                parts = plan.depth or (plan.heights + len(path.sums) if index else 0)
-                label = path.labels[step][None] + 0.0
-                yield Level(height, index, total[None], label, np.array([rounds]), np.array([parts]))
-            total = path.sums[step] + total
-            rounds += digit * plan.arity**height
+                parts = plan.tree.depth or (plan.heights + len(sums) if index else 0)
+                yield Level(height, index, total[None], point[None] + 0.0, np.array([rounds]), np.array([parts]))
+            total = sums[step] + total
+            rounds += tree.count(pieces, step) * plan.piece
 
     def end(self, total: Array) -> list[Level]:
         """Take the sum of a whole piece; return the nodes that end with it."""
@@ -213,8 +197,8 @@ class Above:
             return []
         ended = []
         for level in self.open(total, self.plan.piece):
-            if level.rounds[0] < self.plan.arity**level.height:
+            if level.rounds[0] < self.plan.tree.arity**level.height:
                 break
             ended.append(level)
-        self.path.add(total)
+        self.now = self.path.step(self.now, total)
         return ended

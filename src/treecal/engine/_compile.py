@@ -7,11 +7,13 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 
+from treecal import tree
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def strict(function: F) -> F:
-    """Compile with every sum and division as it is written: labels come out as `LabelledPath` makes them."""
+    """Compile with every sum and division as it is written: points come out as `Path` makes them."""
     return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
@@ -23,3 +25,6 @@ def loose(function: F) -> F:
 def inlined(function: F) -> F:
     """Compile into whatever calls it: handing over arrays counts references, which takes longer than a little work."""
     return cast(F, njit(inline="always")(function))
+
+
+digits, carries = strict(tree.digits), strict(tree.carries)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,8 +13,20 @@ from treecal.engine._compile import inlined, strict
 Bits = NDArray[np.uint64]
 
 
+class Table(NamedTuple):
+    """An open hash table: `slots` holds the number of a group or −1.
+
+    Of each group it holds the hash and the bits of its point and, in `totals`, its weight and outcome sum.
+    """
+
+    slots: Integers
+    hashes: Bits
+    keys: Bits
+    totals: Array
+
+
 @inlined
-def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array, known: int) -> int:
+def _group(name: Bits, table: Table, known: int) -> int:
     """Return the group of a point, given by its bits; a new one if it has none."""
     code, factor = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
     for k in range(len(name)):  # products that do not wait for each other
@@ -20,6 +34,7 @@ def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array,
         factor *= np.uint64(0xD1342543DE82EF95)
     code = (code ^ (code >> np.uint64(32))) * np.uint64(0xFF51AFD7ED558CCD)
     code ^= code >> np.uint64(32)
+    slots, hashes, keys = table.slots, table.hashes, table.keys
     mask = np.uint64(len(slots) - 1)
     slot = code & mask
     group = slots[slot]
@@ -37,80 +52,61 @@ def _group(name: Bits, slots: Integers, hashes: Bits, keys: Bits, totals: Array,
         hashes[known] = code
         for k in range(len(name)):
             keys[known, k] = name[k]
-            totals[known, k] = 0.0
-        totals[known, len(name)] = 0.0
+            table.totals[known, k] = 0.0
+        table.totals[known, len(name)] = 0.0
     return group  # type: ignore[no-any-return]
 
 
 @strict
 def gather(
-    names: Bits,
-    masses: Array,
-    units: Array,
-    sums: Array,
-    slots: Integers,
-    hashes: Bits,
-    keys: Bits,
-    totals: Array,
-    known: int,
-    done: int,
+    names: Bits, weights: Array, units: Array, sums: Array, table: Table, known: int, done: int
 ) -> tuple[int, int]:
     """Add rows to the groups of equal points; return how many groups there are, and how many rows are done.
 
-    An open hash table: `slots` holds the number of a group or −1, `keys` the bits of each group's point, and `totals`
-    its mass and outcome sum. It returns early when it is half full.
+    It returns early when the table is half full.
     """
     for i in range(done, len(names)):
-        if masses[i] == 0:
+        if weights[i] == 0:
             continue
-        if 2 * known >= len(slots):
+        if 2 * known >= len(table.slots):
             return known, i
-        group = _group(names[i], slots, hashes, keys, totals, known)
+        group = _group(names[i], table, known)
         known = max(known, group + 1)
-        totals[group, 0] += masses[i]
+        table.totals[group, 0] += weights[i]
         for k in range(sums.shape[1]):
-            totals[group, k + 1] += units[i] * sums[i, k]
+            table.totals[group, k + 1] += units[i] * sums[i, k]
     return known, len(names)
 
 
 @strict
 def count_leaves(
-    classes: Integers,
-    arity: int,
-    follow: NDArray[np.int32],
-    parents: Array,
-    slots: Integers,
-    hashes: Bits,
-    keys: Bits,
-    hits: Array,
-    known: int,
-    done: int,
+    classes: Integers, arity: int, follow: NDArray[np.int32], parents: Array, table: Table, known: int, done: int
 ) -> tuple[int, int]:
     """Count what follows each state of a node: the classes that its children have brought so far, in any order.
 
-    `hits[state, class + 1]` counts, `follow[state, class]` is the state that comes next, once it is known, and `keys`
-    hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to `parents`.
-    Returns the number of states, and of parents done: fewer when the table is half full.
+    `table.totals[state, class + 1]` counts, `follow[state, class]` is the state that comes next, once it is known, and
+    `table.keys` hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to
+    `parents`. Returns the number of states, and of parents done: fewer when the table is half full.
     """
     counts = np.zeros(parents.shape[1])
     name = counts.view(np.uint64)
     if known == 0:
-        known = _group(name, slots, hashes, keys, hits, 0) + 1
+        known = _group(name, table, 0) + 1
         follow[0, :] = -1
     for parent in range(done, len(parents)):
-        if 2 * (known + arity) >= len(slots):
+        if 2 * (known + arity) >= len(table.slots):
             return known, parent
         counts[:] = 0.0
         state, eldest = 0, parent * arity
         last = min(len(classes), eldest + arity) - 1
         for i in range(eldest, last + 1):
             k = classes[i]
-            hits[state, k + 1] += 1.0
+            table.totals[state, k + 1] += 1.0
             counts[k] += 1.0
             if i < last:
                 after = follow[state, k]
                 if after < 0:
-                    after = _group(name, slots, hashes, keys, hits, known)
+                    after = _group(name, table, known)
                     if after == known:
                         known += 1
                         follow[after, :] = -1
@@ -122,11 +118,12 @@ def count_leaves(
 
 
 @strict
-def rehash(slots: Integers, hashes: Bits, known: int) -> None:
-    """Put all groups into a new table."""
+def rehash(table: Table, known: int) -> None:
+    """Put all groups into the slots of a new table."""
+    slots = table.slots
     mask = np.uint64(len(slots) - 1)
     for group in range(known):
-        slot = hashes[group] & mask
+        slot = table.hashes[group] & mask
         while slots[slot] >= 0:
             slot = (slot + np.uint64(1)) & mask
         slots[slot] = group

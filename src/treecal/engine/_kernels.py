@@ -1,15 +1,52 @@
-"""The tree's hot loops: labels, errors and sums of whole levels, and steps of a bank.
+"""The tree's hot loops over whole levels of one stream, and over the streams of a bank.
 
-Sums and divisions are those of `LabelledPath`, in its order and never fused, so that labels are the same bit for bit.
-Only norms may be added up in another order.
+Sums and divisions are those of `Path`, in its order and never fused, so that points are the same bit for bit. Only
+norms may be added up in another order.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any, NamedTuple
+
 import numpy as np
+from numba.extending import overload
 
 from treecal._typing import Array, Integers
-from treecal.engine._compile import loose, strict
+from treecal.engine._compile import carries, digits, inlined, loose, strict
+
+
+class TreeArgs(NamedTuple):
+    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
+
+    arity: int
+    depth: int
+    first: Array
+
+
+class Mix(NamedTuple):
+    """Points are `share·point + pull`. Where nothing is mixed, kernels take None and are compiled without."""
+
+    share: float
+    pull: Array
+
+
+class Span(NamedTuple):
+    """Nodes of one height side by side: the number of the first, a first child; rounds in each, and in the last."""
+
+    height: int
+    start: int
+    length: int
+    last: int
+
+
+class Rule(NamedTuple):
+    """A `Weighting`: its tree, whether it is Hedge over blocks, and the rate by the number of heights."""
+
+    arity: int
+    depth: int
+    block: bool
+    rates: Array
 
 
 @loose
@@ -25,119 +62,249 @@ def first_off_simplex(rows: Array, tol: float) -> int:
     return -1
 
 
-@strict
-def bank_add(keys: Integers, rows: Array, rounds: Integers, sums: Array, arity: int, grows: bool, done: int) -> int:
-    """Add row after row to the streams of a bank; return how many are done, fewer when a tree needs a new height."""
-    for i in range(done, len(keys)):
-        stream = keys[i]
-        now = rounds[stream] + 1
-        risen = _carries(now, arity) if now % arity == 0 else 0
-        if grows and risen >= len(sums):
-            return i
-        rounds[stream] = now
-        own, row = sums[0, stream], rows[i]
-        for k in range(len(row)):
-            own[k] += row[k]
-        if 0 < risen < len(sums):  # when a tree of fixed depth is full, nothing is carried
-            _carry(sums, stream, risen)
-    return len(keys)
+# Points.
 
 
-@strict
-def bank_count(
-    keys: Integers, classes: Integers, rounds: Integers, sums: Array, arity: int, grows: bool, done: int
-) -> int:
-    """Add outcomes given as classes to the streams of a bank, as `bank_add` does."""
-    for i in range(done, len(keys)):
-        stream = keys[i]
-        now = rounds[stream] + 1
-        risen = _carries(now, arity) if now % arity == 0 else 0
-        if grows and risen >= len(sums):
-            return i
-        rounds[stream] = now
-        sums[0, stream, classes[i]] += 1.0
-        if 0 < risen < len(sums):
-            _carry(sums, stream, risen)
-    return len(keys)
-
-
-@strict
-def _carries(rounds: int, arity: int) -> int:
-    """Return how many heights up the sums are carried when so many rounds are over."""
-    height = 0
-    while rounds % arity == 0:
-        rounds //= arity
-        height += 1
-    return height
-
-
-@strict
-def _carry(sums: Array, stream: int, risen: int) -> None:
-    for height in range(risen):
-        for k in range(sums.shape[2]):
-            sums[height + 1, stream, k] += sums[height, stream, k]
-            sums[height, stream, k] = 0.0
-
-
-@strict
-def bank_labels(
-    keys: Integers, rounds: Integers, sums: Array, arity: int, first: Array, mix: float, pull: Array, points: Array
-) -> None:
-    """Write the labels on each stream's path, `points[i, height]`."""
-    for i in range(len(keys)):
-        now, power = rounds[i], 1
-        for height in range(points.shape[1]):
-            digit = now % arity
-            _label(sums[height, keys[i]], digit * power, first, mix, pull, points[i, height])
-            now //= arity
-            power *= arity
-
-
-@strict
-def _label(total: Array, count: int, first: Array, mix: float, pull: Array, label: Array) -> None:
-    """Write the mean of the finished siblings' outcomes; for a first child the start point."""
+@inlined
+def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
+    """Write the mean of a node's finished siblings; for a first child the start point."""
     if count == 0:
-        label[:] = first
+        for k in range(len(point)):
+            point[k] = tree.first[k]
         return
     divisor = float(count)
-    for k in range(len(label)):
-        label[k] = total[k] / divisor
-    if mix != 0:
-        for k in range(len(label)):
-            label[k] *= 1 - mix
-            label[k] += pull[k]
+    for k in range(len(point)):
+        point[k] = total[k] / divisor
+        if mix is not None:
+            point[k] *= mix.share
+            point[k] += mix.pull[k]
 
 
 @strict
-def label_rows(
-    rows: Array, arity: int, count: int, first: Array, mix: float, pull: Array, labels: Array, parents: Array
-) -> None:
-    """Label nodes of one height, the first of them a first child, and add each up into its parent."""
+def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points: Array, parents: Array) -> None:
+    """Place nodes of one height, the first of them a first child, and add each up into its parent."""
     for parent in range(len(parents)):
-        eldest = parent * arity
-        for k in range(rows.shape[1]):
-            labels[eldest, k] = first[k]
-            parents[parent, k] = 0.0 + rows[eldest, k]
-        for i in range(eldest + 1, min(len(rows), eldest + arity)):
-            divisor = float((i - eldest) * count)
+        eldest = parent * tree.arity
+        parents[parent, :] = 0.0
+        for i in range(eldest, min(len(rows), eldest + tree.arity)):
+            _place(parents[parent], (i - eldest) * count, tree, mix, points[i])
             for k in range(rows.shape[1]):
-                total = parents[parent, k]
-                labels[i, k] = total / divisor
-                parents[parent, k] = total + rows[i, k]
-            if mix != 0:
-                for k in range(rows.shape[1]):
-                    labels[i, k] *= 1 - mix
-                    labels[i, k] += pull[k]
+                parents[parent, k] += rows[i, k]
+
+
+# A bank.
+
+
+def add_outcome(total: Array, outcomes: Any, i: int) -> None:
+    """Add outcome `i`, a row of numbers or a class, to a sum."""
+
+
+@overload(add_outcome, inline="always")
+def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
+    if outcomes.ndim == 1:
+
+        def add(total: Any, outcomes: Any, i: Any) -> None:
+            total[outcomes[i]] += 1.0
+
+    else:
+
+        def add(total: Any, outcomes: Any, i: Any) -> None:
+            for k in range(len(total)):
+                total[k] += outcomes[i, k]
+
+    return add
 
 
 @strict
-def epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
-    """Return the number of heights the tree has when this node starts, and the next node from which it has more."""
-    epoch, limit = height + 1, arity
+def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
+    """Add outcome after outcome to the streams of a bank; `sums` has all the heights that are needed."""
+    for i in range(len(keys)):
+        stream = keys[i]
+        now = rounds[stream] + 1
+        rounds[stream] = now
+        add_outcome(sums[0, stream], outcomes, i)
+        if now % tree.arity == 0:
+            risen = carries(now, tree.arity)
+            if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+                for height in range(risen):
+                    for k in range(sums.shape[2]):
+                        sums[height + 1, stream, k] += sums[height, stream, k]
+                        sums[height, stream, k] = 0.0
+
+
+@strict
+def bank_places(keys: Integers, rounds: Integers, sums: Array, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
+    """Write the points on each stream's path, `points[i, height]`, given the rounds of each."""
+    for i in range(len(keys)):
+        now, length = rounds[i], 1
+        for height in range(points.shape[1]):
+            _place(sums[height, keys[i]], now % tree.arity * length, tree, mix, points[i, height])
+            now //= tree.arity
+            length *= tree.arity
+
+
+@strict
+def bank_gaps(
+    keys: Integers,
+    outcomes: Any,
+    tree: TreeArgs,
+    mix: Mix | None,
+    rounds: Integers,
+    sums: Array,
+    nows: Integers,
+    gaps: Array,
+) -> tuple[int, int]:
+    """Add outcomes as `bank_learn` does; for each, note the stream's rounds, and the gaps of the nodes that ended.
+
+    A gap is the node's outcome sum less its point times its rounds. Return how many outcomes were added, fewer than all
+    if the next one's nodes would not fit into `gaps`, and how many gaps there are.
+    """
+    total, point, used = np.empty(sums.shape[2]), np.empty(sums.shape[2]), 0
+    for i in range(len(keys)):
+        stream = keys[i]
+        now = rounds[stream] + 1
+        heights = tree.depth if tree.depth > 0 else digits(now - 1, tree.arity)
+        ended = min(carries(now, tree.arity) + 1, heights)
+        if used + ended > len(gaps):
+            return i, used
+        nows[i] = rounds[stream] = now
+        total[:] = 0.0
+        add_outcome(total, outcomes, i)
+        length, nodes = 1, now - 1
+        for height in range(ended):
+            own = sums[height, stream]
+            _place(own, nodes % tree.arity * length, tree, mix, point)
+            for k in range(len(total)):
+                gaps[used, k] = total[k] - length * point[k]
+                total[k] = own[k] + total[k]
+            used += 1
+            length *= tree.arity
+            nodes //= tree.arity
+        risen = carries(now, tree.arity)
+        if risen == tree.depth:  # full: nothing is carried
+            add_outcome(sums[0, stream], outcomes, i)
+            continue
+        for height in range(risen):
+            sums[height, stream] = 0.0
+        for k in range(len(total)):
+            sums[risen, stream, k] = total[k] if risen < ended else sums[risen, stream, k] + total[k]
+    return len(keys), used
+
+
+# Weights of the heights.
+
+
+@strict
+def _weigh(rule: Rule, now: int, ended: Array, scale: float, costs: Array, weights: Array) -> float:
+    """Take one stream's weights a round on, as `Weighting.step` does, operation by operation; return the scale."""
+    heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
+    length = 1
+    for height in range(len(ended)):
+        costs[height] += ended[height]
+        if not rule.block:
+            scale = max(scale, ended[height] / length)
+        length *= rule.arity
+    risen = carries(now, rule.arity)
+    if risen >= heights:
+        if rule.depth > 0:
+            return scale  # the tree is full: nothing starts
+        least, total = costs[0], 0.0
+        for height in range(heights):
+            least = min(least, costs[height])
+            total += costs[height]
+        costs[heights] = 1.5 * least - 0.5 * (total / heights)
+        heights += 1
+        for height in range(heights):
+            weights[height] = 0.0
+            if rule.block:
+                costs[height] = 0.0
+    if risen == heights - 1 or (risen > 0 and not rule.block):
+        longest = 1
+        for _ in range(heights - 1):
+            longest *= rule.arity
+        unit = scale * longest if rule.block else scale * (1 + np.sqrt(float(now) * float(longest)))
+        _share(risen + 1, heights, rule.rates[heights], unit, costs, weights)
+    return scale
+
+
+@strict
+def _share(count: int, heights: int, rate: float, unit: float, costs: Array, weights: Array) -> None:
+    """Share the free weight among the lowest heights, as `Weighting` does."""
+    if unit == 0:
+        unit = 1.0
+    least, held = costs[0], 0.0
+    for height in range(count):
+        least = min(least, costs[height])
+    for height in range(count, heights):
+        held += weights[height]
+    free, total = max(0.0, 1.0 - held), 0.0
+    for height in range(count):
+        weights[height] = math.exp(rate * ((least - costs[height]) / unit))
+        total += weights[height]
+    for height in range(count):
+        weights[height] = free * (weights[height] / total)
+
+
+@strict
+def bank_weigh(
+    keys: Integers, nows: Integers, node_costs: Array, rule: Rule, costs: Array, weights: Array, scale: Array
+) -> None:
+    """Take the weights of a bank's streams on, outcome after outcome, given the costs of the nodes that ended."""
+    used = 0
+    for i in range(len(keys)):
+        stream, now = keys[i], nows[i]
+        heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
+        ended = min(carries(now, rule.arity) + 1, heights)
+        own = node_costs[used : used + ended]
+        scale[stream] = _weigh(rule, now, own, scale[stream], costs[:, stream], weights[:, stream])
+        used += ended
+
+
+@strict
+def weigh_piece(
+    before: int,
+    offsets: Integers,
+    node_costs: Array,
+    above: Array,
+    rule: Rule,
+    scale: float,
+    costs: Array,
+    weights: Array,
+    given: Array,
+) -> float:
+    """Play the weights over one piece of a stream; return the scale after it.
+
+    `node_costs` are the costs of the nodes within the piece, height by height from `offsets[height]` on, and `above` of
+    those above that end with it; `given` takes the weight of each node within. `costs` and `weights` go on.
+    """
+    inner, size, ended = len(offsets) - 1, offsets[1], np.empty(len(costs))
+    for i in range(size):
+        count = 1
+        for height in range(inner):  # the nodes that start with this leaf
+            if i % count != 0:
+                break
+            given[offsets[height] + i // count] = weights[height]  # 0 above the tree
+            count *= rule.arity
+        now, count = before + i + 1, 1
+        heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
+        ends = min(carries(now, rule.arity) + 1, heights)
+        for height in range(ends):
+            ended[height] = node_costs[offsets[height] + i // count] if height < inner else above[height - inner]
+            count *= rule.arity
+        scale = _weigh(rule, now, ended[:ends], scale, costs, weights)
+    return scale
+
+
+# Errors of whole levels.
+
+
+@strict
+def _epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
+    """Return the heights of a growing tree when this node starts, and the next node from which it has more."""
+    limit = arity
     while limit <= index:
-        epoch += 1
         limit *= arity
-    return epoch, limit
+    return height + digits(index, arity), limit
 
 
 # What is stored here, `total + value`, is the tree's own sum: one addition a row, which there is nothing to reassociate
@@ -145,123 +312,73 @@ def epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
 @loose
 def climb(
     rows: Array,
-    height: int,
-    index: int,
-    arity: int,
-    count: int,
-    last: int,
-    grows: bool,
-    first: Array,
-    mix: float,
-    pull: Array,
-    parents: Array,
-    totals: Array,
-    few: tuple[int, ...],
-) -> None:
-    """Go up one height: add errors to `totals[epoch]`, and write the sums of the nodes above.
-
-    `rows` are the outcome sums of nodes of one height, the first of them number `index`, a first child; each has
-    `count` rounds, the last one `last`. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g` being its sum
-    less its label times its rounds: with `total` its elder siblings' sum and `digit` their number, that is
-    `(f·row − (1−mix)·total − f·rounds·pull) / f` with `f = digit·count/rounds`, with no division for each coordinate.
-
-    Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to
-    the compiler, which then writes the loops out.
-    """
-    dim = len(few) or rows.shape[1]
-    epoch, limit = 0, 2**62
-    if grows:
-        epoch, limit = epoch_of(index, height, arity)
-    weight = 1.0 - mix
-    for parent in range(len(parents)):
-        eldest = parent * arity
-        if index + eldest == limit:
-            epoch += 1
-            limit *= arity
-        one, two, square = 0.0, 0.0, 0.0
-        rounds = float(last if eldest == len(rows) - 1 else count)
-        size, squares = 0.0, 0.0
-        for k in range(dim):
-            value = rows[eldest, k]
-            gap = value - rounds * first[k]
-            size += abs(gap)
-            squares += gap * gap
-            parents[parent, k] = 0.0 + value
-        if not (grows and height > 0 and index + eldest == 0):  # when the tree grew above it, it was over
-            one, two, square = size, np.sqrt(squares), squares / rounds
-        for i in range(eldest + 1, min(len(rows), eldest + arity)):
-            rounds = float(last if i == len(rows) - 1 else count)
-            factor = float((i - eldest) * count) / rounds
-            drawn = factor * rounds
-            size, squares = 0.0, 0.0
-            for k in range(dim):
-                value, total = rows[i, k], parents[parent, k]
-                gap = factor * value - weight * total - drawn * pull[k]
-                size += abs(gap)
-                squares += gap * gap
-                parents[parent, k] = total + value
-            one += size / factor
-            two += np.sqrt(squares) / factor
-            square += squares / (factor * drawn)
-        totals[epoch, 0] += one
-        totals[epoch, 1] += two
-        totals[epoch, 2] += square
-
-
-@loose
-def climb_leaves(
-    rows: Array,
-    index: int,
-    arity: int,
-    grows: bool,
-    first: Array,
-    tol: float,
+    span: Span,
+    tree: TreeArgs,
+    mix: Mix | None,
+    tol: float | None,
     parents: Array,
     totals: Array,
     few: tuple[int, ...],
 ) -> bool:
-    """Go up from the leaves, without mixing; return whether all rows are probability vectors for certain.
+    """Go up one height: add errors to `totals[heights of the tree]`, and write the sums of the nodes above.
 
-    They are if their sums are 1 within `tol` and nothing is negative, which is seen to once for all rows.
+    `rows` are the outcome sums of the nodes of a span. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g`
+    being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
+    that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
+
+    With `tol`, return whether all rows are probability vectors for certain: sums are 1 within it, nothing is negative.
+    Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to
+    the compiler, which then writes the loops out.
     """
     dim = len(few) or rows.shape[1]
+    grows, arity = tree.depth == 0, tree.arity
     epoch, limit = 0, 2**62
     if grows:
-        epoch, limit = epoch_of(index, 0, arity)
-    inverse = 1.0 / np.maximum(1, np.arange(arity))
+        epoch, limit = _epoch_of(span.start, span.height, arity)
     least, off = np.zeros(dim), 0
     for parent in range(len(parents)):
         eldest = parent * arity
-        if index + eldest == limit:
+        if span.start + eldest == limit:
             epoch += 1
             limit *= arity
-        size, squares, mass = 0.0, 0.0, 0.0
+        one, two, square = 0.0, 0.0, 0.0
+        rounds = float(span.last if eldest == len(rows) - 1 else span.length)
+        size, squares, weight = 0.0, 0.0, 0.0
         for k in range(dim):
             value = rows[eldest, k]
-            gap = value - first[k]
+            gap = value - rounds * tree.first[k]
             size += abs(gap)
             squares += gap * gap
-            mass += value
-            least[k] = min(least[k], value)
             parents[parent, k] = 0.0 + value
-        off += not abs(mass - 1.0) <= tol  # NaN compares as False
-        one, two, square = size, np.sqrt(squares), squares
+            if tol is not None:
+                weight += value
+                least[k] = min(least[k], value)
+        if tol is not None:
+            off += not abs(weight - 1.0) <= tol  # NaN compares as False
+        if not (grows and span.height > 0 and span.start + eldest == 0):  # when the tree grew above it, it was over
+            one, two, square = size, np.sqrt(squares), squares / rounds
         for i in range(eldest + 1, min(len(rows), eldest + arity)):
-            digit = float(i - eldest)
-            size, squares, mass = 0.0, 0.0, 0.0
+            rounds = float(span.last if i == len(rows) - 1 else span.length)
+            factor = float((i - eldest) * span.length) / rounds
+            size, squares, weight = 0.0, 0.0, 0.0
             for k in range(dim):
                 value, total = rows[i, k], parents[parent, k]
-                gap = digit * value - total
+                if mix is None:
+                    gap = factor * value - total
+                else:
+                    gap = factor * value - mix.share * total - factor * rounds * mix.pull[k]
                 size += abs(gap)
                 squares += gap * gap
-                mass += value
-                least[k] = min(least[k], value)
                 parents[parent, k] = total + value
-            off += not abs(mass - 1.0) <= tol
-            scale = inverse[i - eldest]
+                if tol is not None:
+                    weight += value
+                    least[k] = min(least[k], value)
+            if tol is not None:
+                off += not abs(weight - 1.0) <= tol
+            scale = 1.0 / factor
             one += size * scale
             two += np.sqrt(squares) * scale
-            square += squares * scale * scale
+            square += squares * scale * scale / rounds
         totals[epoch, 0] += one
         totals[epoch, 1] += two
         totals[epoch, 2] += square
@@ -269,17 +386,16 @@ def climb_leaves(
 
 
 @strict
-def climb_classes(
-    classes: Integers, index: int, arity: int, grows: bool, first: Array, parents: Array, totals: Array
-) -> None:
+def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array, totals: Array) -> None:
     """Go up from leaves whose outcomes are given as classes, without mixing: `O(1)` a leaf, whatever the dimension."""
+    first, arity = tree.first, tree.arity
     start_size, start_squares = 0.0, 0.0
     for k in range(len(first)):
         start_size += abs(first[k])
         start_squares += first[k] * first[k]
     epoch, limit = 0, 2**62
-    if grows:
-        epoch, limit = epoch_of(index, 0, arity)
+    if tree.depth == 0:
+        epoch, limit = _epoch_of(index, 0, arity)
     for parent in range(len(parents)):
         eldest, counts = parent * arity, parents[parent]
         if index + eldest == limit:
@@ -307,37 +423,15 @@ def climb_classes(
 
 @strict
 def climb_inner(
-    size: int,
-    heights: int,
-    index: int,
-    arity: int,
-    grows: bool,
-    first: Array,
-    mix: float,
-    pull: Array,
-    nodes: Array,
-    totals: Array,
-    few: tuple[int, ...],
+    size: int, index: int, tree: TreeArgs, mix: Mix | None, nodes: Array, totals: Array, few: tuple[int, ...]
 ) -> None:
     """Climb on from height 1 in a piece of `size` leaves: `nodes` holds its sums, and takes those of heights above."""
-    offset, count = 0, arity
-    for height in range(1, heights):
+    offset, count = 0, tree.arity
+    for height in range(1, len(totals)):
         here = (size + count - 1) // count
-        above = (here + arity - 1) // arity
-        climb(
-            nodes[offset : offset + here],
-            height,
-            index // count,
-            arity,
-            count,
-            size - (here - 1) * count,
-            grows,
-            first,
-            mix,
-            pull,
-            nodes[offset + here : offset + here + above],
-            totals[height],
-            few,
-        )
+        above = (here + tree.arity - 1) // tree.arity
+        span = Span(height, index // count, count, size - (here - 1) * count)
+        rows, parents = nodes[offset : offset + here], nodes[offset + here : offset + here + above]
+        climb(rows, span, tree, mix, None, parents, totals[height], few)
         offset += here
-        count *= arity
+        count *= tree.arity

@@ -18,10 +18,12 @@ from treecal._validate import whole_number
 from treecal.engine._climb import Above, Level, Piece, Plan, climb_piece, inner_errors, node_errors
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
+from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.forecasters._path import TreeState
 from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
 from treecal.ledger import Ledger, Reading, Table
 
@@ -31,7 +33,7 @@ _ALWAYS: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up 
 
 def replay(
     outcomes: Any,
-    forecaster: ConvexSet | TreeCal | AdaptiveTreeCal,
+    forecaster: ConvexSet | TreeForecaster,
     *,
     arity: int = 8,
     distances: Iterable[Distance | str] = (),
@@ -68,10 +70,7 @@ def replay(
     """
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
-    if type(forecaster) not in (TreeCal, AdaptiveTreeCal):
-        raise ParameterError.expected("forecaster", forecaster, "a set, a TreeCal or an AdaptiveTreeCal")
-    if forecaster.rounds:
-        raise ParameterError.expected("forecaster", forecaster, "a new one", hint="this one has seen outcomes.")
+    forecaster = new_tree_forecaster(forecaster)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     whole_number("threads", threads, least=1)
@@ -92,7 +91,7 @@ class Run:
         Number of outcomes.
     """
 
-    def __init__(self, forecaster: TreeCal | AdaptiveTreeCal, rows: NDArray[Any] | None) -> None:
+    def __init__(self, forecaster: TreeForecaster, rows: NDArray[Any] | None) -> None:
         self._forecaster, self._plan, self._rows = forecaster, Plan(forecaster), rows
         self._adaptive = isinstance(forecaster, AdaptiveTreeCal)
         self._totals: dict[Distance, float] = {}
@@ -131,13 +130,13 @@ class Run:
         """Read the run with forecasts told apart exactly, by point: the unlabelled error, and the largest gaps."""
         if self._reading is None:
             unit, rows = self._unit(), self._again("all outcomes as one array")
-            plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.mix)
+            plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.path.mix)
             counted = classes and Leaves.states(plan) <= _STATES
-            groups = Groups(plan.space.dim, expected=self.rounds // (plan.arity - 1) + (not counted) * self.rounds)
+            groups = Groups(plan.space.dim, expected=self.rounds // (plan.tree.arity - 1) + (not counted) * self.rounds)
             leaves = Leaves(plan, groups, unit) if counted else None
             for level, weights in self._walk([rows], leaves=leaves):
                 units = weights if self._adaptive else _share(unit, level)
-                groups.add(level.labels, level.rounds, units, level.sums)
+                groups.add(level.points, level.rounds, units, level.sums)
             if leaves is not None:
                 leaves.give()
             self._reading = groups.reading(self.rounds, unit)
@@ -149,21 +148,21 @@ class Run:
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made: one row for each node of the tree."""
-        ledger, points, keys, totals = Ledger(self.space), [], [], []
+        columns: list[tuple[Any, ...]] = []
         for level, weights in self._walk([self._again("all outcomes as one array")]):
             played = weights > 0
-            nodes = np.arange(level.start, level.start + len(played))[played]
-            parts = np.zeros_like(nodes) if self._adaptive else level.parts[played]
-            mass = np.column_stack([level.rounds[played], level.sums[played]])
-            if self._adaptive:
-                mass *= weights[played, None]
-            points.append(level.labels[played])
-            keys.append(np.column_stack([np.full_like(nodes, level.height), nodes, parts]))
-            totals.append(np.stack([mass, np.zeros_like(mass)], axis=1))
-        if points:
-            state = {"points": np.concatenate(points), "keys": np.concatenate(keys), "totals": np.concatenate(totals)}
-            ledger.set_state({"rounds": self.rounds, **state})
-        return ledger
+            index = np.arange(level.start, level.start + len(played))[played]
+            # TreeCal's nodes count whole rounds, in parts of a forecast; others their own weight.
+            share = weights[played, None] if self._adaptive else np.ones((len(index), 1))
+            parts = np.zeros_like(index) if self._adaptive else level.parts[played]
+            nodes = np.column_stack([np.full_like(index, level.height), index])
+            columns.append(
+                (level.points[played], share[:, 0] * level.rounds[played], share * level.sums[played], nodes, parts)
+            )
+        if not columns:
+            return Ledger(self.space)
+        points, rounds, sums, nodes, parts = map(np.concatenate, zip(*columns, strict=True))
+        return Ledger.from_rows(self.space, points, rounds, sums, rounds=self.rounds, nodes=nodes, parts=parts)
 
     def forecast(self, t: int) -> Forecast:
         """Return what was forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""
@@ -178,27 +177,29 @@ class Run:
                 adaptive.update(outcome)
             return adaptive.predict()
         forecaster = TreeCal(**self._forecaster.arguments())
-        forecaster.clock.seek(t)
-        forecaster.set_state({"rounds": t, "sums": self._carried(pieces, left)[: forecaster.clock.height]})
+        sums = self._carried(pieces, left)[: plan.tree.heights(t), None]
+        forecaster._state = TreeState(np.array([t]), sums)
         return forecaster.predict()
 
     def _carried(self, pieces: int, left: Array) -> Array:
         """Return the carried sums after so many pieces and the outcomes that are left."""
-        from treecal.engine._kernels import bank_add
+        from treecal.engine._kernels import bank_learn
 
         plan, above = self._plan, Above(self._plan)
         inner = np.zeros((plan.heights, 1, self.space.dim))
-        bank_add(np.zeros(len(left), np.int64), left, np.zeros(1, np.int64), inner, plan.arity, True, 0)
+        tree, _ = kernel_args(plan.path)
+        bank_learn(np.zeros(len(left), np.int64), left, tree, np.zeros(1, np.int64), inner)
         for total in self._sums[:pieces]:
             above.end(total)
-        return inner[:, 0] if above.top else np.concatenate([inner[:, 0], above.path.sums])
+        return inner[:, 0] if above.top else np.concatenate([inner[:, 0], above.now[1]])
 
     def _unit(self) -> float:
         """Return the unit of weight in which whole rounds are whole numbers, as far as float64 can count."""
         if self._adaptive:
             return 1.0
-        heights = int(self._plan.parts(0, max(self.rounds - 1, 0), 1)[0])
-        common = math.lcm(*range(1, heights + 1)) if self._plan.grows else heights
+        tree = self._plan.tree
+        heights = tree.heights(max(self.rounds - 1, 0))
+        common = math.lcm(*range(1, heights + 1)) if tree.depth is None else heights
         return float(common) if common * self.rounds < 2**53 else 1.0
 
     def _again(self, instead: str) -> NDArray[Any]:
@@ -288,10 +289,10 @@ def _share(unit: float, level: Level) -> Array:
 def _charge(errors: dict[Distance, list[float]], distances: Iterable[Distance], level: Level, weights: Array) -> None:
     """Note the error of a level: weight times rounds times distance, for each distance."""
     played = weights > 0
-    rounds, labels = level.rounds[played], level.labels[played]
+    rounds, points = level.rounds[played], level.points[played]
     means = level.sums[played] / rounds[:, None]
     for distance in distances:
-        errors[distance].append(math.fsum(weights[played] * rounds * distance.between(means, labels)))
+        errors[distance].append(math.fsum(weights[played] * rounds * distance.between(means, points)))
 
 
 def _settle(errors: dict[Distance, list[float]]) -> None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.forecasters._adaptive import AdaptiveTreeCal, hedge_rate
-from treecal.geometry import Lp
-
-_HEIGHTS = 64
+from treecal.engine._state import kernel_rule, node_costs
+from treecal.forecasters import AdaptiveTreeCal
+from treecal.forecasters._adaptive import AdaptiveState
 
 
 class State(NamedTuple):
-    """What the past has left after some rounds: number of heights, largest gap, and cost and weight of each height."""
+    """What the past has left after some rounds: the scale, and cost and weight of each height the tree can have."""
 
     rounds: int
-    heights: int
     scale: float
     costs: Array
     weights: Array
@@ -29,60 +26,36 @@ class Weights:
     """The weight of every node, piece after piece: what the forecaster itself would give, bit for bit."""
 
     def __init__(self, forecaster: AdaptiveTreeCal) -> None:
-        self._forecaster = forecaster
-        fresh = forecaster.get_state()
-        heights = len(fresh["weights"])
-        costs, weights = np.zeros(_HEIGHTS), np.zeros(_HEIGHTS)
-        weights[:heights] = fresh["weights"]
-        self.states = [State(0, heights, fresh["scale"], costs, weights)]  # at the start of each piece, and now
-        block, grows, arity = forecaster.rule == "block", forecaster.depth is None, forecaster.arity
-        self._rates = np.full(_HEIGHTS, forecaster.rate)
-        if block:
-            self._rates[1:] = [hedge_rate(arity, height, grows=grows) for height in range(1, _HEIGHTS)]
+        self._forecaster, self._rule = forecaster, kernel_rule(forecaster._weighting)
+        costs, weights, fresh = *np.zeros((2, forecaster.tree.most_heights)), forecaster._state
+        weights[: len(fresh.weights)] = fresh.weights[:, 0]
+        self.states = [State(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
 
     def piece(self, levels: list[Level], ended: list[Level]) -> tuple[list[Array], list[Array]]:
         """Return the weights of the nodes within the next piece, by level, and of those above that end with it."""
-        from treecal.engine._weighing import weigh
+        from treecal.engine._kernels import weigh_piece
 
-        forecaster, state = self._forecaster, self.states[-1]
-        costs, weights, size = state.costs.copy(), state.weights.copy(), len(levels[0].sums)
-        node_costs = [self._costs(level) for level in levels]
-        offsets = np.cumsum([0, *(len(cost) for cost in node_costs)])
-        given, ends = np.empty(offsets[-1]), np.array([self._costs(level)[0] for level in ended])
-        above = [state.weights[level.height : level.height + 1] for level in ended]
-        heights, scale = weigh(
-            state.rounds,
-            size,
-            forecaster.arity,
-            offsets[:-1],
-            np.concatenate(node_costs),
-            ends,
-            forecaster.depth is None,
-            self._rates,
-            forecaster.rule == "block",
-            state.heights,
-            state.scale,
-            costs,
-            weights,
-            given,
+        state = self.states[-1]
+        costs, weights = state.costs.copy(), state.weights.copy()
+        inner = [self._costs(level) for level in levels]
+        offsets = np.cumsum([0, *map(len, inner)])
+        given, above = np.empty(offsets[-1]), np.array([self._costs(level)[0] for level in ended])
+        over = [state.weights[level.height : level.height + 1] for level in ended]
+        scale = weigh_piece(
+            state.rounds, offsets, np.concatenate(inner), above, self._rule, state.scale, costs, weights, given
         )
-        self.states.append(State(state.rounds + size, heights, scale, costs, weights))
-        return np.split(given, offsets[1:-1]), above
+        self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
+        return np.split(given, offsets[1:-1]), over
 
     def _costs(self, level: Level) -> Array:
         """Return what each node costs its height."""
-        gaps, norm = level.sums - level.rounds[:, None] * level.labels, self._forecaster.norm
-        if isinstance(norm, Lp):
-            gaps = np.sort(gaps, axis=1)
-            if norm.p in (1, 2, math.inf):
-                return norm(gaps)
-        return np.array([norm(gap) for gap in gaps])  # powers and products of one row are rounded in their own way
+        return node_costs(self._forecaster.norm, level.sums - level.rounds[:, None] * level.points)
 
     def resume(self, piece: int, sums: Array) -> AdaptiveTreeCal:
         """Return a forecaster as it was when this piece started."""
-        state = self.states[piece]
+        rounds, scale, costs, weights = self.states[piece]
+        heights = self._forecaster.tree.heights(rounds)
         forecaster = AdaptiveTreeCal(**self._forecaster.arguments())
-        costs, weights = state.costs[: state.heights], state.weights[: state.heights]
-        rest = {"costs": costs, "weights": weights, "scale": state.scale}
-        forecaster.set_state({"rounds": state.rounds, "sums": sums[: state.heights], **rest})
+        sums, costs, weights = (array[:heights, None] for array in (sums, costs, weights))
+        forecaster._state = AdaptiveState(np.array([rounds]), sums, costs, weights, np.array([scale]))
         return forecaster

@@ -1,24 +1,28 @@
 """Forecasters: `predict()` announces a distribution over points of the set, `update(y)` learns the outcome."""
 
-from treecal.forecasters._adaptive import AdaptiveTreeCal, block_regret
-from treecal.forecasters._base import Forecaster
-from treecal.forecasters._grids import BinaryGrid, SimplexGrid, binary_grid_bound, simplex_grid_bound
+from treecal.forecasters._adaptive import AdaptiveTreeCal
+from treecal.forecasters._base import REGISTRY, Forecaster
+from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._harmonic import Harmonic, harmonic_error
+from treecal.forecasters._recommend import Choice, Recommendation, recommend
 from treecal.forecasters._running_mean import RunningMean
-from treecal.forecasters._sampled import SampleTreeCal
+from treecal.forecasters._sampled import Sampled, SampleTreeCal
+from treecal.forecasters._simplex_grid import SimplexGrid
 from treecal.forecasters._treecal import TreeCal
 
 __all__ = [
+    "REGISTRY",
     "AdaptiveTreeCal",
     "BinaryGrid",
+    "Choice",
     "Forecaster",
     "Harmonic",
+    "Recommendation",
     "RunningMean",
     "SampleTreeCal",
+    "Sampled",
     "SimplexGrid",
     "TreeCal",
-    "binary_grid_bound",
-    "block_regret",
     "harmonic_error",
-    "simplex_grid_bound",
+    "recommend",
 ]

@@ -3,32 +3,51 @@
 from __future__ import annotations
 
 import math
-import operator
-from functools import reduce
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.forecasters._treecal import LabelledPath
-from treecal.geometry import ConvexSet, Lp, Norm, Simplex, as_norm, l1, l2
-from treecal.tree import Clock, path_nodes
+from treecal.forecasters._path import Path, TreeState
+from treecal.forecasters._weighting import Weighting
+from treecal.geometry import ConvexSet, Lp, Norm, as_norm
+from treecal.theory import Certificate, certificate
+from treecal.tree import Tree
 
 Rule = Literal["stick", "block"]
 
 
+@dataclass(frozen=True)
+class AdaptiveState(TreeState):
+    """What the past leaves of `n` streams whose heights are weighted.
+
+    Attributes
+    ----------
+    costs, weights
+        Of each height, `(heights, n)`.
+    scale
+        The largest cost per round, `(n,)`: seen so far (stick), or known beforehand (block).
+    """
+
+    costs: Array
+    weights: Array
+    scale: Array
+
+
 class AdaptiveTreeCal(Forecaster):
-    """TreeCal's labels, with more weight on the heights that have been right: the forecaster to start with.
+    """TreeCal's points, with more weight on the heights that have been right: the forecaster to start with.
 
     Uniform weights over the heights are safe against the worst stream and wasteful on most: where outcomes are i.i.d.
     the long intervals are almost perfect and the leaves are noise. As long as a node keeps one weight for its life, the
-    labelled error is exactly `Σ_nodes weight·rounds·‖mean − label‖`, so the heights are experts, and
-    `E_j = Σ_{finished nodes of height j} rounds·‖mean − label‖` is what height `j` would have cost so far.
+    per-node error is exactly `Σ_nodes weight·rounds·‖mean − point‖`, so the heights are experts, and
+    `E_j = Σ_{finished nodes of height j} rounds·‖mean − point‖` is what height `j` would have cost so far.
 
     - `rule="stick"`: the nodes that start share out the weight of those that ended, in proportion to
       `exp(−η·E_j)` with `η = rate / (s·(1 + √(t·arity^(depth−1))))` after `t` rounds, `s` the largest gap seen. A new
@@ -36,7 +55,7 @@ class AdaptiveTreeCal(Forecaster):
       is known; measured at 10^4 and 10^5 rounds, its ℓ1 error is at most half of TreeCal's on i.i.d. streams,
       and at most 3 % more, mostly less, where they change or an adversary plays.
     - `rule="block"`: Hedge over the heights, whose rounds are the top nodes: weights change when one of these starts,
-      and Hedge starts anew when the tree grows. The total labelled error in `norm` is at most TreeCal's on the same
+      and Hedge starts anew when the tree grows. The total per-node error in `norm` is at most TreeCal's on the same
       outcomes plus `block_regret(rounds, ...)`. It needs a set that knows its diameter.
 
     Costs TreeCal's `O(dim)` and one norm a finished node: `arity/(arity − 1)` norms a round. `O(depth·dim)` memory.
@@ -88,159 +107,78 @@ class AdaptiveTreeCal(Forecaster):
         mix: float = 0.0,
         start: ArrayLike | None = None,
     ) -> None:
-        self.space = checked_space(space)
+        self.space, self.tree = checked_space(space), Tree(arity, depth)
         if rule not in get_args(Rule):
             raise ParameterError.expected("rule", rule, "'stick' or 'block'")
         if not (isinstance(rate, int | float | np.number) and 0 <= rate < math.inf):
             raise ParameterError.expected("rate", rate, "a number of 0 or more", hint="0 gives TreeCal's own weights.")
-        self.norm = (l1 if isinstance(space, Simplex) else l2) if norm is None else as_norm(norm)
-        self.rule, self.rate = rule, float(rate)
-        self._path = LabelledPath(space, arity=arity, depth=depth, mix=mix, start=start)
-        self.arity, self.depth = self._path.clock.arity, self._path.clock.depth
+        self.norm = space.default_norm if norm is None else as_norm(norm)
+        self.rule, self.rate, block = rule, float(rate), rule == "block"
+        self._path = Path(space, self.tree, mix=mix, start=start)
+        self.arity, self.depth = self.tree.arity, self.tree.depth
         self.mix, self.start = self._path.mix, self._path.start
-        # For Hedge all costs of a top node lie within its rounds times this. The stick rule learns the scale.
-        self._scale = float(space.diameter(self.norm)) if rule == "block" else 0.0
-        height = self._path.clock.height
-        self._costs, self._weights = [0.0] * height, [1 / height] * height
+        self._weighting = Weighting(self.tree, block, self.rate, float(space.diameter(self.norm)) if block else 0.0)
+        self._now = self._path.fresh(), self._weighting.fresh()
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return self._path.clock.rounds
+        return self._now[0][0]
 
     def _announce(self) -> Forecast:
-        clock = self._path.clock
-        clock.check()
-        weights = np.array(self._weights)
+        (rounds, _, points), (_, shares, _) = self._now
+        self.tree.check(rounds + 1)
+        weights = np.array(shares)
         weights.setflags(write=False)
-        nodes = (path_nodes, clock.rounds, clock.arity, clock.height)
-        return Forecast.trusted(self._path.labels.copy(), weights, nodes, self.space)
+        return TreeForecast(points, weights, rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        self._path.clock.check()
-        self._charge(outcome)
-        self._path.add(outcome)
-        digits = self._path.clock.digits
-        # Below the height that rose all digits are 0; when a fixed tree is full they all are, and nothing starts.
-        risen = next((height for height, digit in enumerate(digits) if digit), 0)
-        if len(digits) > len(self._costs):
-            self._grow()
-        if risen == len(digits) - 1 or (risen and self.rule == "stick"):
-            self._share(risen + 1)
+        path, weights = self._now
+        after = self._path.step(path, outcome)
+        self._now = after, self._weighting.step(weights, after[0], self._ended(outcome))
 
-    def _grow(self) -> None:
-        """Take in a new top height."""
-        costs = self._costs
-        if self.rule == "block":
-            self._costs = [0.0] * (len(costs) + 1)
-        else:
-            # Where a stream settles down the longest intervals are best, and the new ones are longer than any before;
-            # half the lead is what regimes that end soon after can still afford.
-            costs.append(1.5 * min(costs) - 0.5 * (_plain_sum(costs) / len(costs)))
-        self._weights = [0.0] * len(self._costs)
-
-    def _charge(self, outcome: Array) -> None:
-        """Add to each height the cost of its node that ends with this outcome, if one does."""
-        path, clock, total = self._path, self._path.clock, outcome
-        for height, digit in enumerate(clock.digits):
-            rounds = clock.powers[height]
-            gap = total - rounds * path.labels[height]
+    def _ended(self, outcome: Array) -> list[float]:
+        """Return what the nodes that end with this outcome cost: `rounds·‖mean − point‖`, lowest first."""
+        rounds, sums, points = self._now[0]
+        costs, nodes, length, total = [], rounds, 1, outcome
+        for height, point in enumerate(points):
+            gap = total - length * point
             # An ℓp norm does not see the order of the classes; sorted, its rounding does not either.
-            cost = float(self.norm(np.sort(gap) if isinstance(self.norm, Lp) else gap))
-            self._costs[height] += cost
-            if self.rule == "stick":
-                self._scale = max(self._scale, cost / rounds)
-            if digit + 1 < clock.arity:
+            costs.append(float(self.norm(np.sort(gap) if isinstance(self.norm, Lp) else gap)))
+            nodes, digit = divmod(nodes, self.arity)
+            if digit + 1 < self.arity:
                 break
-            total = path.sums[height] + total
+            total, length = sums[height] + total, length * self.arity
+        return costs
 
-    def _share(self, count: int) -> None:
-        """Share the weight that is free among the nodes of the lowest heights, which start now.
+    @property
+    def _state(self) -> AdaptiveState:
+        (rounds, sums, _), (costs, weights, scale) = self._now
+        heights = np.array(costs)[:, None], np.array(weights)[:, None]
+        return AdaptiveState(np.array([rounds]), np.array(sums)[:, None], *heights, np.array([scale]))
 
-        It is the stick-breaking rule: from the top down each takes the share `w_j / Σ_{i≤j} w_i` of what the ones above
-        have left, which telescopes to `w_j / Σ_i w_i` of all that is free.
-        """
-        clock, costs = self._path.clock, self._costs[:count]
-        longest: int = clock.powers[-1]
-        if self.rule == "block":
-            rate, unit = hedge_rate(clock.arity, clock.height, grows=clock.depth is None), self._scale * longest
-        else:
-            rate, unit = self.rate, self._scale * (1 + math.sqrt(clock.rounds * longest))
-        least, unit = min(costs), unit or 1.0  # without any gap yet, all costs are 0
-        shares = [math.exp(rate * ((least - cost) / unit)) for cost in costs]
-        free, total = max(0.0, 1.0 - _plain_sum(self._weights[count:])), _plain_sum(shares)
-        self._weights[:count] = [free * (share / total) for share in shares]
+    @_state.setter
+    def _state(self, state: AdaptiveState) -> None:
+        path = self._path.resume(int(state.rounds[0]), state.sums[:, 0])
+        self._now = path, (state.costs[:, 0].tolist(), state.weights[:, 0].tolist(), float(state.scale[0]))
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the number of rounds, the carried sums, each height's cost and weight, and the largest gap."""
-        return {
-            "rounds": self.rounds,
-            "sums": np.array(self._path.sums),
-            "costs": np.array(self._costs),
-            "weights": np.array(self._weights),
-            "scale": self._scale,
-        }
+    name = "adaptive"
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._path.restore(state["rounds"], state["sums"])
-        self._costs, self._weights = state["costs"].tolist(), state["weights"].tolist()
-        self._scale = state["scale"]
-        self._announced = None
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        if self.rule != "block" or self.norm != norm or self.mix:
+            return None
+        tree: dict[str, Any] = {"arity": self.arity, "depth": self.depth, "start": self.start}
+        return certificate(self.space, norm, rounds=rounds, rule="block", **tree)
 
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the block rule on the best of some arities."""
+        tried = (cls(space, arity=arity, rule="block", norm=norm) for arity in (8, 16, 32, 64, 128))
+        return min(tried, key=lambda f: certificate(space, norm, rounds=rounds, arity=f.arity, rule="block").bound)
 
-def _plain_sum(terms: list[float]) -> float:
-    """Add from left to right, as the kernel of `tc.replay` does; Python's own sum does more from 3.12 on."""
-    return reduce(operator.add, terms, 0.0)
-
-
-def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
-    """Return Hedge's rate for costs in [0, 1]: `√(8 ln depth / N)`, `N` the top nodes of the tree, or of its epoch."""
-    top_nodes = arity - 1 if grows and depth > 1 else arity
-    return math.sqrt(8 * math.log(depth) / top_nodes)
-
-
-def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter: float) -> float:
-    """Return what `AdaptiveTreeCal(rule="block")` may lose to the best height, and so to TreeCal: in total, at most.
-
-    Hedge's rounds are the top nodes, `N` of them of `B = arity^(depth−1)` rounds, and a height's cost in each is at
-    most `diameter` times the rounds it has. With rate `η = √(8 ln depth / N) / (diameter·B)` the labelled error is at
-    most `min_j E_j + ln(depth)/η + η·Σ(diameter·length)²/8`; when all are complete the last two add up to
-    `diameter·B·√(N ln(depth)/2)`. `min_j E_j` is at most the mean of the `E_j`, which is TreeCal's labelled error. A
-    tree without `depth` adds up the epochs, `N = arity − 1` in each, and the least `E_j` of each.
-
-    Parameters
-    ----------
-    rounds
-        Rounds played.
-    arity, depth
-        As for the forecaster.
-    diameter
-        Of the set, in the norm that the heights are judged by.
-
-    Examples
-    --------
-    >>> block_regret(8**4, arity=8, depth=4, diameter=2.0) == 2 * 8**3 * math.sqrt(8 * math.log(4) / 2)
-    True
-    >>> round(block_regret(64**4, arity=64, diameter=2.0) / 64**4, 2)  # per round
-    0.21
-    """
-    clock, rounds = Clock(arity, depth), whole_number("rounds", rounds, least=0)
-    if depth is not None:
-        if rounds > arity**depth:
-            raise ParameterError.expected("rounds", rounds, f"at most arity**depth = {arity**depth}")
-        return _epoch_regret(rounds, arity, depth, grows=False) * diameter
-    clock.seek(max(rounds - 1, 0))
-    spans = [(m, min(rounds, arity**m) - (arity ** (m - 1) if m > 1 else 0)) for m in range(1, clock.height + 1)]
-    return math.fsum(_epoch_regret(span, arity, m, grows=True) for m, span in spans) * diameter
-
-
-def _epoch_regret(rounds: int, arity: int, depth: int, *, grows: bool) -> float:
-    """Return the regret of one run of Hedge, at diameter 1."""
-    if depth == 1:
-        return 0.0
-    longest: int = arity ** (depth - 1)
-    rate = hedge_rate(arity, depth, grows=grows)
-    complete, part = divmod(rounds, longest)
-    regret = longest * (math.log(depth) / rate + rate * (complete + (part / longest) ** 2) / 8)
-    return min(regret, float(rounds))  # no round costs more than the diameter
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield a growing tree, one of fixed depth that is mixed, and the block rule where the diameter is known."""
+        yield from (cls(space, arity=3), cls(space, arity=2, depth=6, norm="linf", mix=0.1))
+        with suppress(UnsupportedError):
+            yield cls(space, arity=3, rule="block")

@@ -3,63 +3,69 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import fields, replace
+from inspect import signature
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array
-from treecal.exceptions import GeometryError, ParameterError
+from treecal._validate import whole_number
+from treecal.exceptions import GeometryError, ParameterError, TreeCalError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import FLOAT64, read_outcome
+from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.geometry._outcomes import is_outcome, read_outcome
+from treecal.theory import Certificate
 
 
 class Forecaster(ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
 
-    A subclass gives `_announce` and `_learn`, its constructor's arguments in `_fields`, and its state as plain data, so
-    that `tc.save` can write it. Outcomes reach `_learn` already checked: a bad one raises and changes nothing.
+    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
+    names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
+    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code.
+    Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
 
     Examples
     --------
-    A forecaster that always says the centre; `treecal.testing.check_forecaster` would pass it.
+    A forecaster that always announces the centre; `treecal.testing.check_forecaster` would pass it.
 
+    >>> from dataclasses import dataclass
     >>> from treecal.geometry import Simplex
+    >>> @dataclass
+    ... class Seen:
+    ...     rounds: int = 0
     >>> class Centre(Forecaster):
-    ...     rounds = 0
-    ...
     ...     def __init__(self, space):
-    ...         self.space = space
+    ...         self.space, self._state = space, Seen()
     ...
     ...     def _announce(self):
     ...         return Forecast([self.space.centre], space=self.space)
     ...
     ...     def _learn(self, outcome):
-    ...         self.rounds += 1
-    ...
-    ...     def get_state(self):
-    ...         return {"rounds": self.rounds}
-    ...
-    ...     def set_state(self, state):
-    ...         self.rounds = state["rounds"]
+    ...         self._state.rounds += 1
     >>> f = Centre(Simplex(4))
     >>> f.update([1, 0, 0, 0])
-    >>> f.predict().mean, f.rounds
-    (array([0.25, 0.25, 0.25, 0.25]), 1)
+    >>> f.predict().mean, f.rounds, f.get_state()
+    (array([0.25, 0.25, 0.25, 0.25]), 1, {'rounds': 1})
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
+    _state: Any
     space: ConvexSet
     symmetric: ClassVar[bool] = True
-    """Whether on the simplex, from a symmetric start, renaming the classes renames the forecasts and no more."""
-    _announced: Forecast | None = None
+    """Whether permuting the classes permutes the forecasts (on the simplex, from a symmetric start)."""
+    _announced: tuple[int, Forecast] | None = None  # and the rounds before it
+    _block = 1
 
     @property
-    @abstractmethod
     def rounds(self) -> int:
         """Number of outcomes seen."""
+        return int(self._state.rounds)
 
     @abstractmethod
     def _announce(self) -> Forecast:
@@ -69,20 +75,12 @@ class Forecaster(ABC):
     def _learn(self, outcome: Array) -> None:
         """Take in a checked outcome (the caller's array: copy what is to be kept)."""
 
-    @abstractmethod
-    def get_state(self) -> dict[str, Any]:
-        """Return all that the past has left, as arrays and JSON values."""
-
-    @abstractmethod
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` returned."""
-
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
-        forecast = self._announced
-        if forecast is None:
-            forecast = self._announced = self._announce()
-        return forecast
+        announced, rounds = self._announced, self.rounds
+        if announced is None or announced[0] != rounds:
+            announced = self._announced = rounds, self._announce()
+        return announced[1]
 
     @property
     def mixture(self) -> Forecast:
@@ -90,25 +88,96 @@ class Forecaster(ABC):
         return self.predict()
 
     def update(self, outcome: ArrayLike) -> None:
-        """Learn the outcome of the round. A bad one raises a `TreeCalError` and changes nothing."""
+        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         space = self.space
-        if not (  # what most rounds bring, taken without another call
-            type(outcome) is np.ndarray
-            and outcome.dtype is FLOAT64
-            and outcome.shape == (space.dim,)
-            and space.admits(outcome)
-        ):
-            outcome = read_outcome(space, outcome, self.rounds + 1)
-        self._learn(outcome)
+        self._learn(outcome if is_outcome(outcome, space) else read_outcome(space, outcome, self.rounds + 1))
+
+    def _in_blocks(self, block: int) -> None:
+        """From now on a round stands for so many outcomes, whose sum `_learn_block` takes: for `Sampled`."""
+        self._block = block
+
+    def _learn_block(self, total: Array) -> None:
+        """Learn the mean outcome of a block as one round."""
+        self._learn(total / self._block)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the past has left, as arrays and numbers that never change afterwards."""
+        return {field.name: _copy(getattr(self._state, field.name)) for field in fields(self._state)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_state` returned."""
+        self._state = type(self._state)(**{name: _copy(value) for name, value in state.items()})
         self._announced = None
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # half a copy would share arrays that change
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
-        return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and not self._usual(v, defaults[k])]
+        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
+
+    def _usual(self, value: Any, default: Any) -> bool:
+        """Return whether an argument is what it is when it is left out; a start point then is the centre."""
+        if isinstance(value, np.ndarray):
+            return default is None and np.array_equal(value, self.space.centre)
+        return value is default or bool(value == default) or isinstance(value, np.random.Generator)
+
+    # What the package asks of every forecaster. All of it has a default; see docs/howto/own-forecaster.md.
+
+    name: ClassVar[str | None] = None
+    """What the command line calls it. A class that has a name of its own is in `REGISTRY` under it."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = checked_space(space)
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if name := vars(cls).get("name"):
+            REGISTRY[name] = cls
+
+    def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
+        """Return the error per round that no sequence can push this forecaster beyond; None where none is known.
+
+        Parameters
+        ----------
+        norm
+            What errors are counted in. Some norms and sets are beyond what is proven: `UnsupportedError` says so.
+        rounds
+            Rounds to be played.
+        """
+        norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+        found = self._certify(norm, rounds)
+        if found is None:
+            return None
+        return replace(found, bound=min(found.bound, float(self.space.diameter(norm))))  # no error is greater
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the certificate, if there is one; it need not be below the diameter."""
+        return None
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the one of this class with the least certified error: `recommend` compares these."""
+        return cls(space)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield forecasters on a set to test the class on, fresh ones each time; none if it does not take the set."""
+        with suppress(TreeCalError):
+            yield cls(space)
+
+
+REGISTRY: dict[str, type[Forecaster]] = {}
+"""The forecasters that have a name. `recommend`, the arena, the command line, snapshots and tests go through it."""
+
+
+def _copy(value: Any) -> Any:
+    return np.array(value) if isinstance(value, np.ndarray) else deepcopy(value)
 
 
 def checked_space(space: ConvexSet) -> ConvexSet:
@@ -119,14 +188,3 @@ def checked_space(space: ConvexSet) -> ConvexSet:
     if centre.shape != (space.dim,) or centre.dtype.kind != "f" or not space.admits(centre):
         raise GeometryError(f"the centre {centre!r} of {space!r} is not one of its points in R^{space.dim}.")
     return space
-
-
-def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:
-    """Return the start point as a read-only vector: by default the centre."""
-    point = np.array(space.centre) if start is None else finite_array("start", start, ndim=1)
-    if point.shape != (space.dim,):
-        raise ParameterError(f"start has shape {point.shape}, expected ({space.dim},).")
-    if not space.admits(point):
-        raise ParameterError(f"start lies outside {space!r}: {space.complaint(point)}.")
-    point.setflags(write=False)
-    return point

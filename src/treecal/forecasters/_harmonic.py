@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,13 @@ from numpy.typing import ArrayLike
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import OutcomeError, ParameterError
+from treecal.exceptions import OutcomeError, UnsupportedError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space, checked_start
-from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.forecasters._base import Forecaster, checked_space
+from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
+from treecal.geometry._outcomes import checked_start
+from treecal.theory import Certificate, Replay, spectral_certificate
+from treecal.theory._jensen import euclidean
 
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * math.log(2)  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
@@ -46,8 +49,6 @@ class Harmonic(Forecaster):
         The set outcomes lie in.
     start
         The first forecast; by default the set's centre.
-    exact
-        Sum each stored point from all outcomes, term by term, in `O(T·dim)` a round: the reference.
 
     Examples
     --------
@@ -68,16 +69,13 @@ class Harmonic(Forecaster):
     Beylkin and Monzón, "Approximation by exponential sums revisited", 2010, for sums of exponentials.
     """
 
-    _fields = ("space", "start", "exact")
+    _fields = ("space", "start")
 
-    def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None, exact: bool = False) -> None:
+    def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:
         self.space = checked_space(space)
         self.start = checked_start(space, start)
-        if not isinstance(exact, bool):
-            raise ParameterError.expected("exact", exact, "True or False")
-        self.exact = exact
         self._points = _Rows(np.empty((0, space.dim)))
-        self._average: _Fading | _TermByTerm = (_TermByTerm if exact else _Fading)(space.dim)
+        self._average = _Fading(space.dim)
         self._norm = (0.0, 0.0)  # h_t, and what rounding lost of it
 
     @property
@@ -97,35 +95,74 @@ class Harmonic(Forecaster):
 
     def get_state(self) -> dict[str, Any]:
         """Return the stored points, `h_t` in two parts, and what the next point is made from."""
-        return {"points": self._points.view(), "norm": list(self._norm), **self._average.get_state()}
+        return {"points": self._points.view().copy(), "norm": list(self._norm), **self._average.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Resume from such a state."""
         self._points = _Rows(state["points"])
         self._norm = state["norm"][0], state["norm"][1]
         self._average.set_state(state)
         self._announced = None
 
+    name = "harmonic"
 
-_START = np.array([[1, 0]])  # the label of the first forecast, which is not a stored point
-_START.setflags(write=False)
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Certify numerically up to 10^5 rounds, which takes most of a minute there; beyond by `9γ/h`, `γ = π/2`.
+
+        Both are for ℓ2 in the unit ball (the second is Fishelson and Mohri's) and carry over to a norm with
+        `‖x‖² <= ‖x‖₂²/α` on the directions of the set.
+        """
+        gap = euclidean(self.space, norm)
+        if gap is None:
+            raise UnsupportedError(f"{norm!r} is not within a known factor of an ellipsoidal norm.")
+        reach = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
+        if rounds > 10**5:
+            logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
+            return Certificate(9 * math.pi / 2 * reach / logarithm, "analytic bound, 9γ/h")
+        # The first forecast is the start point, which need not be the centre of the smallest ball.
+        first = float(self.space.radius(norm if isinstance(norm, Lp | Mahalanobis) else l2, about=self.start))
+        bound = _in_the_unit_ball(rounds) * reach + max(0.0, first - reach) / rounds
+        return Certificate(bound, "spectral certificate")
+
+
+@lru_cache(maxsize=256)
+def _in_the_unit_ball(rounds: int) -> float:
+    return spectral_certificate(Replay.harmonic(rounds)).bound
+
+
+_START = np.array([[1, 0]])  # the node of the first forecast, which is not a stored point
 
 
 class _Replay(Forecast):
-    """The first points of the store, weighted 1, 1/3, 1/5, … from the newest back; weights wait until asked for."""
+    """The first points of the store, weighted 1, 1/3, 1/5, … from the newest back."""
 
-    __slots__ = ("_total",)
+    __slots__ = ("_total", "_written")
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
+        points.setflags(write=False)
         self._points, self._total, self._space = points, total, space
-        self._nodes = (_stored, len(points))
+        self._written: tuple[Array, Integers] | None = None
 
-    def __getattr__(self, name: str) -> Array:
-        if name != "_weights":  # only a slot that is still empty is looked for here
-            raise AttributeError(name)
-        self._weights = odd_reciprocals(len(self))[::-1] / self._total
-        self._weights.setflags(write=False)
-        return self._weights
+    def _write_out(self) -> tuple[Array, Integers]:
+        """Return weights and nodes, written out when first asked for: a draw needs neither."""
+        if self._written is None:
+            count = len(self)
+            weights = odd_reciprocals(count)[::-1] / self._total
+            nodes = np.column_stack([np.zeros(count, np.int64), np.arange(count)])
+            weights.setflags(write=False)
+            nodes.setflags(write=False)
+            self._written = weights, nodes
+        return self._written
+
+    @property
+    def weights(self) -> Array:
+        """The weights, `(n,)`, read-only."""
+        return self._write_out()[0]
+
+    @property
+    def nodes(self) -> Integers:
+        """The stored points, each under its number, `(n, 2)` as (0, number), read-only."""
+        return self._write_out()[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point, in O(1): by inversion under `1/(2k+1) <= ½ ln((k+1)/k)`, refusing 1 draw in 27 or fewer."""
@@ -136,15 +173,8 @@ class _Replay(Forecast):
             if lag == 0 or rng.random() * (2 * lag + 1) * math.log1p(1 / lag) <= 2:
                 return np.asarray(self._points[count - 1 - lag])
 
-    def __len__(self) -> int:
-        return len(self._points)
-
-
-def _stored(count: int) -> Integers:
-    labels = np.zeros((count, 2), np.int64)
-    labels[:, 1] = np.arange(count)
-    labels.setflags(write=False)
-    return labels
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Replay, (self.points, self._total, self.space)
 
 
 class _Fading:
@@ -181,30 +211,11 @@ class _Fading:
         return total
 
     def get_state(self) -> dict[str, Any]:
-        return {"sums": self._sums, "plain": self._plain}
+        return {"sums": self._sums.copy(), "plain": self._plain.copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         self._plain, self._sums = np.array(state["plain"]), np.array(state["sums"])
         self._fit(len(self._sums))
-
-
-class _TermByTerm:
-    """`Σ_s y_s / (2(t−s)+1)` as it is written."""
-
-    def __init__(self, dim: int) -> None:
-        self._outcomes = _Rows(np.empty((0, dim)))
-
-    def add(self, outcome: Array, rounds: int) -> Array:
-        self._outcomes.append(outcome)
-        terms = self._outcomes.view().T * odd_reciprocals(rounds + 1)[::-1]
-        total: Array = np.add.reduce(np.ascontiguousarray(terms), axis=1)  # each row pairwise, which rounds least
-        return total
-
-    def get_state(self) -> dict[str, Any]:
-        return {"outcomes": self._outcomes.view()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._outcomes = _Rows(state["outcomes"])
 
 
 class _Rows:
@@ -223,9 +234,7 @@ class _Rows:
         self._count += 1
 
     def view(self) -> Array:
-        rows = self._buffer[: self._count]
-        rows.setflags(write=False)
-        return rows
+        return self._buffer[: self._count]
 
 
 def odd_reciprocals(count: int) -> Array:
@@ -254,7 +263,7 @@ def harmonic_error(
     start: ArrayLike | None = None,
     total: bool = False,
 ) -> float:
-    """Return the labelled calibration error of a whole run of `Harmonic`, by FFT in `O(dim·T·log T)`.
+    """Return the per-node calibration error of a whole run of `Harmonic`, by FFT in `O(dim·T·log T)`.
 
     Stored points and the outcomes they met are two convolutions with 1, 1/3, 1/5, …: with `m_s = Σ_{t>s} Q_ts` and
     `Q_ts = 1/(h_t·(2(t−s)−1))` the error is `‖y_0 − start‖ + Σ_s ‖Σ_{t>s} Q_ts·y_t − m_s·p_s‖`.

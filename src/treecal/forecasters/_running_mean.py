@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,8 +10,18 @@ from numpy.typing import ArrayLike
 from treecal._sums import two_sum
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space, checked_start
+from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet
+from treecal.geometry._outcomes import checked_start
+
+
+@dataclass
+class RunningSum:
+    """The number of outcomes, their sum, and what rounding dropped of it."""
+
+    rounds: int
+    sum: Array
+    lost: Array
 
 
 class RunningMean(Forecaster):
@@ -37,33 +47,20 @@ class RunningMean(Forecaster):
     array([0.5, 0.5])
     """
 
+    name = "running-mean"
     _fields = ("space", "start")
 
     def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:
         self.space = checked_space(space)
         self.start = checked_start(space, start)
-        self._rounds = 0
-        self._sum, self._lost = np.zeros(space.dim), np.zeros(space.dim)
-
-    @property
-    def rounds(self) -> int:
-        """Number of outcomes seen."""
-        return self._rounds
+        self._state = RunningSum(0, np.zeros(space.dim), np.zeros(space.dim))
 
     def _announce(self) -> Forecast:
-        point = (self._sum + self._lost) / self._rounds if self._rounds else self.start
+        past = self._state
+        point = (past.sum + past.lost) / past.rounds if past.rounds else self.start
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        self._sum, lost = two_sum(self._sum, outcome)
-        self._lost += lost
-        self._rounds += 1
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the number of rounds and the sum, in two parts."""
-        return {"rounds": self._rounds, "sum": self._sum, "lost": self._lost}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._rounds, self._sum, self._lost = state["rounds"], np.array(state["sum"]), np.array(state["lost"])
-        self._announced = None
+        past = self._state
+        total, lost = two_sum(past.sum, outcome)
+        self._state = RunningSum(past.rounds + 1, total, past.lost + lost)

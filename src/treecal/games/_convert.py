@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, UnsupportedError
 
 
 def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise UnsupportedError(
-            f"this takes the package {name}, which is not installed.", hint='pip install "treecal[games]"'
-        ) from None
+    return require(name, extra="games", what="exchanging games")
 
 
 def payoffs_of_gambit(game: Any) -> list[Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from typing import SupportsFloat
+from typing import ClassVar, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import GeometryError, ParameterError, UnsupportedError
-from treecal.geometry._norms import Norm, as_norm
+from treecal.geometry._norms import Norm, as_norm, l2
 from treecal.geometry._value import Value
 
 TOLERANCE = 1e-9
@@ -68,6 +68,8 @@ class ConvexSet(Value):
 
     dim: int
     centre: Array
+    default_norm: ClassVar[Norm] = l2
+    """What errors on the set are counted in unless a norm is named: ℓ1 on the simplex, ℓ2 elsewhere."""
 
     @abstractmethod
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:

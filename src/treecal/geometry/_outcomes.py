@@ -1,40 +1,28 @@
-"""Reading one outcome: into float64 and inside the set, or an error that says what to do."""
+"""Reading one outcome or start point: into float64 and inside the set, or an error that says what to do."""
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.exceptions import OutcomeError
+from treecal._validate import finite_array
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._convex import ConvexSet
 from treecal.geometry._sets import Simplex
 
 FLOAT64 = np.dtype(np.float64)
+Refusal = type[OutcomeError] | type[ForecastError]
 
 
-def classes(space: ConvexSet) -> dict[bytes, int]:
-    """Return the class that each unit vector stands for, by the vector's bytes: no arithmetic is needed to know it.
-
-    Only for the simplex, and for so few classes that their bytes take little room; else there are none.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> classes(Simplex(3))[np.array([0.0, 0.0, 1.0]).tobytes()]
-    2
-    """
-    return _classes(space.dim) if isinstance(space, Simplex) and space.dim <= 128 else {}
+def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
+    """Return whether this is a float64 vector of the set, so that nothing is left to read."""
+    return type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
-@lru_cache(maxsize=8)
-def _classes(dim: int) -> dict[bytes, int]:
-    return {vertex.tobytes(): k for k, vertex in enumerate(np.eye(dim))}
-
-
-def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
+def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
     Parameters
@@ -45,6 +33,8 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
         What came: anything NumPy reads as a vector of real numbers.
     round_
         The 1-based round, for the error.
+    error
+        Its class: a point forecast must be what an outcome must be.
 
     Examples
     --------
@@ -56,40 +46,52 @@ def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     ...
     treecal.exceptions.OutcomeError: outcome at round 41 lies outside Simplex(3): entries sum to 1.08, ...
     """
-    ready = type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,)
-    outcome: Array = value if ready else _coerce(space, value, round_)
+    if is_outcome(value, space):
+        return value
+    outcome = _coerce(space, value, round_, error)
     if space.admits(outcome):
         return outcome
     if not np.isfinite(outcome).all():
         at = int(np.argmin(np.isfinite(outcome)))
-        raise OutcomeError.at(
+        raise error.at(
             round_,
             f"holds {outcome[at]} at entry {at}, expected finite numbers.",
             hint="drop or impute missing values.",
         )
-    hint = f"normalise the outcome, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
-    raise OutcomeError.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
+    hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+    raise error.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
 
 
-def _coerce(space: ConvexSet, value: Any, round_: int) -> Array:
+def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
     if value is None or isinstance(value, str | bytes):
-        raise OutcomeError.at(round_, f"is {value!r}, {expected}.")
+        raise error.at(round_, f"is {value!r}, {expected}.")
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise OutcomeError.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
+        raise error.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
     try:
         raw = np.asarray(value)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise OutcomeError.at(round_, f"is not a vector ({error}), {expected}.") from None
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise error.at(round_, f"is not a vector ({problem}), {expected}.") from None
     if raw.shape != (space.dim,):
         of_class = isinstance(space, Simplex) and raw.ndim == 0 and raw.dtype.kind in "iu"
         hint = f"for a class index k pass numpy.eye({space.dim})[k]." if of_class else None
         came = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
-        raise OutcomeError.at(round_, f"{came}, {expected}.", hint=hint)
+        raise error.at(round_, f"{came}, {expected}.", hint=hint)
     if raw.dtype.kind not in "biuf":
         kinds = sorted({type(entry).__name__ for entry in raw.tolist()})
         too_large = raw.dtype == object and kinds == ["int"]
         what = "an integer too large for float64" if too_large else f"values of type {', '.join(kinds)}"
-        raise OutcomeError.at(round_, f"holds {what}, {expected}.")
+        raise error.at(round_, f"holds {what}, {expected}.")
     with np.errstate(over="ignore"):
         return raw.astype(np.float64)
+
+
+def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:
+    """Return the start point as a read-only vector: by default the centre."""
+    point = np.array(space.centre) if start is None else finite_array("start", start, ndim=1)
+    if point.shape != (space.dim,):
+        raise ParameterError(f"start has shape {point.shape}, expected ({space.dim},).")
+    if not space.admits(point):
+        raise ParameterError(f"start lies outside {space!r}: {space.complaint(point)}.")
+    point.setflags(write=False)
+    return point

@@ -1,4 +1,4 @@
-"""Convex functions R, and the Bregman divergences that turn calibration into swap regret (Lemma swap-cal).
+"""Convex functions R, and the Bregman divergences that turn calibration into swap regret (Lemma 2.2).
 
 Strong convexity is in the paper's convention, which carries no ½: R is α-strongly convex in ‖·‖ when
 `D_R(y|p) >= α‖y − p‖²`. `modulus` gives the best α we can prove, or None.
@@ -94,7 +94,7 @@ class NegativeEntropy(Regularizer):
 
     On the simplex `KL(y|p)` is at least `½‖y − p‖₁²` (Pinsker), hence at least `‖y − p‖₂²` and `2‖y − p‖_∞²`, since a
     zero-sum vector has `‖x‖₂² <= ½‖x‖₁²` and `‖x‖_∞ <= ½‖x‖₁`. The paper calls it 1-strongly convex in ℓ1; in the
-    paper's own convention it is ½ (SPEC §8.3). Its divergence is infinite where a forecast rules out what happens.
+    paper's own convention it is ½ (erratum 3). Its divergence is infinite where a forecast rules out what happens.
     Entries down to −1e-9 count as 0, as they do for the sets; below that R is +inf.
 
     Examples
@@ -139,7 +139,7 @@ class NegativeEntropy(Regularizer):
 
 
 class SmoothedEntropy(Regularizer):
-    """`R(p) = 8 Σ q_i ln q_i` with `q = (p + u)/2`, `u` uniform: the entropy, bounded (SPEC §8.3).
+    """`R(p) = 8 Σ q_i ln q_i` with `q = (p + u)/2`, `u` uniform: the entropy, bounded (erratum 3).
 
     1-strongly convex in ℓ1 on the simplex, as the paper's proofs ask, and `D_R <= 4 ln(d + 1)` there.
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,18 @@ from treecal.geometry._convex import (
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, l2
+from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
 _NAMES = 6  # classes that are shown of a simplex
+
+
+@lru_cache(maxsize=8)
+def _corners(dim: int) -> frozenset[bytes]:
+    """Return the bytes of the unit vectors, by which a class is known without arithmetic; none if they are many."""
+    return frozenset(row.tobytes() for row in np.eye(dim)) if dim <= 128 else frozenset()
 
 
 class Simplex(ConvexSet):
@@ -60,6 +67,7 @@ class Simplex(ConvexSet):
     """
 
     _fields = ("dim", "classes")
+    default_norm = l1
 
     def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None) -> None:
         if (dim is None) == (classes is None):
@@ -69,6 +77,7 @@ class Simplex(ConvexSet):
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
+        self._corners = _corners(self.dim)
 
     def arguments(self) -> dict[str, Any]:
         """Return the argument that makes this simplex again: the names if it has some, otherwise their number."""
@@ -82,7 +91,10 @@ class Simplex(ConvexSet):
 
     def admits(self, outcome: Array) -> bool:
         """Return whether the vector is a probability vector."""
-        if not outcome.tobytes()[_SIGNS].isascii():  # a sign bit is set
+        raw = outcome.tobytes()
+        if raw in self._corners:
+            return True
+        if not raw[_SIGNS].isascii():  # a sign bit is set
             return bool(self.contains(outcome))
         total = sum(outcome.tolist()) if self.dim <= 16 else self._total(outcome)  # each faster than the other there
         return bool(_LEAST <= total <= _MOST)  # NaN fails

@@ -1,4 +1,4 @@
-"""river: a classifier that puts another one right as it learns, and calibration error as a metric."""
+"""river: a classifier that recalibrates another one as it learns, and calibration error as a metric."""
 
 from __future__ import annotations
 
@@ -8,37 +8,35 @@ from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, read_forecast
+from treecal.correctors import Corrector
+from treecal.correctors._base import read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from river import base, metrics
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.river needs river, which is not installed.", hint='pip install "treecal[river]".'
-    ) from None
+require("river", extra="river", what="treecal.integrations.river")
+from river import base, metrics
 
-Said = dict[Any, float]
+Probabilities = dict[Any, float]
 
 
 class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
-    """A classifier whose probabilities are put right, online, by a corrector.
+    """A classifier whose probabilities are recalibrated online, by a corrector.
 
-    `learn_one(x, y)` first asks the classifier what it says of `x`, before it has seen `y`; then the classifier learns,
-    and the corrector learns from what was said and what came. Where labels come late, that is what the classifier says
-    when the label is there. Sample weights, and all other keyword arguments, go to the classifier alone: a corrector
-    counts every round once.
+    `learn_one(x, y)` first takes the classifier's probabilities for `x`, before it has seen `y`; then the classifier
+    learns `y`, and the corrector learns from the probabilities and `y`. Where labels arrive late, these are the
+    probabilities at the time of the label. Sample weights, and all other keyword arguments, go to the classifier alone:
+    a corrector counts every round once.
 
-    Integers may appear at any time, in `y` or in what the classifier says. A corrector is for a fixed set of classes,
-    and what it promises is about these, so **with a new label it is made anew**: from then on it corrects all labels,
-    it starts from the classifier's own word, and its promises count from that round. If labels are rare, name them in
-    `classes`, and nothing will be forgotten. A classifier that says nothing yet is read as one that cannot tell the
-    known labels apart. With fewer than two labels there is nothing to correct.
+    Labels may appear at any time, in `y` or in the classifier's probabilities. A corrector is for a fixed set of
+    classes, and its guarantee is about these, so **a new label starts a new corrector**: from then on it corrects all
+    labels, it starts from the classifier's own probabilities, and its guarantee counts from that round. If labels are
+    rare, name them in `classes`, and nothing will be forgotten. Until the classifier returns probabilities, all known
+    labels count as equally likely. With fewer than two labels there is nothing to correct.
 
-    Announces the mean of what the corrector does: one probability for each label is all that river's interface holds.
+    Returns the mean of the corrector's forecast: one probability for each label is all that river's interface holds.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
         `treecal.VectorScaling` without an audit, whose memory does not grow.
     classes
-        Integers that are known before they are seen.
+        Labels that are known before they are seen.
 
     Attributes
     ----------
@@ -59,9 +57,9 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     Examples
     --------
     >>> from river import datasets, evaluate, naive_bayes
-    >>> said = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
+    >>> before = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
     >>> model = RecalibratedClassifier(naive_bayes.GaussianNB())
-    >>> said, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
+    >>> before, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
     (CalibrationError: 0.1328, CalibrationError: 0.0285)
     """
 
@@ -85,13 +83,13 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
             return index, self.corrector
         return index, new_corrector(self.make, len(index)) if len(index) > 1 else None
 
-    def _ask(self, x: dict[Any, Any], **kwargs: Any) -> Said:
+    def _ask(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
         try:
             return self.classifier.predict_proba_one(x, **kwargs)
         except NotImplementedError:
-            raise UnsupportedError(f"{self.classifier} has no probabilities, so none can be put right.") from None
+            raise UnsupportedError(f"{self.classifier} has no probabilities, so there are none to correct.") from None
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Said:
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
         """Return the corrected probability of each label; {} before there is any. Changes nothing.
 
         Parameters
@@ -101,14 +99,14 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         **kwargs
             For the classifier.
         """
-        said = self._ask(x, **kwargs)
-        index, corrector = self._for(said)
+        given = self._ask(x, **kwargs)
+        index, corrector = self._for(given)
         if corrector is None:
             return dict.fromkeys(index, 1.0)
-        return dict(zip(index, corrector.predict(vector(said, index)).mean.tolist(), strict=True))
+        return dict(zip(index, corrector.predict(_vector(given, index)).mean.tolist(), strict=True))
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Let the classifier learn, and the corrector from what the classifier said before that.
+        """Let the classifier learn, and the corrector from the probabilities that the classifier gave before that.
 
         Parameters
         ----------
@@ -119,10 +117,10 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         **kwargs
             For the classifier.
         """
-        said = self._ask(x)
-        index, corrector = self._for([*said, checked_label(y)])
+        given = self._ask(x)
+        index, corrector = self._for([*given, checked_label(y)])
         if corrector is not None:
-            corrector.predict(vector(said, index))  # refuses what is no forecast, before anything is learned
+            corrector.predict(_vector(given, index))  # refuses an invalid forecast, before anything is learned
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
             corrector.update(np.eye(len(index))[index[y]])
@@ -144,11 +142,11 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
 
 class CalibrationError(metrics.base.ClassificationMetric):
-    """Calibration error per round: how far outcomes lay from forecasts that were alike.
+    """Calibration error per round: how far the mean outcome of each bin lies from its forecasts.
 
     It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label that is not mentioned has
-    probability 0, so that labels may come over time. `revert` is exact, and a forecast that is no longer there takes no
-    room: in `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time for each
+    probability 0, so that labels may appear over time. `revert` is exact, and a forecast that is reverted takes no
+    memory: in `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time for each
     distinct forecast.
 
     Parameters
@@ -156,8 +154,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
     norm
         "l1", "l2", "linf", or any other distance of a ledger, for vectors of any length.
     resolution
-        Forecasts in one cell of a grid this wide count as alike. None tells them apart exactly, which says something
-        only where forecasts repeat.
+        Width of the cells in which forecasts are binned. None compares them exactly, which is informative only where
+        forecasts repeat.
 
     Examples
     --------
@@ -176,13 +174,13 @@ class CalibrationError(metrics.base.ClassificationMetric):
         self._rounds = 0
         self.get()  # a norm or a resolution that makes no sense is refused now
 
-    def update(self, y_true: Any, y_pred: Said, w: float = 1.0) -> None:
-        """Count one round: what came, and the probabilities that were forecast."""
+    def update(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
+        """Count one round: the outcome, and the probabilities that were forecast."""
         forecast, label = self._read(y_true, y_pred, w)
         self._counts.setdefault(forecast, Counter())[label] += 1
         self._rounds += 1
 
-    def revert(self, y_true: Any, y_pred: Said, w: float = 1.0) -> None:
+    def revert(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
         """Take back a round that was counted; one that was not is refused."""
         forecast, label = self._read(y_true, y_pred, w)
         outcomes = self._counts.get(forecast, Counter())
@@ -206,14 +204,14 @@ class CalibrationError(metrics.base.ClassificationMetric):
         reading = ledger.exact() if self.resolution is None else ledger.binned(resolution=self.resolution)
         return reading.error(self.norm, total=True) / max(self._rounds, 1)
 
-    def _read(self, y_true: Any, y_pred: Said, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
+    def _read(self, y_true: Any, y_pred: Probabilities, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
         if w != 1:
             raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        forecast = read_forecast(Simplex(len(y_pred)), numbers(y_pred.values()), self._rounds + 1)
-        said = zip(y_pred, forecast.tolist(), strict=True)
-        return frozenset((label, p) for label, p in said if p), checked_label(y_true)
+        forecast = read_forecast(Simplex(len(y_pred)), _numbers(y_pred.values()), self._rounds + 1)
+        pairs = zip(y_pred, forecast.tolist(), strict=True)
+        return frozenset((label, p) for label, p in pairs if p), checked_label(y_true)
 
     @property
     def bigger_is_better(self) -> bool:
@@ -231,21 +229,21 @@ class CalibrationError(metrics.base.ClassificationMetric):
         return False
 
 
-def numbers(values: Iterable[Any]) -> Array | list[Any]:
+def _numbers(values: Iterable[Any]) -> Array | list[Any]:
     """Return the values without rounding; what are no numbers stay as they are, for a check to refuse."""
-    said = list(values)
-    return without_rounding(np.array(said)) if all(isinstance(p, int | float | np.number) for p in said) else said
+    given = list(values)
+    return without_rounding(np.array(given)) if all(isinstance(p, int | float | np.number) for p in given) else given
 
 
-def vector(said: Said, index: dict[Any, int]) -> Array | list[Any]:
-    """Return what the classifier says as a vector; all alike where it says nothing.
+def _vector(given: Probabilities, index: dict[Any, int]) -> Array | list[Any]:
+    """Return the classifier's probabilities as a vector; equal ones where it gives none.
 
     Examples
     --------
     >>> index = {"a": 0, "b": 1, "c": 2}
-    >>> vector({"b": 0.75, "a": 0.25}, index), vector({}, {"a": 0, "b": 1})
+    >>> _vector({"b": 0.75, "a": 0.25}, index), _vector({}, {"a": 0, "b": 1})
     (array([0.25, 0.75, 0.  ]), array([0.5, 0.5]))
     """
-    if not any(said.values()):
+    if not any(given.values()):
         return np.full(len(index), 1 / len(index))
-    return numbers(said.get(label, 0.0) for label in index)
+    return _numbers(given.get(label, 0.0) for label in index)

@@ -1,4 +1,4 @@
-"""scikit-learn: a classifier that puts another one right, by `fit` or row by row, and calibration error as a score."""
+"""scikit-learn: a classifier that recalibrates another one, by `fit` or row by row; calibration error as a score."""
 
 from __future__ import annotations
 
@@ -9,41 +9,37 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import finite_array
-from treecal.correctors._base import Corrector
+from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-    from sklearn.exceptions import NotFittedError
-    from sklearn.frozen import FrozenEstimator
-    from sklearn.model_selection import cross_val_predict
-    from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted
-except ModuleNotFoundError:
-    raise UnsupportedError(
-        "treecal.integrations.sklearn needs scikit-learn, which is not installed.",
-        hint='pip install "treecal[sklearn]".',
-    ) from None
+require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import check_array, check_consistent_length, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 
 class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
-    """A classifier whose probabilities are put right by a corrector, and kept right as outcomes come in.
+    """A classifier whose probabilities are recalibrated by a corrector, and kept calibrated as outcomes come in.
 
-    A corrector must learn from what the model says of rows that it has not learned from.
+    A corrector must learn from the model's probabilities for rows that the model has not learned from.
 
-    - `partial_fit(X, y)` is for a model at work. The model says its probabilities for all rows of `X`; then the
+    - `partial_fit(X, y)` is for a model in use. The model gives its probabilities for all rows of `X`; then the
       corrector learns, row by row, from these and `y`. A model that can learn by `partial_fit` does so too, on a copy,
-      after it has spoken; any other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is
+      after that; any other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is
       fitted on the first batch, from which the corrector then learns nothing.
     - `fit(X, y)` starts over. The corrector learns from cross-validated probabilities, in the order of the rows, and
       the model is fitted on all of them. One in a `FrozenEstimator` is not fitted: it should not have seen these rows.
 
-    `predict_proba` gives the mean of what the corrector announces and changes nothing. There are no sample weights: a
+    `predict_proba` gives the mean of the corrected forecast and changes nothing. There are no sample weights: a
     corrector counts every row once.
 
     Parameters
@@ -73,7 +69,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     >>> rng = np.random.default_rng(0)
     >>> X, noise = rng.normal(size=(4000, 1)), rng.logistic(size=4000)
     >>> model = LogisticRegression().fit(X[:1000], 5 * X[:1000, 0] + noise[:1000] > 0)
-    >>> drifted = X[:, 0] + noise > 0  # the model is far too sure now
+    >>> drifted = X[:, 0] + noise > 0  # the model is far too confident now
     >>> online = RecalibratedClassifier(model).partial_fit(X[1000:3000], drifted[1000:3000])
     >>> score = CalibrationScorer()
     >>> [round(score(m, X[3000:], drifted[3000:]), 2) for m in (model, online)]
@@ -86,7 +82,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         self.cv = cv
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Fit the model, and the corrector on what cross-validated copies of the model say.
+        """Fit the model, and the corrector on the probabilities of cross-validated copies of the model.
 
         Parameters
         ----------
@@ -95,15 +91,15 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         y
             Their labels.
         """
-        labels = read_labels(X, y)
-        self._check_speaks()
+        labels = _read_labels(X, y)
+        self._check_probabilities()
         model = clone(self.estimator).fit(X, labels)
         if isinstance(self.estimator, FrozenEstimator):
-            said = model.predict_proba(X)
+            forecasts = model.predict_proba(X)
         else:
-            said = cross_val_predict(self.estimator, X, labels, cv=self.cv, method="predict_proba")
+            forecasts = cross_val_predict(self.estimator, X, labels, cv=self.cv, method="predict_proba")
         corrector = new_corrector(self.make, len(model.classes_))
-        learn(corrector, checked_rows(said), places(labels, model.classes_))
+        _learn(corrector, _checked_rows(forecasts), _places(labels, model.classes_))
         return self._keep(model, model.classes_, corrector)
 
     def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
@@ -118,31 +114,31 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         classes
             All labels there will ever be. For the first call; by default those of the model, if it is fitted.
         """
-        labels = read_labels(X, y)
+        labels = _read_labels(X, y)
         if hasattr(self, "corrector_"):
             model, known, corrector = self.estimator_, self.classes_, self.corrector_
         else:
-            self._check_speaks()
-            if not is_fitted(self.estimator):
+            self._check_probabilities()
+            if not _is_fitted(self.estimator):
                 return self._first_batch(X, labels, classes)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
             corrector = new_corrector(self.make, len(known))
-        said, at = ask(model, X, known), places(labels, known)
+        forecasts, at = _ask(model, X, known), _places(labels, known)
         if self._updates():
             model.partial_fit(X, labels)
-        learn(corrector, said, at)
+        _learn(corrector, forecasts, at)
         return self._keep(model, known, corrector)
 
     def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None) -> Self:
-        """Let the batch make the model: it has said nothing yet that a corrector could learn from."""
+        """Fit the model on the batch: there are no probabilities yet that a corrector could learn from."""
         if classes is None:
             raise ParameterError(
                 "classes is None in the first partial_fit of a model that is not fitted, expected all labels.",
                 hint="partial_fit(X, y, classes=[...]), or fit(X, y) first.",
             )
         model, known = clone(self.estimator), np.unique(classes)
-        places(labels, known)
+        _places(labels, known)
         model = model.partial_fit(X, labels, classes=known) if self._updates() else model.fit(X, labels)
         return self._keep(model, known, new_corrector(self.make, len(known)))
 
@@ -155,7 +151,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Rows of features.
         """
         check_is_fitted(self)
-        return np.array([self.corrector_.predict(b).mean for b in ask(self.estimator_, X, self.classes_)])
+        return np.array([self.corrector_.predict(b).mean for b in _ask(self.estimator_, X, self.classes_)])
 
     def predict(self, X: Any) -> Any:
         """Return the likeliest class of each row.
@@ -165,13 +161,13 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         X
             Rows of features.
         """
-        said = self.predict_proba(X)
-        return self.classes_[said.argmax(axis=1)]
+        forecasts = self.predict_proba(X)
+        return self.classes_[forecasts.argmax(axis=1)]
 
-    def _check_speaks(self) -> None:
+    def _check_probabilities(self) -> None:
         if not hasattr(self.estimator, "predict_proba"):
             raise UnsupportedError(
-                f"{self.estimator!r} has no predict_proba, so there are no probabilities to put right.",
+                f"{self.estimator!r} has no predict_proba, so there are no probabilities to correct.",
                 hint="wrap it in sklearn.calibration.CalibratedClassifierCV.",
             )
 
@@ -223,9 +219,9 @@ class CalibrationScorer:
     resolution: float | None = 0.1
 
     def __call__(self, estimator: Any, X: Any, y: ArrayLike) -> float:
-        """Return minus the error of what the estimator says of these rows."""
-        said, classes = estimator.predict_proba(X), estimator.classes_
-        return -calibration_error(y, said, classes=classes, norm=self.norm, resolution=self.resolution)
+        """Return minus the error of the estimator's probabilities for these rows."""
+        forecasts, classes = estimator.predict_proba(X), estimator.classes_
+        return -calibration_error(y, forecasts, classes=classes, norm=self.norm, resolution=self.resolution)
 
 
 def calibration_error(
@@ -236,7 +232,7 @@ def calibration_error(
     norm: Distance | str = "l1",
     resolution: float | None = 0.1,
 ) -> float:
-    """Return the calibration error per row, joint over all classes: how far labels lay from forecasts that were alike.
+    """Return the calibration error per row, joint over all classes: how far each bin's labels lie from its forecasts.
 
     Parameters
     ----------
@@ -249,47 +245,47 @@ def calibration_error(
     norm
         "l1", "l2", "linf", or any other distance of a ledger.
     resolution
-        Forecasts in one cell of a grid this wide count as alike. None tells them apart exactly, which says something
-        only where forecasts repeat.
+        Width of the cells in which forecasts are binned. None compares them exactly, which is informative only where
+        forecasts repeat.
 
     Examples
     --------
     >>> calibration_error(["rain", "rain", "rain", "sun"], [[0.5, 0.5]] * 4)
     0.5
     """
-    labels = read_labels(y_proba, y_true)
+    labels = _read_labels(y_proba, y_true)
     known = np.unique(labels) if classes is None else np.asarray(classes)
-    said = finite_array("y_proba", y_proba)
-    said = np.stack([1 - said, said], axis=1) if said.ndim == 1 else said
-    if said.shape != (len(labels), len(known)):
+    forecasts = finite_array("y_proba", y_proba)
+    forecasts = np.stack([1 - forecasts, forecasts], axis=1) if forecasts.ndim == 1 else forecasts
+    if forecasts.shape != (len(labels), len(known)):
         raise ForecastError(
-            f"y_proba has shape {said.shape}, expected ({len(labels)}, {len(known)}) for the labels {known.tolist()}.",
+            f"y_proba has shape {forecasts.shape}, expected ({len(labels)}, {len(known)}): labels {known.tolist()}.",
             hint=None if classes is not None else "name the label of each column in classes.",
         )
-    points, row = np.unique(checked_rows(said) + 0.0, axis=0, return_inverse=True)
+    points, row = np.unique(_checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
     counts = np.zeros(points.shape)
-    np.add.at(counts, (row, places(labels, known)), 1)
+    np.add.at(counts, (row, _places(labels, known)), 1)
     ledger = ledger_of(points, counts)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm)
 
 
-def ask(model: Any, X: Any, classes: Any) -> Array:
-    """Return the model's probabilities, checked, with a column for each class; 0 for one that the model never met."""
-    said = np.asarray(model.predict_proba(X))
-    rows = np.zeros((len(said), len(classes)))
-    rows[:, places(model.classes_, classes)] = said
-    return checked_rows(rows)
+def _ask(model: Any, X: Any, classes: Any) -> Array:
+    """Return the model's probabilities, checked, with a column for each class; 0 for one that the model never saw."""
+    forecasts = np.asarray(model.predict_proba(X))
+    rows = np.zeros((len(forecasts), len(classes)))
+    rows[:, _places(model.classes_, classes)] = forecasts
+    return _checked_rows(rows)
 
 
-def learn(corrector: Corrector, said: Array, at: Any) -> None:
-    """Let the corrector learn, row by row, from what was said and the places of the labels that came."""
-    for b, y in zip(said, np.eye(corrector.space.dim)[at], strict=True):
+def _learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
+    """Let the corrector learn, row by row, from the forecasts and the places of the labels."""
+    for b, y in zip(forecasts, np.eye(corrector.space.dim)[at], strict=True):
         corrector.predict(b)
         corrector.update(y)
 
 
-def read_labels(X: Any, y: ArrayLike) -> Any:
+def _read_labels(X: Any, y: ArrayLike) -> Any:
     """Return one finite label for each row, as an array."""
     if y is None:
         raise OutcomeError("fitting requires y to be passed, but the target y is None.")
@@ -301,12 +297,12 @@ def read_labels(X: Any, y: ArrayLike) -> Any:
     return labels
 
 
-def places(labels: Any, classes: Any) -> Any:
+def _places(labels: Any, classes: Any) -> Any:
     """Return each label's place among the classes, or name one that is not there.
 
     Examples
     --------
-    >>> places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
+    >>> _places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
     array([1, 0, 1])
     """
     index = {label: place for place, label in enumerate(classes.tolist())}
@@ -314,15 +310,15 @@ def places(labels: Any, classes: Any) -> Any:
     if (at < 0).any():
         unknown = labels[at < 0].tolist()[0]
         raise OutcomeError(
-            f"label {unknown!r} is none of the classes {list(index)}.",
+            f"label {unknown!r} is not one of the classes {list(index)}.",
             hint="name all classes; a classifier's are fixed in fit, or in the first partial_fit(X, y, classes=[...]).",
         )
     return at
 
 
-def checked_rows(said: Array) -> Array:
-    """Return rows of probabilities without rounding, or name the first that is none."""
-    rows = without_rounding(said)
+def _checked_rows(forecasts: Array) -> Array:
+    """Return rows of probabilities without rounding, or name the first that is invalid."""
+    rows = without_rounding(forecasts)
     space = Simplex(rows.shape[1])
     good = space.contains(rows)
     if not good.all():
@@ -331,7 +327,7 @@ def checked_rows(said: Array) -> Array:
     return rows
 
 
-def is_fitted(estimator: Any) -> bool:
+def _is_fitted(estimator: Any) -> bool:
     """Return whether the estimator says that it is fitted."""
     try:
         check_is_fitted(estimator)

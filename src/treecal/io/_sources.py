@@ -10,14 +10,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from treecal.exceptions import FileError, ParameterError, UnsupportedError
+from treecal._optional import require
+from treecal.exceptions import FileError, ParameterError
 from treecal.io._decoder import Decoder
 from treecal.io._text import (
     Header,
@@ -46,14 +46,8 @@ _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64"
 
 
 def library(name: str) -> Any:
-    """Return a library that files and tables need, or say how to get it."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            f"files and tables need {name.partition('.')[0]}, which is not installed.",
-            hint='pip install "treecal[files]".',
-        ) from None
+    """Import a library for files and tables."""
+    return require(name, extra="files", what="reading files and tables")
 
 
 class Source:

@@ -5,14 +5,13 @@ Shuffling, sorting and state stores cost by the row. A blob is an Arrow stream.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from treecal.engine import Bank
+from treecal.forecasters import Forecaster
 from treecal.keyed._shard import split
 from treecal.keyed._tables import arrow
-from treecal.state import dumps as snapshot
+from treecal.state import describe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,19 +80,13 @@ def packed(table: pa.Table, shards: int) -> Any:
     return pa.record_batch({"shard": pa.array(list(parts), pa.int32()), "blob": pa.array(blobs, pa.binary())})
 
 
-def recipe(bank: Bank) -> dict[str, str]:
-    """Return what tells the set and parameters of these streams from others, in words and exactly.
+def recipe(forecaster: Forecaster) -> dict[str, str]:
+    """Return what tells this forecaster from others, in words and exactly.
 
     Examples
     --------
     >>> import treecal as tc
-    >>> recipe(tc.Bank(tc.Simplex(2), streams=7, arity=4))["shown"]
-    'Bank(Simplex(2), arity=4)'
+    >>> recipe(tc.RunningMean(tc.Simplex(2)))["shown"]
+    'RunningMean(Simplex(2))'
     """
-    own: Any = Bank(**bank.arguments())
-    content = snapshot(own)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    arguments = json.loads(header["__metadata__"]["treecal"])["arguments"]
-    shown = [repr(own.space), f"arity={own.arity}"]
-    shown += [f"{name}={getattr(own, name)}" for name in ("depth", "mix") if getattr(own, name)]
-    return {"shown": f"Bank({', '.join(shown)})", "arguments": json.dumps(arguments, sort_keys=True)}
+    return {"shown": repr(forecaster), "arguments": describe(forecaster)}

@@ -1,7 +1,7 @@
-"""The replay of one very long stream on Spark, cut at nodes of the tree, so that its labels are those of one machine.
+"""The replay of one very long stream on Spark, cut at nodes of the tree, so that its points are those of one machine.
 
 A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces by themselves;
-the driver runs the tree above, whose leaves are these sums, and tells every piece the labels that it stands under.
+the driver runs the tree above, whose leaves are these sums, and tells every piece the points that it stands under.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.engine import Bank
 from treecal.engine._climb import Above, Level, Plan, climb_piece, inner_errors, node_errors
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
-from treecal.keyed._tables import arrow, check_numbered, heights_of, numbers, points_and_mean
+from treecal.keyed._tables import arrow, check_numbered, forecast_columns, numbers
 from treecal.keyed.session import arrow_schema
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _PIECE = "piece long, rounds long, total array<double>, errors array<double>, pr
 
 
 def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int = 8) -> Replayed:
-    """Forecast one long stream, as `tc.replay` does on one machine: the same labels, bit for bit.
+    """Forecast one long stream, as `tc.replay` does on one machine: the same points, bit for bit.
 
     Parameters
     ----------
@@ -61,17 +60,16 @@ class Replayed:
 
     def __init__(self, outcomes: DataFrame, forecaster: TreeCal) -> None:
         self._plan = plan = Plan(forecaster)
-        self._bank = Bank(**forecaster.arguments())
         number = f"(seq - pmod(seq, {plan.piece})) div {plan.piece} AS piece"
         self._pieces = outcomes.selectExpr("seq", "outcome", number).groupBy("piece")
-        self._above: list[Array] = []  # the labels that each piece stands under
+        self._above: list[Array] = []  # the points that each piece stands under
         terms: dict[Distance, list[float]] = {distance: [] for distance in _DISTANCES}
         above, rest = Above(plan), (np.zeros(plan.space.dim), 0)
         self.rounds = 0
         # Lambdas, as Spark looks for types in signatures and warns if it does not know them.
         climbed = self._pieces.applyInArrow(lambda key, table: _climb(key, table, plan), _PIECE).collect()
         for row in _in_order(climbed, plan):
-            self._above.append(np.array(above.path.labels) if not above.top else np.empty((0, plan.space.dim)))
+            self._above.append(above.now[2] if not above.top else np.empty((0, plan.space.dim)))
             for distance, inner in zip(_DISTANCES, np.reshape(row.errors, (3, -1)), strict=True):
                 terms[distance] += inner.tolist()
             total, self.rounds = np.array(row.total), self.rounds + row.rounds
@@ -82,8 +80,8 @@ class Replayed:
             _charge(terms, level)
         self._totals = {distance: math.fsum(parts) for distance, parts in terms.items()}
 
-    def labelled_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
-        """Return the paper's labelled error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
+    def per_node_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
+        """Return the per-node error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
         measure = as_distance(distance)
         if measure not in self._totals:
             raise ParameterError.expected("distance", distance, "l1, l2 or l2.squared")
@@ -93,9 +91,9 @@ class Replayed:
 
     def forecasts(self) -> DataFrame:
         """Return what was forecast in each round: `seq`, the `points`, lowest height first, and their `mean`."""
-        plan, bank, above = self._plan, self._bank, self._above
+        plan, above = self._plan, self._above
         schema = "seq long, points array<double>, mean array<double>"
-        return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, bank, above), schema)
+        return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, above), schema)
 
 
 def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
@@ -138,8 +136,7 @@ def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
         if row.piece != index or (row.rounds < plan.piece and index < len(rows) - 1):
             missing = index * plan.piece if row.piece != index else index * plan.piece + row.rounds
             raise FileError(f"round {missing} is missing: seq numbers the rounds from 0, each once.")
-        if plan.depth is not None and index * plan.piece + row.rounds > plan.arity**plan.depth:
-            raise ParameterError(f"there are more outcomes than the {plan.arity**plan.depth} rounds of the tree.")
+        plan.tree.check(index * plan.piece + row.rounds)
         yield row
 
 
@@ -149,16 +146,16 @@ def _charge(terms: dict[Distance, list[float]], level: Level) -> None:
         parts.append(error)
 
 
-def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, bank: Bank, above: list[Array]) -> pa.Table:
-    """Return the forecasts of the rounds of a piece: its own labels, and those it stands under."""
+def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, above: list[Array]) -> pa.Table:
+    """Return the forecasts of the rounds of a piece: its own points, and those it stands under."""
     number = key[0].as_py()
     rows = plan.dense(_rows(number, table, plan))
     n, first = len(rows), number * plan.piece
     inner = plan.levels(rows, n, first)[0]
     points = np.empty((n, plan.heights + len(above[number]), plan.space.dim))
     for height, level in enumerate(inner):
-        points[:, height] = level.labels[np.arange(n) // plan.arity**height]
+        points[:, height] = level.points[np.arange(n) // plan.tree.arity**height]
     points[:, plan.heights :] = above[number]
     seq = np.arange(first, first + n)
-    columns = [seq, *points_and_mean(points, heights_of(bank, seq))]
-    return arrow().table(columns, names=["seq", "points", "mean"])
+    lists, _, mean = forecast_columns(points, None, plan.tree.heights(seq))
+    return arrow().table([seq, lists, mean], names=["seq", "points", "mean"])

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Integers
-from treecal.engine import Bank
 from treecal.engine._outcomes import Outcomes, first_refused, read_outcomes
 from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import read_outcome
 from treecal.keyed._tables import Mask, arrow, numbers, schemas
+from treecal.tree import Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     problems: pa.Table
 
 
-def arrange(state: pa.Table, table: pa.Table, bank: Bank) -> Rows:
+def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> Rows:
     """Sort the rows of an epoch, and sort out those that `treecal.keyed.advance` says are not learned."""
     pa = arrow()
     streams, keys = _streams(state.column("key").combine_chunks(), table.column("key").cast(pa.string()))
@@ -64,20 +64,19 @@ def arrange(state: pa.Table, table: pa.Table, bank: Bank) -> Rows:
     again = np.zeros(len(rows), bool)
     again[1:] = (streams[1:] == streams[:-1]) & (seq[1:] == seq[:-1])
     number = np.cumsum(~again)  # one for each key and sequence number
-    outcomes, bad = _read(values, bank.space)
+    outcomes, bad = _read(values, space)
 
     def complaint(row: int) -> str:
         """Return what is wrong with a number; of several outcomes for it, always the same, whatever their order."""
         same = range(*np.searchsorted(number, [number[row], number[row] + 1]).tolist())
-        return min(_complaint(bank.space, values[i].as_py()) for i in same if bad[i])
+        return min(_complaint(space, values[i].as_py()) for i in same if bad[i])
 
     log.fail("outcome", streams, seq, bad, complaint)
     other = again.copy()
     at = np.flatnonzero(again)
     other[at] = (_bits(outcomes[at]) != _bits(outcomes[at - 1])).any(axis=1)
     log.fail("conflict", streams, seq, other, lambda i: "comes with two different outcomes.")
-    if bank.depth is not None:
-        horizon = bank.arity**bank.depth
+    if (horizon := tree.horizon) is not None:
         left = np.full(len(keys), min(horizon, 2**62))
         left[: len(state)] -= state.column("rounds").to_numpy()
         full = np.bincount(streams[~again], minlength=len(keys)) > left
@@ -156,7 +155,7 @@ def _complaint(space: ConvexSet, value: Any) -> str:
             read_outcomes(space, np.array([value]), before=-1)
         read_outcome(space, value, 0)
     except OutcomeError as error:
-        return str(error).partition("\n")[0].removeprefix("outcome at round 0 ")
+        return error.problem
     return f"lies outside {space!r}."
 
 

@@ -14,15 +14,15 @@ import numpy as np
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.engine import Bank
+from treecal.engine._state import TreeForecaster, new_tree_forecaster
 from treecal.keyed._rows import arrange
 from treecal.keyed._tables import (
     FORMAT,
     arrow,
     check_outcomes,
     check_state,
-    heights_of,
+    forecast_columns,
     pack,
-    points_and_mean,
     schemas,
     unpack,
 )
@@ -37,12 +37,12 @@ class Step(NamedTuple):
     Attributes
     ----------
     state
-        One row for each key: `key`, `rounds` learned, the `first` and the last sequence number learned (`seq`), `sums`
-        (packed float64, lowest height first), and the `format` of the row.
+        One row for each key: `key`, `rounds` learned, the `first` and the last sequence number learned (`seq`), what
+        the forecaster keeps of the `path` (packed float64, lowest height first), its `scale`, and the row's `format`.
     forecasts
         One row for each key that learned something: its coming `round`, the `seq` it has learned up to, the `points` of
-        the forecast, one after the other, lowest height first and all of one weight, and their `mean`: added up in
-        that order and divided once. Both are null for a tree of fixed depth that is full.
+        the forecast, one after the other, lowest height first, their `weights`, and their `mean`: added up in that
+        order and, where all weights are equal, divided once. Null for a tree of fixed depth that is full.
     problems
         One row for each thing that was wrong: `key`, `seq`, the number of `rows` it concerns (of numbers, for missing
         ones), its `kind` and, in words, the `detail`.
@@ -53,7 +53,7 @@ class Step(NamedTuple):
     problems: pa.Table
 
 
-def advance(state: pa.Table, outcomes: pa.Table, bank: Bank) -> Step:
+def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> Step:
     """Take a shard through an epoch: every key learns its new outcomes in the order of their sequence numbers.
 
     Nothing is guessed, and no key stops the others:
@@ -74,16 +74,16 @@ def advance(state: pa.Table, outcomes: pa.Table, bank: Bank) -> Step:
     outcomes
         Columns `key` (text), `seq` (whole numbers) and `outcome` (lists of numbers; or classes, on a simplex), in any
         order of rows. Anything else raises before any work; other columns are not looked at.
-    bank
-        The set and parameters of the streams, as a `Bank`; its own streams are left alone.
+    forecaster
+        What forecasts each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is left alone.
 
     Examples
     --------
     >>> import pyarrow as pa, treecal as tc
     >>> from treecal.keyed import advance, no_state
-    >>> bank = tc.Bank(tc.Simplex(2), arity=2)
+    >>> forecaster = tc.TreeCal(tc.Simplex(2), arity=2)
     >>> day = pa.table({"key": ["b", "a", "a", "a"], "seq": [1, 3, 1, 1], "outcome": [2, 0, 1, 1]})
-    >>> step = advance(no_state(), day, bank)
+    >>> step = advance(no_state(), day, forecaster)
     >>> step.forecasts.select(["key", "round", "mean"]).to_pylist()
     [{'key': 'a', 'round': 3, 'mean': [0.5, 0.5]}]
     >>> for problem in step.problems.to_pylist():
@@ -93,21 +93,22 @@ def advance(state: pa.Table, outcomes: pa.Table, bank: Bank) -> Step:
     a 2 missing | number 2 did not come.
     """
     pa = arrow()
-    check_outcomes(outcomes.schema, bank)
-    check_state(state, bank)
-    rows = arrange(state, outcomes, bank)
+    forecaster = new_tree_forecaster(forecaster)
+    check_outcomes(outcomes.schema, forecaster.space)
+    check_state(state, forecaster)
+    rows = arrange(state, outcomes, forecaster.space, forecaster.tree)
     touched, starts, home, counts = np.unique(rows.streams, return_index=True, return_inverse=True, return_counts=True)
     known = touched[touched < len(state)]
     before = state.take(pa.array(known))
-    own = _bank(before, bank)
+    own = _bank(before, forecaster)
     own.add(len(touched) - len(known))
     own.update(home, rows.outcomes)
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
     now, keys, last = own.get_state(), rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
-    sums = pack(now["sums"], heights_of(own, now["rounds"]))
-    columns = [keys, now["rounds"], first, last, sums, np.full(len(touched), FORMAT, np.int32)]
+    packed = pack(now, own.tree.heights(now["rounds"]))
+    columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
     learned = pa.table(columns, schema=schemas()["state"])
     rest = np.ones(len(state), bool)
     rest[known] = False
@@ -115,20 +116,21 @@ def advance(state: pa.Table, outcomes: pa.Table, bank: Bank) -> Step:
     return Step(after, _forecasts(keys, last, own), rows.problems)
 
 
-def forecasts(state: pa.Table, bank: Bank) -> pa.Table:
+def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
     """Return the forecasts of every key of a state for its coming round, as `Step.forecasts` has them.
 
     Examples
     --------
     >>> import pyarrow as pa, treecal as tc
-    >>> bank = tc.Bank(tc.Simplex(2), arity=2)
-    >>> step = advance(no_state(), pa.table({"key": ["a"], "seq": [1], "outcome": [0]}), bank)
-    >>> forecasts(step.state, bank) == step.forecasts
+    >>> forecaster = tc.AdaptiveTreeCal(tc.Simplex(2))
+    >>> step = advance(no_state(), pa.table({"key": ["a"], "seq": [1], "outcome": [0]}), forecaster)
+    >>> forecasts(step.state, forecaster) == step.forecasts
     True
     """
-    check_state(state, bank)
+    forecaster = new_tree_forecaster(forecaster)
+    check_state(state, forecaster)
     keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
-    return _forecasts(keys, seq, _bank(state, bank))
+    return _forecasts(keys, seq, _bank(state, forecaster))
 
 
 def no_state() -> pa.Table:
@@ -137,7 +139,7 @@ def no_state() -> pa.Table:
     Examples
     --------
     >>> no_state().column_names
-    ['key', 'rounds', 'first', 'seq', 'sums', 'format']
+    ['key', 'rounds', 'first', 'seq', 'path', 'scale', 'format']
     """
     return schemas()["state"].empty_table()
 
@@ -185,20 +187,18 @@ def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
     return {shard: table.take(pa.array(order[a:b])) for shard, (a, b) in enumerate(pairwise(ends)) if a < b}
 
 
-def _bank(state: pa.Table, bank: Bank) -> Bank:
+def _bank(state: pa.Table, forecaster: TreeForecaster) -> Bank:
     """Return the streams of a state, in its order."""
-    own = Bank(**bank.arguments())
-    if len(state):
-        rounds = state.column("rounds").to_numpy()
-        sums = unpack(state.column("sums").combine_chunks(), heights_of(own, rounds), own.space.dim)
-        own.set_state({"rounds": rounds, "sums": sums})
+    own = Bank(forecaster)
+    own.set_state(unpack(state, forecaster))
     return own
 
 
 def _forecasts(keys: pa.Array, seq: Integers, own: Bank) -> pa.Table:
-    pa, rounds = arrow(), own.rounds
-    open_ = np.arange(len(own)) if own.depth is None else np.flatnonzero(rounds < own.arity**own.depth)
-    columns = points_and_mean(own.predict(open_).points, heights_of(own, rounds[open_]))
+    pa, rounds, horizon = arrow(), own.rounds, own.tree.horizon
+    open_ = np.arange(len(own)) if horizon is None else np.flatnonzero(rounds < horizon)
+    found = own.predict(open_)
+    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.heights)
     if len(open_) < len(own):
         at = np.full(len(own), -1)
         at[open_] = np.arange(len(open_))

@@ -7,36 +7,31 @@ what was put in, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._optional import require
 from treecal._typing import Array, Integers
-from treecal.engine import Bank
 from treecal.engine._outcomes import Outcomes
+from treecal.engine._state import TreeForecaster
 from treecal.exceptions import FileError, SnapshotError, UnsupportedError
+from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import ConvexSet, Simplex
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 """Version of the state's layout."""
 
 Mask = NDArray[np.bool_]
 
 
 def arrow() -> Any:
-    """Return pyarrow, or say what to install."""
-    try:
-        return import_module("pyarrow")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "keyed streams travel as Arrow tables, which need pyarrow; it is not installed.",
-            hint='pip install "treecal[spark]".',
-        ) from None
+    """Import pyarrow."""
+    return require("pyarrow", extra="spark", what="a table of keyed streams")
 
 
 def schemas() -> dict[str, pa.Schema]:
@@ -45,8 +40,10 @@ def schemas() -> dict[str, pa.Schema]:
     text, whole, numbers = pa.string(), pa.int64(), pa.list_(pa.float64())
     head = {"key": text, "rounds": whole, "first": whole, "seq": whole}
     return {
-        "state": pa.schema({**head, "sums": pa.binary(), "format": pa.int32()}),
-        "forecasts": pa.schema({"key": text, "round": whole, "seq": whole, "points": numbers, "mean": numbers}),
+        "state": pa.schema({**head, "path": pa.binary(), "scale": pa.float64(), "format": pa.int32()}),
+        "forecasts": pa.schema(
+            {"key": text, "round": whole, "seq": whole, "points": numbers, "weights": numbers, "mean": numbers}
+        ),
         "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
         "shards": pa.schema({"shard": pa.int32(), "blob": pa.binary()}),
     }
@@ -66,19 +63,19 @@ def one_schema(*names: str) -> pa.Schema:
     return pa.schema([*fields.values(), ("table", pa.string())])
 
 
-def check_outcomes(schema: pa.Schema, bank: Bank) -> None:
-    """Raise unless a table of this schema can be read as outcomes of these streams: `key`, `seq` and `outcome`.
+def check_outcomes(schema: pa.Schema, space: ConvexSet) -> None:
+    """Raise unless a table of this schema can be read as outcomes of keyed streams: `key`, `seq` and `outcome`.
 
     Examples
     --------
     >>> import pyarrow as pa, treecal as tc
-    >>> check_outcomes(pa.schema({"key": pa.string(), "seq": pa.int64()}), tc.Bank(tc.Simplex(2)))
+    >>> check_outcomes(pa.schema({"key": pa.string(), "seq": pa.int64()}), tc.Simplex(2))
     Traceback (most recent call last):
     ...
     treecal.exceptions.FileError: outcomes have no column 'outcome'; their columns are key, seq.
     ...
     """
-    _check_columns(schema, bank.space, ("key", "seq", "outcome"))
+    _check_columns(schema, space, ("key", "seq", "outcome"))
 
 
 def check_numbered(schema: pa.Schema, space: ConvexSet) -> None:
@@ -118,8 +115,8 @@ def _is_vector(kind: Any) -> bool:
     return bool(listed and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
 
 
-def check_state(state: pa.Table, bank: Bank) -> None:
-    """Raise unless the table is a state that these streams can go on from."""
+def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
+    """Raise unless the table is a state that streams of this forecaster can resume from."""
     expected = schemas()["state"]
     if not state.schema.equals(expected):
         raise SnapshotError(f"this is not the state of a shard: expected the columns {', '.join(expected.names)}.")
@@ -129,60 +126,65 @@ def check_state(state: pa.Table, bank: Bank) -> None:
             f"the state has format {', '.join(map(str, formats))}, and this treecal reads {FORMAT}.",
             hint="upgrade treecal.",
         )
-    sizes = np.diff(_offsets(state.column("sums").combine_chunks()))
-    if not np.array_equal(sizes, 8 * bank.space.dim * heights_of(bank, state.column("rounds").to_numpy())):
+    heights = forecaster.tree.heights(state.column("rounds").to_numpy())
+    sizes = np.diff(_offsets(state.column("path").combine_chunks()))
+    if not np.array_equal(sizes, 8 * width(forecaster) * heights):
         raise SnapshotError(
-            f"the state is not that of {bank!r}: its sums are of another size.",
-            hint="go on with the set, arity and depth that the state was made with.",
+            f"the state is not that of {forecaster!r}: its paths are of another size.",
+            hint="resume with the forecaster that the state was made with.",
         )
 
 
-def heights_of(bank: Bank, rounds: Integers) -> Integers:
-    """Return the heights on each stream's path after so many rounds."""
-    heights = np.full(len(rounds), bank.depth or 1)
-    power = bank.arity
-    while bank.depth is None and len(rounds) and power <= rounds.max():
-        heights += rounds >= power
-        power *= bank.arity
-    return heights
+def width(forecaster: TreeForecaster) -> int:
+    """Return the numbers that a stream keeps of each height: its sum, and its cost and weight if it is weighted."""
+    return forecaster.space.dim + 2 * isinstance(forecaster, AdaptiveTreeCal)
 
 
-def pack(sums: Array, heights: Integers) -> pa.Array:
-    """Return the carried sums of each stream as bytes: little-endian float64, lowest height first, none above its own.
+def pack(state: dict[str, Any], heights: Integers) -> list[pa.Array]:
+    """Return the state of a `Bank` as two columns, `path` and `scale`.
+
+    A path is little-endian float64, lowest height first and none above the stream's own: of each height the carried sum
+    and, where heights are weighted, cost and weight. The scale is null where they are not.
 
     Parameters
     ----------
-    sums
-        `(heights, streams, d)`, as a `Bank` has them.
+    state
+        As `Bank.get_state` returns it.
     heights
         How many heights each stream has.
     """
     pa = arrow()
-    d = sums.shape[2]
-    ends = np.concatenate([[0], np.cumsum(heights * d * 8)])
+    columns = [state["sums"], *(state[name][..., None] for name in ("costs", "weights") if name in state)]
+    rows = np.concatenate(columns, axis=2)
+    w = rows.shape[2]
+    ends = np.concatenate([[0], np.cumsum(heights * w * 8)])
     if ends[-1] > np.iinfo(np.int32).max:
         raise UnsupportedError(f"{len(heights):,} keys are too many for one shard.", hint="more shards.")
-    flat = np.empty((int(ends[-1]) // 8 // d, d), "<f8")
-    at = ends[:-1] // 8 // d
+    flat = np.empty((int(ends[-1]) // 8 // w, w), "<f8")
+    at = ends[:-1] // 8 // w
     for height in range(int(heights.max(initial=0))):
         mine = heights > height
-        flat[at[mine] + height] = sums[height, mine]
+        flat[at[mine] + height] = rows[height, mine]
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(flat)]
-    return pa.Array.from_buffers(pa.binary(), len(heights), buffers)
+    scale = pa.array(state["scale"]) if "scale" in state else pa.nulls(len(heights), pa.float64())
+    return [pa.Array.from_buffers(pa.binary(), len(heights), buffers), scale]
 
 
-def unpack(packed: pa.Array, heights: Integers, d: int) -> Array:
-    """Return the carried sums, `(heights, streams, d)`, that `pack` made bytes of."""
-    offsets = _offsets(packed)
-    data = packed.buffers()[2]
+def unpack(state: pa.Table, forecaster: TreeForecaster) -> dict[str, Any]:
+    """Return the state of a `Bank` that `pack` made columns of."""
+    rounds, packed = state.column("rounds").to_numpy(), state.column("path").combine_chunks()
+    heights, d, w = forecaster.tree.heights(rounds), forecaster.space.dim, width(forecaster)
+    offsets, data = _offsets(packed), packed.buffers()[2]
     flat = np.frombuffer(data, "<f8", count=int(offsets[-1]) // 8) if data else np.empty(0)
-    flat = flat.reshape(-1, d)
-    sums: Array = np.zeros((int(heights.max(initial=1)), len(heights), d))
-    at = offsets[:-1] // 8 // d
-    for height in range(len(sums)):
+    rows = np.zeros((int(heights.max(initial=forecaster.tree.heights(0))), len(heights), w))
+    at = offsets[:-1] // 8 // w
+    for height in range(len(rows)):
         mine = heights > height
-        sums[height, mine] = flat[at[mine] + height]
-    return sums
+        rows[height, mine] = flat.reshape(-1, w)[at[mine] + height]
+    tree = {"rounds": rounds, "sums": rows[..., :d]}
+    if w == d:
+        return tree
+    return tree | {"costs": rows[..., d], "weights": rows[..., d + 1], "scale": state.column("scale").to_numpy()}
 
 
 def numbers(values: pa.Array, dim: int) -> Outcomes:
@@ -199,22 +201,27 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
     return vectors
 
 
-def points_and_mean(points: Array, heights: Integers) -> list[pa.Array]:
-    """Return forecasts as two columns of lists: their points, one after the other, and the mean of these.
+def forecast_columns(points: Array, weights: Array | None, heights: Integers) -> list[pa.Array]:
+    """Return forecasts as three columns of lists: points, one after the other; their weights; and their mean.
 
     Parameters
     ----------
     points
         `(n, heights, d)`, as `Forecasts.points`.
+    weights
+        `(n, heights)`; None for equal ones: then points are added up from the lowest, and divided once.
     heights
-        How many heights count in each. Their points are added up from the lowest, and divided once.
+        How many heights count in each.
     """
-    d = points.shape[2]
-    mine, mean = np.arange(points.shape[1]) < heights[:, None], np.zeros((len(points), d))
+    n, _, d = points.shape
+    mine, mean = np.arange(points.shape[1]) < heights[:, None], np.zeros((n, d))
     for height in range(points.shape[1]):
         at = mine[:, height]
-        mean[at] += points[at, height]
-    return [_lists(points[mine], heights * d), _lists(mean / heights[:, None], np.full(len(points), d))]
+        mean[at] += points[at, height] if weights is None else weights[at, height, None] * points[at, height]
+    if weights is None:
+        mean /= heights[:, None]
+        weights = np.broadcast_to(1 / heights[:, None], mine.shape)
+    return [_lists(points[mine], heights * d), _lists(weights[mine], heights), _lists(mean, np.full(n, d))]
 
 
 def _lists(values: Array, sizes: Integers) -> pa.Array:

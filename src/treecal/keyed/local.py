@@ -6,7 +6,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from treecal.engine import Bank
+from treecal.engine._state import TreeForecaster
 from treecal.keyed._shard import Step, advance, no_state, split
 from treecal.keyed._tables import arrow, check_outcomes, check_state, schemas
 
@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def epoch(state: pa.Table, outcomes: pa.Table, bank: Bank, *, shards: int = 32, pool: Executor | None = None) -> Step:
+def epoch(
+    state: pa.Table,
+    outcomes: pa.Table,
+    forecaster: TreeForecaster,
+    *,
+    shards: int = 32,
+    pool: Executor | None = None,
+) -> Step:
     """Take all keys through an epoch, shard by shard, in several processes.
 
     Parameters
     ----------
-    state, outcomes, bank
+    state, outcomes, forecaster
         As for `treecal.keyed.advance`.
     shards
         How many pieces the keys are cut into. It changes nothing but the order of rows in what is returned.
@@ -33,18 +40,18 @@ def epoch(state: pa.Table, outcomes: pa.Table, bank: Bank, *, shards: int = 32, 
     >>> from treecal.keyed import local, no_state
     >>> day = pa.table({"key": ["Paris", "London"], "seq": [1, 1], "outcome": [[1.0, 0.0], [0.0, 1.0]]})
     >>> with ThreadPoolExecutor(1) as pool:
-    ...     step = local.epoch(no_state(), day, tc.Bank(tc.Simplex(2)), pool=pool)
+    ...     step = local.epoch(no_state(), day, tc.TreeCal(tc.Simplex(2)), pool=pool)
     >>> sorted(zip(step.forecasts["key"].to_pylist(), step.forecasts["mean"].to_pylist()))
     [('London', [0.0, 1.0]), ('Paris', [1.0, 0.0])]
     """
     pa = arrow()
-    check_outcomes(outcomes.schema, bank)
-    check_state(state, bank)
+    check_outcomes(outcomes.schema, forecaster.space)
+    check_state(state, forecaster)
     rows, before = split(outcomes.select(["key", "seq", "outcome"]), shards), split(state, shards)
     with ExitStack() as stack:
         pool = pool or stack.enter_context(ProcessPoolExecutor())
         none = no_state()
-        futures = [pool.submit(advance, before.pop(shard, none), part, bank) for shard, part in rows.items()]
+        futures = [pool.submit(advance, before.pop(shard, none), part, forecaster) for shard, part in rows.items()]
         steps = [future.result() for future in futures]
     parts = {name: [getattr(step, name) for step in steps] for name in Step._fields}
     parts["state"] += before.values()  # shards that nothing came for

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from treecal._optional import require
 from treecal.exceptions import UnsupportedError
 
 if TYPE_CHECKING:
@@ -66,14 +66,8 @@ def session(
 
 
 def pyspark(module: str) -> Any:
-    """Return a module of PySpark, or say what to install."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        missing = (error.name or module).partition(".")[0]
-        raise UnsupportedError(
-            f"this runs on Spark, which needs {missing}; it is not installed.", hint='pip install "treecal[spark]".'
-        ) from None
+    """Import a module of PySpark."""
+    return require(module, extra="spark", what="running on Spark")
 
 
 def spark_schema(schema: pa.Schema) -> Any:

@@ -7,9 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.engine import Bank
+from treecal.engine._state import TreeForecaster
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
 from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
@@ -18,6 +19,8 @@ from treecal.keyed.session import arrow_schema, spark_schema
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
 
 OUTPUT = ("shards", "forecasts", "problems")
 
@@ -43,7 +46,15 @@ class Epoch:
     problems: DataFrame
 
 
-def epoch(spark: SparkSession, path: str, number: int, outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> Epoch:
+def epoch(
+    spark: SparkSession,
+    path: str,
+    number: int,
+    outcomes: DataFrame,
+    forecaster: TreeForecaster,
+    *,
+    shards: int = 32,
+) -> Epoch:
     """Take all keys through an epoch, exactly once: one that is finished already is returned as it is.
 
     The state that the last epoch left is read, every shard advances by itself, and state, forecasts and problems are
@@ -60,20 +71,20 @@ def epoch(spark: SparkSession, path: str, number: int, outcomes: DataFrame, bank
         The epoch, a number larger than that of every epoch before: 1, 2, 3, or a date such as 20261115.
     outcomes
         Rows of `key`, `seq` and `outcome`, as `treecal.keyed.advance` takes them, in any order and partitions.
-    bank
-        The set and parameters of the streams; all epochs must have the same.
+    forecaster
+        What forecasts each stream, a new `TreeCal` or `AdaptiveTreeCal`; all epochs must have the same.
     shards
         How many pieces the keys are cut into: several for each core, and few enough keys in each for a worker's memory.
         It can change from epoch to epoch.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), bank)
-    store, mine = Store(spark, path), recipe(bank)
+    check_outcomes(arrow_schema(outcomes), forecaster.space)
+    store, mine = Store(spark, path), recipe(forecaster)
     finished = store.finished()
-    if finished and (made := store.manifest(finished[-1]))["bank"] != mine:
+    if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
         raise SnapshotError(
-            f"the state in {path} is that of {made['bank']['shown']}, not of {mine['shown']}.",
-            hint="go on with the same set, arity, depth, mix and start; or in another path.",
+            f"the state in {path} is that of {made['forecaster']['shown']}, not of {mine['shown']}.",
+            hint="resume with the same forecaster, or use another path.",
         )
     if number in finished:
         return read(spark, path, number)
@@ -86,10 +97,12 @@ def epoch(spark: SparkSession, path: str, number: int, outcomes: DataFrame, bank
         before = before.mapInArrow(partial(repack, shards=shards), PACKED)
     # Blobs are few and small, and Spark would put them all into one task if it was not told how many there are.
     left, right = (part.repartition(shards, "shard").groupBy("shard") for part in (before, rows))
-    stepped = left.cogroup(right).applyInArrow(partial(_advance, bank=bank), spark_schema(one_schema(*OUTPUT)))
+    stepped = left.cogroup(right).applyInArrow(
+        partial(_advance, forecaster=forecaster), spark_schema(one_schema(*OUTPUT))
+    )
     data = store.fresh(number)
     stepped.write.partitionBy("table").parquet(f"{store.path}/{data}")
-    store.commit(number, data, {"bank": mine, "shards": shards})
+    store.commit(number, data, {"forecaster": mine, "shards": shards})
     return read(spark, path, number)
 
 
@@ -118,12 +131,12 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     return Epoch(number, data, state, forecasts, problems)
 
 
-def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, bank: Bank) -> pa.Table:
+def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: TreeForecaster) -> pa.Table:
     """Advance one shard."""
     pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
     if not new:
         return as_one(shards=state, **{name: schemas()[name].empty_table() for name in ("forecasts", "problems")})
-    step = advance(loads(before) if before else no_state(), loads(new), bank)
+    step = advance(loads(before) if before else no_state(), loads(new), forecaster)
     blob = pa.table([pa.array(shard), pa.array([dumps(step.state)])], schema=schemas()["shards"])
     return as_one(shards=blob, forecasts=step.forecasts, problems=step.problems)
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.engine import Bank
+from treecal.engine._state import TreeForecaster
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
 from treecal.keyed._shard import advance, no_state
@@ -17,10 +17,10 @@ from treecal.keyed.session import PROVIDER, ROCKSDB, arrow_schema, pyspark, spar
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-STATE = "bank string, shards int, blob binary"
+STATE = "forecaster string, shards int, blob binary"
 
 
-def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame:
+def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 32) -> DataFrame:
     """Return the stream of forecasts and problems that comes of a stream of outcomes.
 
     Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for
@@ -32,11 +32,11 @@ def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame
     ----------
     outcomes
         A streaming DataFrame of `key`, `seq` and `outcome`.
-    bank
-        The set and parameters of the streams.
+    forecaster
+        What forecasts each stream: a new `TreeCal` or `AdaptiveTreeCal`.
     shards
         How many pieces the keys are cut into. A query that goes on from its checkpoint can change neither this nor
-        the bank.
+        the forecaster.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame
     which of the two it belongs to.
     """
     shards = whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), bank)
+    check_outcomes(arrow_schema(outcomes), forecaster.space)
     pyspark("google.protobuf")  # which Spark needs for state in Python, and misses late
     if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
         raise UnsupportedError(
@@ -53,14 +53,14 @@ def forecasts(outcomes: DataFrame, bank: Bank, *, shards: int = 32) -> DataFrame
         )
     rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
     stepped = rows.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=_processor(bank, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
+        statefulProcessor=_processor(forecaster, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
     )
     return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "problems")))
 
 
-def _processor(bank: Bank, shards: int) -> Any:
+def _processor(forecaster: TreeForecaster, shards: int) -> Any:
     """Return Spark's processor of shards. Its class is made here, as its base is there only with Spark."""
-    mine, base = recipe(bank), pyspark("pyspark.sql.streaming").StatefulProcessor
+    mine, base = recipe(forecaster), pyspark("pyspark.sql.streaming").StatefulProcessor
 
     def init(self: Any, handle: Any) -> None:
         self.state = handle.getValueState("shard", STATE)
@@ -70,10 +70,10 @@ def _processor(bank: Bank, shards: int) -> Any:
         if kept is not None and kept[:2] != (mine["arguments"], shards):
             raise SnapshotError(
                 f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
-                hint="go on with the set, parameters and shards that it was begun with; or from another checkpoint.",
+                hint="resume with the forecaster and shards that it was begun with, or use another checkpoint.",
             )
         before = no_state() if kept is None else loads([kept[2]])
-        step = advance(before, loads(blob for part in rows for blob in part["blob"]), bank)
+        step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster)
         self.state.update((mine["arguments"], shards, dumps(step.state)))
         blob = dumps(as_one(forecasts=step.forecasts, problems=step.problems))
         yield pyspark("pandas").DataFrame({"shard": [key[0]], "blob": [blob]})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal._optional import require
+from treecal.exceptions import ParameterError
 from treecal.ledger import Ledger, Reading
 
 if TYPE_CHECKING:
@@ -26,13 +26,8 @@ def axes(ax: Axes | None) -> Any:
 
 
 def matplotlib(module: str) -> Any:
-    """Import a module of matplotlib, or say what to install."""
-    try:
-        return import_module(f"matplotlib.{module}")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "pictures need matplotlib, which is not installed.", hint='pip install "treecal[plots]".'
-        ) from None
+    """Import a module of matplotlib."""
+    return require(f"matplotlib.{module}", extra="plots", what="a plot")
 
 
 def as_reading(ledger: Ledger | Reading) -> Reading:

@@ -12,7 +12,7 @@ from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import ParameterError
 from treecal.plots._style import PALETTE, axes, class_names, matplotlib, plain
-from treecal.tree import Clock
+from treecal.tree import Tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,25 +77,22 @@ def interval_tree(
     first = np.full(dim, 1 / dim) if start is None else finite_array("start", start, ndim=1)
     if first.shape != (dim,):
         raise ParameterError(f"start has shape {first.shape}, expected ({dim},).")
-    clock = Clock(arity, depth)
-    if clock.horizon is not None and rounds > clock.horizon:
-        clock.seek(clock.horizon)
-        clock.check()
-    clock.seek(rounds - 1)
+    tree = Tree(arity, depth)
+    tree.check(rounds)
     rows, unseen, sums = [], 0, y
-    for height in range(clock.height):
-        size = clock.arity**height
+    for height in range(tree.heights(rounds - 1)):
+        size = tree.arity**height
         count = -(-rounds // size)
         if count > MOST_CELLS:
             unseen += 1
         else:
-            labels = _labels(sums[:count], clock.arity, size, first)
+            labels = _labels(sums[:count], tree.arity, size, first)
             if depth is None and height:
                 labels[0] = np.nan
             edges = np.minimum(np.arange(count + 1) * size, rounds).astype(float)
             rows.append(Row(height, edges, labels))
-        sums = _carried(sums, clock.arity)
-    return IntervalTree(tuple(reversed(rows)), clock.arity, unseen)
+        sums = _carried(sums, tree.arity)
+    return IntervalTree(tuple(reversed(rows)), tree.arity, unseen)
 
 
 def _carried(sums: Array, arity: int) -> Array:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from itertools import repeat
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,12 +15,10 @@ from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.correctors._base import Corrector
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.forecasters import AdaptiveTreeCal, BinaryGrid, Forecaster, TreeCal
-from treecal.forecasters._grids import binary_grid_bound
-from treecal.geometry import ConvexSet, Lp, Norm, Simplex, as_norm, l1, l2
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
-from treecal.theory import certificate
 
 if TYPE_CHECKING:
     from treecal.auditing import Calibration
@@ -200,7 +197,7 @@ def play(
     given = None if said is None else finite_array("said", said, ndim=2)
     if given is not None and len(given) != len(ys):
         raise ParameterError(f"{len(given)} forecasts came with {len(ys)} outcomes, expected one each.")
-    norm = (l1 if isinstance(space, Simplex) else l2) if norm is None else as_norm(norm)
+    norm = space.default_norm if norm is None else as_norm(norm)
     ledger, marks = Ledger(space), set(checkpoints(len(ys)))
     curve, often = [], max(1, len(ys) // 200)
     for t, (y, b) in enumerate(zip(ys, repeat(None) if given is None else given, strict=False), 1):
@@ -218,7 +215,7 @@ def play(
         norm=norm,
         curve=Curve(rounds, errors, _bounds(forecaster, norm, rounds)),
         tree=_tree(forecaster, ys),
-        made=_made(forecaster),
+        made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # nothing that changes from run to run
     )
 
 
@@ -235,43 +232,16 @@ def checkpoints(rounds: int) -> list[int]:
     return sorted({round(mark) for mark in np.geomspace(1, rounds, int(8 * np.log10(rounds)) + 2)})
 
 
-def _made(forecaster: Forecaster | Corrector) -> str:
-    """Return how to make the forecaster, defaults left out, and nothing in it that changes from run to run."""
-    defaults = {name: p.default for name, p in signature(type(forecaster)).parameters.items()}
-    given = {name: value for name, value in forecaster.arguments().items() if not _same(value, defaults.get(name))}
-    if "start" in given and _same(given["start"], forecaster.space.centre):
-        del given["start"]
-    space = [repr(given.pop("space"))] if "space" in given else []
-    shown = ", ".join(space + [f"{name}={value!r}" for name, value in given.items()])
-    return re.sub(r" at 0x[0-9A-Fa-f]+", "", f"{type(forecaster).__name__}({shown})")
-
-
-def _same(value: object, other: object) -> bool:
-    return np.array_equal(value, other) if isinstance(value, np.ndarray) else value == other  # type: ignore[arg-type]
-
-
 def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Array | None:
-    """Return what the error cannot exceed after each number of rounds, where a certificate covers the forecaster."""
+    """Return the certified error after each number of rounds, where a certificate covers the forecaster."""
+    if isinstance(forecaster, Corrector):
+        return None
     try:
-        bounds = [bound for t in marks if (bound := _bound(forecaster, norm, int(t))) is not None]
+        found = [forecaster.certificate(norm, rounds=int(t)) for t in marks]
     except UnsupportedError:  # a set or a norm that no certificate covers
         return None
+    bounds = [c.bound for c in found if c is not None]
     return np.array(bounds) if bounds else None
-
-
-def _bound(f: Forecaster | Corrector, norm: Norm, rounds: int) -> float | None:
-    rule: Literal["uniform", "block"] = "uniform"
-    if isinstance(f, BinaryGrid) and isinstance(norm, Lp):
-        bound = 2 ** (1 / norm.p) * binary_grid_bound(rounds, bins=f.bins)  # δ in one coordinate is (δ, −δ)
-    elif isinstance(f, TreeCal | AdaptiveTreeCal) and not f.mix:
-        if isinstance(f, AdaptiveTreeCal):
-            if f.rule != "block" or f.norm != norm:
-                return None
-            rule = "block"
-        bound = certificate(f.space, norm, rounds=rounds, arity=f.arity, depth=f.depth, start=f.start, rule=rule).bound
-    else:
-        return None
-    return min(bound, float(f.space.diameter(norm)))  # no error is greater, whoever makes it
 
 
 def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree | None:

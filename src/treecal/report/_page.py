@@ -6,14 +6,15 @@ import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module, resources
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal._optional import require
+from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
 from treecal.io import new_file
 from treecal.plots._style import class_names
@@ -176,12 +177,7 @@ def _gaps(verdict: Verdict, classes: Sequence[str] | None) -> Iterator[Gap]:
 
 
 def _template() -> Any:
-    try:
-        jinja2 = import_module("jinja2")
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "reports need Jinja2, which is not installed.", hint='pip install "treecal[plots]".'
-        ) from None
+    jinja2 = require("jinja2", extra="plots", what="a report")
     source = resources.files("treecal.report").joinpath("page.html").read_text("utf-8")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True

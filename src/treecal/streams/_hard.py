@@ -33,7 +33,7 @@ def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
         ],
         axis=1,
     )
-    # φ of Lemma l1ball-simplex: positive and negative parts side by side, and what is missing to 1
+    # φ of Lemma D.1: positive and negative parts side by side, and what is missing to 1
     outcomes = np.zeros((rounds, 2 * depth * width + 1))
     outcomes[:, 0:-1:2] = np.maximum(signs, 0) / (depth * width)
     outcomes[:, 1:-1:2] = np.maximum(-signs, 0) / (depth * width)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
-from treecal.exceptions import TreeCalError
 from treecal.geometry import Simplex
 
 
@@ -151,10 +150,4 @@ def _class_stream(title: str, events: Any) -> ClassStream:
 
 
 def _package(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError:
-        raise TreeCalError(
-            f"this stream needs the package {name.partition('.')[0]}, which is not installed.",
-            hint='pip install "treecal[data]".',
-        ) from None
+    return require(name, extra="data", what="this stream")

@@ -116,7 +116,7 @@ class Learner(ABC):
 class FollowTheLeader(Learner):
     """Plays the minimiser of all losses so far, and the centre at first.
 
-    For Bregman losses that is the mean outcome, and `TreeSwap` of it is TreeCal (Lemma TC=TS); for linear losses the
+    For Bregman losses that is the mean outcome, and `TreeSwap` of it is TreeCal (Lemma 3.2); for linear losses the
     set's linear minimiser; for quadratics and callables a numerical minimiser. It has no regret bound: losses that
     alternate between two actions cost it one a round.
 
@@ -152,7 +152,7 @@ class BeTheLeader(FollowTheLeader):
     """Plays the minimiser of all losses up to *and with* the coming one: its external regret is never positive.
 
     It is clairvoyant, so it exists offline only: the losses are given in advance, and `observe` checks that they come
-    as foreseen. For analysis and tests; Theorem treecal compares TreeCal with it.
+    as foreseen. For analysis and tests; Theorem 3.1 compares TreeCal with it.
 
     Parameters
     ----------

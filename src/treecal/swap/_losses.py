@@ -168,9 +168,9 @@ class VectorLoss(LinearLoss):
 
 
 class BregmanLoss(Loss):
-    """`ℓ(p) = D_R(y|p)`, the proper score whose swap regret is calibration error (Lemma swap-cal).
+    """`ℓ(p) = D_R(y|p)`, the proper score whose swap regret is calibration error (Lemma 2.2).
 
-    The average over many outcomes is the divergence from their mean plus a constant (Lemma bias-variance-decomp). Kept
+    The average over many outcomes is the divergence from their mean plus a constant (Lemma 2.1). Kept
     are the outcomes' sum and count, the sum of `R(y)`, and one scale for all; the mean is divided out once, so that the
     minimiser of the sum is TreeCal's label to the last bit.
 

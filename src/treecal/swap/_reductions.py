@@ -22,7 +22,7 @@ class BestResponse(Learner):
     """Any forecaster as a swap-regret learner: forecast the coming loss, and play what is best against the forecast.
 
     To each forecast point p it plays `argmin_q <q, p>` over the actions, with p's weight. The full swap regret is at
-    most `diam_*(actions)` times the forecaster's calibration error, in every norm (Lemma swap-calibration).
+    most `diam_*(actions)` times the forecaster's calibration error, in every norm (Lemma 4.2).
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def simplex_to_l1_ball(points: ArrayLike) -> Array:
 
 
 class L1BallForecaster(Forecaster):
-    """A forecaster on the unit ℓ1 ball, made of one on the simplex with 2d + 1 corners (Lemma l1ball-simplex).
+    """A forecaster on the unit ℓ1 ball, made of one on the simplex with 2d + 1 corners (Lemma D.1).
 
     Its ℓ1 calibration error is at most that of the forecaster it is made of.
 

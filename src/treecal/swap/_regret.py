@@ -99,7 +99,7 @@ class PointRegret:
     """External and swap regret over the points of a convex set, for linear or for Bregman losses.
 
     Keeps a row for every distinct point ever played, told apart exactly. For Bregman losses that is the calibration
-    error of a ledger (Lemma swap-cal).
+    error of a ledger (Lemma 2.2).
 
     Parameters
     ----------

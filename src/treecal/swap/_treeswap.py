@@ -11,10 +11,10 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.swap._learners import Learner
 from treecal.swap._losses import Loss
-from treecal.tree import Clock
+from treecal.tree import Tree, carries
 
 
 class TreeSwap(Learner):
@@ -25,7 +25,7 @@ class TreeSwap(Learner):
     uniform over the plays of the intervals it lies in.
 
     With losses in [0, b] and a learner whose external regret after n steps is at most `E(n)`, the labelled swap regret
-    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem treeswap, with 1 for its 3);
+    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem C.1, with 1 for its 3);
     `treeswap_bound` has the exact form for all other numbers of rounds. It does not grow with the number of actions but
     through E.
 
@@ -73,15 +73,15 @@ class TreeSwap(Learner):
     """
 
     def __init__(self, make_learner: Callable[[], Learner], *, arity: int = 8, depth: int | None = None) -> None:
-        self._clock = Clock(arity, depth)
-        self.arity, self.depth = self._clock.arity, self._clock.depth
+        self.tree = Tree(arity, depth)
+        self.arity, self.depth = self.tree.arity, self.tree.depth
         if not callable(make_learner):
             hint = "each node needs its own learner: lambda: Hedge(n, rounds=arity)."
             raise ParameterError.expected("make_learner", make_learner, "a function that makes a learner", hint=hint)
         self._make = make_learner
         first = self._fresh()
         super().__init__(first.space if first.actions is None else first.actions)
-        height = self._clock.height
+        height = self.depth or 1
         # By height: the learner of the node above, the sum of its finished children's losses, its play for the child
         # that is under way, and (over actions) the sum of the plays from here to the root. The lowest `_stale` plays
         # have yet to be asked for.
@@ -100,43 +100,41 @@ class TreeSwap(Learner):
         return learner
 
     def _learn(self, loss: Loss) -> None:
-        clock, height = self._clock, self._clock.height
-        clock.check()
+        self.tree.check(self.rounds + 1)
         # The nodes below height `risen` on the path end for good with this round, and so do their parents' learners;
         # the learner at `risen` goes on to its next child. All is made ready before anything is changed.
-        risen = next((j for j, digit in enumerate(clock.digits) if digit + 1 < clock.arity), height)
+        height, risen = len(self._learners), carries(self.rounds + 1, self.arity)
         ended = loss
         for j in range(risen):
             ended = _plus(self._sums[j], ended)
         fresh = [self._fresh() for _ in range(risen)]
-        grown = risen == height and clock.depth is None
+        grown = risen == height and self.depth is None
         if grown or risen < height:
             learner = self._fresh() if grown else self._learners[risen]
-            length = clock.arity**risen
+            length = self.arity**risen
             learner.observe(ended if length == 1 else ended / length)
         if grown:
             self._learners.append(learner)
             for column in (self._plays, self._stacked):
                 column.append(np.empty(0))
             self._sums.append(None)
-        clock.tick()
         self._learners[:risen] = fresh
         self._sums[:risen] = [None] * risen
-        if risen < clock.height:
+        if risen < len(self._learners):
             self._sums[risen] = _plus(self._sums[risen], ended)
-        self._stale = max(self._stale, min(risen + 1, clock.height))
+        self._stale = max(self._stale, min(risen + 1, len(self._learners)))
 
     def _refresh(self) -> None:
-        self._clock.check()
+        self.tree.check(self.rounds + 1)
         for j in range(self._stale - 1, -1, -1):
             play = self._plays[j] = self._learners[j].act()
             if self.actions is not None:
-                self._stacked[j] = play if j + 1 == self._clock.height else self._stacked[j + 1] + play
+                self._stacked[j] = play if j + 1 == len(self._plays) else self._stacked[j + 1] + play
             self._stale = j
 
     def _choose(self) -> Array:
         self._refresh()
-        return self._stacked[0] / self._clock.height
+        return self._stacked[0] / len(self._plays)
 
     def act(self) -> Any:
         """Return the play for the coming round: weights over the actions; on a convex set, a `Forecast`."""
@@ -145,8 +143,9 @@ class TreeSwap(Learner):
     def parts(self) -> Forecast:
         """Return the plays on the path, each under its node `(height, index)`, from leaf to root."""
         self._refresh()
-        height = self._clock.height
-        return Forecast.trusted(np.array(self._plays), uniform(height), self._clock.nodes(), self.space)
+        plays = np.array(self._plays)
+        plays.setflags(write=False)
+        return TreeForecast(plays, uniform(len(plays)), self.rounds, self.arity, self.space)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `treeswap_bound` of the learner's own bound: for the labelled swap regret, losses in [0, 1]."""
@@ -195,10 +194,10 @@ def treeswap_bound(
     >>> print(f"{bound / 64**3:.6f} {np.sqrt(np.log(10) / 2 / 64) + 1 / 3:.6f}")
     0.467456 0.467456
     """
-    rounds, clock = whole_number("rounds", rounds, least=0), Clock(arity, depth)
-    if clock.horizon is not None and rounds > clock.horizon:
-        raise ParameterError.expected("rounds", rounds, f"at most {clock.horizon}, the leaves of the tree")
-    arity = clock.arity
+    rounds, tree = whole_number("rounds", rounds, least=0), Tree(arity, depth)
+    if tree.horizon is not None and rounds > tree.horizon:
+        raise ParameterError.expected("rounds", rounds, f"at most {tree.horizon}, the leaves of the tree")
+    arity = tree.arity
 
     def after(steps: int) -> float:
         return float(regret(steps)) if steps else 0.0
@@ -211,15 +210,13 @@ def treeswap_bound(
         share = part / length
         return length * (full * after(arity) + (1 - share) * after(steps) + share * after(steps + 1))
 
-    if clock.depth is not None:
-        return (scale * rounds + math.fsum(parents(rounds, j) for j in range(clock.depth))) / clock.depth
-    total, begun, m = 0.0, 0, 1
-    while begun < rounds:
-        end = min(arity**m, rounds)
+    if tree.depth is not None:
+        return (scale * rounds + math.fsum(parents(rounds, j) for j in range(tree.depth))) / tree.depth
+    total = 0.0
+    for begun, end, m in tree.epochs(rounds):
         # The root's learner has a step for the part that is not played; the heights below lie within the epoch.
         total += (sum(parents(end - begun, j) for j in range(m - 1)) + parents(end, m - 1)) / m
         total += scale * (end / m if end == rounds else end * (1 / m - 1 / (m + 1)))
-        begun, m = end, m + 1
     return total
 
 

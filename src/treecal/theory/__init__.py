@@ -1,26 +1,31 @@
 """Theory you can run: Jensen gaps, certificates, the planner and lower bounds."""
 
-from treecal.theory._certificates import Certificate, certificate, sample_certificate, sampling_cost
+from treecal.theory._certificates import (
+    Certificate,
+    TreeCertificate,
+    certificate,
+    sample_certificate,
+    sampling_cost,
+)
+from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
 from treecal.theory._plan import Plan, plan
-from treecal.theory._recommend import Choice, Recommendation, recommend
 from treecal.theory._spectral import Replay, SpectralCertificate, spectral_certificate
 
 __all__ = [
     "Certificate",
-    "Choice",
     "JensenGap",
     "Plan",
-    "Recommendation",
     "Replay",
     "SpectralCertificate",
+    "TreeCertificate",
+    "block_regret",
     "certificate",
     "jensen_gap",
     "log_rounds_ball",
     "log_rounds_simplex",
     "plan",
-    "recommend",
     "sample_certificate",
     "sampling_cost",
     "spectral_certificate",

@@ -31,11 +31,11 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.forecasters._adaptive import block_regret
-from treecal.forecasters._base import checked_start
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
+from treecal.geometry._outcomes import checked_start
+from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
-from treecal.tree import Clock
+from treecal.tree import Tree
 
 
 class Shares(NamedTuple):
@@ -81,21 +81,13 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
     (0.125, 0.0659)
     """
     rounds = whole_number("rounds", rounds, least=1)
-    clock = Clock(arity, depth)
-    arity, depth = clock.arity, clock.depth
-    if clock.horizon is not None and rounds > clock.horizon:
-        clock.seek(clock.horizon)
-        clock.check()
-    if depth is not None:
-        spans = [(0, rounds, depth)]
-    else:  # epoch m holds rounds arity**(m−1) to arity**m, at weight 1/m
-        clock.seek(rounds - 1)
-        edges = [0] + [arity**m for m in range(1, clock.height)] + [rounds]
-        spans = [(edges[m - 1], edges[m], m) for m in range(1, len(edges))]
+    tree = Tree(arity, depth)
+    tree.check(rounds)
+    spans = tree.epochs(rounds)  # each height has weight 1/m where there are m
     first, weights, stretches = 0.0, [], []
     for begins, ends, heights in spans:
         for height in range(heights):
-            head, stretch, covered = _children(begins, ends, arity**height, arity)
+            head, stretch, covered = _children(begins, ends, tree.arity**height, tree.arity)
             first += head / heights
             weights.append(covered / heights)
             stretches.append(stretch)
@@ -135,14 +127,37 @@ def _children(begins: int, ends: int, size: int, arity: int) -> tuple[float, Arr
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A calibration error per round that no sequence can push TreeCal beyond, and the terms it is made of.
+    """A calibration error per round that no sequence of outcomes can push a forecaster beyond.
 
-    It bounds the labelled error, and so the unlabelled one.
+    Attributes
+    ----------
+    bound
+        The error.
+    why
+        What proves it.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> found = tc.Harmonic(tc.Ball(3)).certificate("l2", rounds=200)
+    >>> round(found.bound, 2), found.why
+    (0.55, 'spectral certificate')
+    """
+
+    bound: float
+    why: str
+
+
+@dataclass(frozen=True, eq=False)
+class TreeCertificate(Certificate):
+    """The certificate of a tree, and the terms it is made of. It bounds the per-node error, and so the plain one.
 
     Attributes
     ----------
     bound
         For the norm.
+    why
+        "tree certificate", with Hedge's regret under the block rule.
     squared
         For the squared norm.
     minkowski, minkowski_squared
@@ -162,7 +177,6 @@ class Certificate:
         What the block rule adds; 0 for TreeCal.
     """
 
-    bound: float
     squared: float
     minkowski: float
     minkowski_squared: float
@@ -190,7 +204,7 @@ def certificate(
     start: ArrayLike | None = None,
     gap: JensenGap | None = None,
     rule: Literal["uniform", "block"] = "uniform",
-) -> Certificate:
+) -> TreeCertificate:
     """Return the worst-case calibration error of `TreeCal` per round, after so many rounds.
 
     Parameters
@@ -228,6 +242,7 @@ def certificate(
     return replace(
         tree,
         bound=bound,
+        why="tree certificate and Hedge's regret",
         squared=diameter * bound,  # as no gap is larger than the diameter
         minkowski=minkowski,
         minkowski_squared=diameter * minkowski,
@@ -239,14 +254,15 @@ def certificate(
 
 def from_shares(
     share: Shares, gap: JensenGap, radius: float, diameter: float, rounds: int, arity: int, depth: int | None
-) -> Certificate:
+) -> TreeCertificate:
     """Return the certificate of a tree whose shares are known."""
     budget = share.kappa * gap.value
     minkowski = math.sqrt(budget) + math.sqrt(radius**2 * share.first + diameter**2 * share.moved)
     paper = None
     if depth is not None and gap.rate is not None:
         paper = 6 * gap.rate / depth + math.pi**2 / 3 * diameter**2 / arity
-    return Certificate(
+    return TreeCertificate(
+        why="tree certificate",
         bound=radius * share.first + _worst_norm(share, budget, diameter),
         squared=radius**2 * share.first + _worst_square(share, budget, diameter),
         minkowski=minkowski,
@@ -348,8 +364,6 @@ def sample_certificate(
     diameter = float(space.diameter(norm))
     if blocks == 0:
         return diameter
-    clock = Clock(arity, depth)
-    clock.seek(blocks - 1)
     mixtures = certificate(space, norm, rounds=blocks, arity=arity, depth=depth, start=start).bound
-    sampling = sampling_cost(space, norm, depth=clock.height, block=block)
+    sampling = sampling_cost(space, norm, depth=Tree(arity, depth).heights(blocks - 1), block=block)
     return ((mixtures + sampling) * (rounds - rest) + diameter * rest) / rounds

@@ -11,10 +11,10 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal.exceptions import TreeCalError, UnsupportedError
 from treecal.geometry import (
@@ -213,14 +213,7 @@ def _functionals(norm: Norm, dim: int) -> Array | None:
 
 def _solve_program(z: Array, f: Array) -> tuple[Array, Array]:
     """Return the form A and the centre of its smallest enclosing ball."""
-    try:
-        import cvxpy
-    except ModuleNotFoundError:
-        raise UnsupportedError(
-            "the best quadratic form is a semidefinite program, and cvxpy is not installed.",
-            hint='pip install "treecal[theory]".',
-        ) from None
-    cp: Any = cvxpy  # its types do not cover its atoms
+    cp = require("cvxpy", extra="theory", what="the best quadratic form, a semidefinite program,")
     k = z.shape[1]
     A, b, gamma, radius = cp.Variable((k, k), PSD=True), cp.Variable((k, 1)), cp.Variable((1, 1)), cp.Variable()
     constraints = [cp.bmat([[A, b], [b.T, gamma]]) >> 0]

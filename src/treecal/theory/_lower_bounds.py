@@ -18,7 +18,7 @@ from treecal.exceptions import ParameterError
 def log_rounds_simplex(dim: int, error: float, *, c: float) -> float:
     """Return the logarithm of a number of rounds within which ℓ1 error `error` on the simplex can be forced.
 
-    Theorem cal-lb: for every `T <= exp(c·min{d^(1/14), ε^(−1/6)})` some oblivious adversary keeps the ℓ1 calibration
+    Theorem 4.3: for every `T <= exp(c·min{d^(1/14), ε^(−1/6)})` some oblivious adversary keeps the ℓ1 calibration
     error per round of every forecaster on `Simplex(dim)` at `error` or more.
 
     Examples
@@ -30,7 +30,7 @@ def log_rounds_simplex(dim: int, error: float, *, c: float) -> float:
 
 
 def log_rounds_ball(dim: int, error: float, *, c: float) -> float:
-    """Return the same for ℓ2 error on the unit ball: `c·min{d^(1/14), ε^(−1/7)}` (Theorem l2cal-lb).
+    """Return the same for ℓ2 error on the unit ball: `c·min{d^(1/14), ε^(−1/7)}` (Theorem D.2).
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from treecal.theory._jensen import JensenGap, jensen_gap
 
 @dataclass(frozen=True)
 class Plan:
-    """Parameters for `TreeCal`, and the error they make certain.
+    """Parameters for `TreeCal`, and the error they guarantee.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Plan:
 def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error: float | None = None) -> Plan:
     """Return the best tree for so many rounds, or the rounds and the tree that an error needs. Give one of the two.
 
-    Where another forecaster is certain of less after so many rounds, the sentence names it; `tc.recommend` has all.
+    Other forecasters may guarantee less: `tc.recommend` compares them all.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     rounds
         Rounds to be played.
     error
-        Calibration error per round to be certain of.
+        Calibration error per round to guarantee.
 
     Examples
     --------
@@ -63,18 +63,15 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     (32, None, 0.59)
     >>> print(tc.plan(tc.Simplex(2), "l1", rounds=1_000_000))
     With arity 32, growing, TreeCal's l1 error is at most 0.594 after 1,000,000 rounds, whatever happens.
-    SimplexGrid(space, resolution=63) is certain of 0.0479.
     >>> print(tc.plan(tc.Ball(3), "l2", error=0.1))
-    An l2 error of 0.1 is certain after 10^270 rounds, with arity 150 and depth 124; at 10^6 rounds the guarantee...
+    An l2 error of 0.1 is guaranteed after 10^270 rounds, with arity 150 and depth 124; at 10^6 rounds the guarantee...
     """
     norm = as_norm(norm)
     if (rounds is None) == (error is None):
         raise ParameterError("plan takes either rounds= or error=, and exactly one of them.")
     gap = jensen_gap(space, norm)
     if rounds is not None:
-        rounds = whole_number("rounds", rounds, least=1)
-        tree = best_tree(space, norm, gap, rounds)
-        return replace(tree, sentence=tree.sentence + _advice(space, norm, rounds, tree.bound))
+        return best_tree(space, norm, gap, whole_number("rounds", rounds, least=1))
     if not (isinstance(error, int | float | np.number) and 0 < error < math.inf):
         raise ParameterError.expected("error", error, "a positive number")
     return _for_error(space, norm, gap, float(error))
@@ -83,18 +80,8 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
 _WIDEST = 10_000  # wider trees are too shallow to be the best, and cost as much to certify
 
 
-def _advice(space: ConvexSet, norm: Norm, rounds: int, bound: float) -> str:
-    """Name a forecaster that promises less error, where that is quick to tell."""
-    from treecal.theory._recommend import recommend  # which plans a tree, too
-
-    best = recommend(space, norm, rounds=rounds, numerical_rounds=10_000).best
-    if best.bound is None or best.bound >= bound:
-        return ""
-    return f" {best.forecaster} is certain of {best.bound:.3g}."
-
-
 def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan:
-    """Return the tree of least certified error after so many rounds, and nothing else than trees."""
+    """Return the tree of least certified error after so many rounds."""
     trees: list[tuple[int, int | None]] = [(arity, None) for arity in (2, 3, 4, 6, 8, 12, 16, 32, 64)]
     for depth in range(1, max(rounds - 1, 1).bit_length() + 1):
         arity = max(2, round(rounds ** (1 / depth)))
@@ -140,7 +127,7 @@ def _for_error(space: ConvexSet, norm: Norm, gap: JensenGap, error: float) -> Pl
     log10_rounds, arity, depth = min(tried)
     at_million = best_tree(space, norm, gap, 10**6).bound
     sentence = (
-        f"An {norm!r} error of {error:g} is certain after {_power(log10_rounds)} rounds, "
+        f"An {norm!r} error of {error:g} is guaranteed after {_power(log10_rounds)} rounds, "
         f"with arity {arity:,} and depth {depth:,}; at 10^6 rounds the guarantee is {at_million:.2f}."
     )
     return Plan(arity, depth, bound(arity, depth), log10_rounds, sentence)

@@ -48,7 +48,7 @@ from treecal._typing import Array
 from treecal._validate import finite_array, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
-from treecal.tree import Clock
+from treecal.tree import Tree
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -97,10 +97,9 @@ class Replay:
     def tree(cls, rounds: int, *, arity: int = 8, depth: int | None = None) -> Replay:
         """Return TreeCal's, with fixed depth or growing: by sums within the tree, O(rounds) a product."""
         rounds = whole_number("rounds", rounds, least=1)
-        clock = Clock(arity, depth)
-        clock.seek(rounds - 1)
-        clock.check()
-        levels = _tree_levels(clock)
+        tree = Tree(arity, depth)
+        tree.check(rounds)
+        levels = _tree_levels(tree, rounds)
         masses = np.concatenate([level.masses for level in levels])
         cuts = np.cumsum([len(level.masses) for level in levels])[:-1]
 
@@ -422,21 +421,19 @@ class _Level:
         return families.sum(axis=-1), others[..., turn].reshape(*lead, -1)[..., :count]
 
 
-def _tree_levels(clock: Clock) -> list[_Level]:
-    """Return the levels of the tree over the rounds up to and with the one the clock stands at."""
-    rounds, levels = clock.rounds + 1, []
-    for height, power in enumerate(clock.powers):
-        span = min(power, rounds)  # longer intervals have one node, cut short, and no number too large
+def _tree_levels(tree: Tree, rounds: int) -> list[_Level]:
+    """Return the levels of the tree over so many rounds."""
+    levels = []
+    for height in range(tree.heights(rounds - 1)):
+        span = min(tree.arity**height, rounds)  # longer intervals have one node, cut short, and no number too large
         index = np.arange(-(-rounds // span))
-        starts, digit = index * span, index % clock.arity
-        # A growing tree has as many heights as the round's number has digits; a fixed one all of them.
-        heights = clock.depth or np.searchsorted(clock.powers[1:], starts, side="right") + 1
-        share = np.broadcast_to(1.0 / heights, index.shape)
+        starts, digit = index * span, index % tree.arity
+        share = 1.0 / tree.heights(starts)
         masses = share * np.minimum(span, rounds - starts)
         pull = np.where(digit > 0, masses / (np.maximum(digit, 1) * span), 0.0)
         # The interval that a growing tree's first rounds fill was never announced: the tree was not yet so high.
-        first = int(clock.depth is None and height > 0)
-        levels.append(_Level(share, pull, masses[first:], first, min(clock.arity, len(index))))
+        first = int(tree.depth is None and height > 0)
+        levels.append(_Level(share, pull, masses[first:], first, min(tree.arity, len(index))))
     return levels
 
 

@@ -1,28 +1,24 @@
-"""What goes on inside a group: the mean of its outcomes, the mean of its errors, or a calibrated forecaster."""
+"""What is announced inside a group: the mean of its outcomes, a shift by its mean error, or a forecaster's word."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
-from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 
-_HEIGHTS = 64  # no tree is higher, so that labels of many trees fit side by side
-
 
 class GroupMean:
     """Announces the mean of the group's past outcomes; or, to shift, the forecast plus the mean of its past errors.
 
-    The group's first forecast counts as `prior` outcomes: as what it says, or as right. For any forecasts and outcomes
+    The group's first forecast counts as `prior` outcomes, or as `prior` errors of 0. For any forecasts and outcomes
     the Brier score over `n` rounds exceeds that of the best constant, or of the best constant shift, by at most
     `D²·(prior + Σ_{t≤n} 1/(prior + t))` in total, `D` the set's ℓ2 diameter, or twice that for errors, which lie in the
     set less itself. Costs `O(dim)` a round, and a projection to shift.
@@ -61,23 +57,21 @@ class GroupMean:
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def learn(self, forecast: Array, outcome: Array) -> None:
-        """Take in the outcome of a round of the group."""
-        self._sum, lost = two_sum(self._sum, outcome - forecast if self.shift else outcome)
-        self._lost += lost
-        self._rounds += 1
+        """Learn the outcome of a round of the group."""
+        total, lost = two_sum(self._sum, outcome - forecast if self.shift else outcome)
+        self._sum, self._lost, self._rounds = total, self._lost + lost, self._rounds + 1
 
     def get_state(self) -> dict[str, Any]:
         """Return the first forecast, the number of rounds, and the sum in two parts."""
         return {"first": self._first, "rounds": self._rounds, "sum": self._sum, "lost": self._lost}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
-        self._first, self._rounds = np.array(state["first"]), state["rounds"]
-        self._sum, self._lost = np.array(state["sum"]), np.array(state["lost"])
+        """Resume from such a state."""
+        self._first, self._rounds, self._sum, self._lost = (state[k] for k in ("first", "rounds", "sum", "lost"))
 
 
 class GroupForecaster:
-    """Announces what a forecaster does that sees the group's outcomes alone; its labels are the group's own.
+    """Announces what a forecaster does that sees the group's outcomes alone; its nodes are the group's own.
 
     Parameters
     ----------
@@ -89,22 +83,44 @@ class GroupForecaster:
 
     def __init__(self, forecaster: Forecaster, *, group: int) -> None:
         self.forecaster, self.group = forecaster, group
-        self.get_state, self.set_state = forecaster.get_state, forecaster.set_state
 
     def announce(self, forecast: Array) -> Forecast:
         """Return the forecast for a round of the group, whatever the model's."""
-        x, space = self.forecaster.predict(), self.forecaster.space
-        return x if x.nodes is None else Forecast.trusted(x.points, x.weights, (self._labels, x), space)
-
-    def _labels(self, x: Forecast) -> Integers:
-        assert x.nodes is not None
-        labels: Integers = x.nodes + np.array([_HEIGHTS * self.group, 0])
-        labels.setflags(write=False)
-        return labels
+        x = self.forecaster.predict()
+        if x.nodes is None:
+            return x
+        nodes = nodes_of_group(self.group, x.nodes)
+        return Forecast.trusted(x.points, x.weights, nodes, self.forecaster.space)
 
     def learn(self, forecast: Array, outcome: Array) -> None:
-        """Take in the outcome of a round of the group."""
+        """Learn the outcome of a round of the group."""
         self.forecaster.update(outcome)
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the forecaster's state."""
+        return self.forecaster.get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from such a state."""
+        self.forecaster.set_state(state)
+
+
+def nodes_of_group(group: int, nodes: Integers) -> Integers:
+    """Return names for the nodes of a group's tree that no node of another group has, however high the trees are.
+
+    The height becomes the place of `(group, height)` in Cantor's enumeration of all pairs: one number for each pair.
+
+    Examples
+    --------
+    >>> nodes = np.array([[0, 6], [1, 3], [2, 1]])
+    >>> [nodes_of_group(group, nodes)[:, 0].tolist() for group in range(3)]
+    [[0, 2, 5], [1, 4, 8], [3, 7, 12]]
+    """
+    heights = nodes[:, 0]
+    diagonal = group + heights
+    named = np.column_stack([diagonal * (diagonal + 1) // 2 + heights, nodes[:, 1]])
+    named.setflags(write=False)
+    return named
 
 
 class Recipe(Value):
@@ -146,41 +162,3 @@ class Recipe(Value):
                 "that a snapshot could not tell apart.",
                 hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
             )
-
-
-def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0) -> float:
-    """Return what simple calibeating may lose to the best constants, in Brier score per round: at most.
-
-    With `κ` the prior, `m_t = (κs + Σ_{i≤t} y_i)/(κ + t)` minimises `κ‖q − s‖² + Σ_{i≤t} ‖y_i − q‖²`, and that minimum
-    grows by `(1 − 1/(κ+t))·‖y_t − m_{t−1}‖²` in round `t`. So a group of `n` rounds has
-    `Σ_t ‖y_t − m_{t−1}‖² <= Σ_t ‖y_t − ȳ‖² + κ‖ȳ − s‖² + Σ_t ‖y_t − m_{t−1}‖²/(κ+t)`, and loses at most
-    `D²·(κ + Σ_{t≤n} 1/(κ+t))`, with `κ = 0` too. That is concave in `n`: the worst case is groups of equal size.
-
-    Parameters
-    ----------
-    rounds
-        Rounds played.
-    groups
-        Number of groups met.
-    diameter
-        The set's ℓ2 diameter: `√2` on the simplex. For shifts, twice that.
-    prior
-        As for `Recalibrator`.
-
-    Examples
-    --------
-    >>> round(calibeating_bound(10_000, groups=20, diameter=math.sqrt(2)), 4)
-    0.0272
-    """
-    rounds, groups = whole_number("rounds", rounds, least=1), whole_number("groups", groups, least=1)
-    if not at_least_zero(prior):
-        raise ParameterError.expected("prior", prior, "a number of 0 or more")
-    groups = min(groups, rounds)
-    each, more = divmod(rounds, groups)
-    lost = prior + math.fsum(1 / (prior + np.arange(1, each + 1)))
-    return float(diameter**2 * (groups * lost + more / (prior + each + 1)) / rounds)
-
-
-def at_least_zero(value: Any) -> bool:
-    """Return whether the value is a finite number of 0 or more."""
-    return isinstance(value, int | float | np.number) and bool(0 <= value < math.inf)

@@ -1,0 +1,110 @@
+"""Chain: correctors one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from treecal._typing import Array
+from treecal.correctors._base import Corrector
+from treecal.correctors._groups import Groups
+from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._scaling import TemperatureScaling, VectorScaling
+from treecal.correctors._state import nested, unnested
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet, Simplex
+
+
+class Chain(Corrector):
+    """Correctors one after the other: each corrects the mean of what the one before it announces.
+
+    Online scaling learns a few numbers fast and keeps the shape of the forecast; recalibration then corrects what no
+    scaling can. Costs what its parts cost. All parts learn from a round, or none does.
+
+    Parameters
+    ----------
+    parts
+        The correctors, in order, all on one set.
+    audit
+        Keep the scores that `report` needs. Each part keeps its own besides, unless made with `audit=False`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import treecal as tc
+    >>> space = tc.Simplex(2)
+    >>> f = tc.Chain([tc.PlattScaling(space), tc.Recalibrator(space)])
+    >>> for k in np.random.default_rng(0).integers(2, size=1000):
+    ...     x = f.predict([0.05, 0.95])  # far too confident: it is a fair coin
+    ...     f.update(np.eye(2)[k])
+    >>> f.predict([0.05, 0.95]).mean.round(1)
+    array([0.5, 0.5])
+    """
+
+    _fields = ("parts", "audit")
+
+    def __init__(self, parts: Sequence[Corrector], *, audit: bool = True) -> None:
+        self.parts = tuple(parts)
+        if not self.parts or not all(isinstance(part, Corrector) for part in self.parts):
+            raise ParameterError.expected("parts", parts, "one corrector or more")
+        for place, part in enumerate(self.parts):
+            if part.space != self.parts[0].space:
+                raise ParameterError(f"parts are on {self.parts[0].space!r} and {part.space!r}, expected one set.")
+            if any(part is other for other in self.parts[:place]):
+                raise ParameterError(f"{part!r} is twice among the parts.", hint="give the chain a copy: copy.copy.")
+        super().__init__(self.parts[0].space, audit=audit)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield scaling before recalibration, and a chain in a chain."""
+        if isinstance(space, Simplex):
+            yield cls([VectorScaling(space), Recalibrator(space)])
+            yield cls([TemperatureScaling(space, audit=False), cls([Recalibrator(space)])])
+
+    @classmethod
+    def methods(cls) -> dict[str, Callable[..., Corrector]]:
+        """Return scaling before recalibration."""
+
+        def both(space: ConvexSet, groups: Groups | None = None) -> Chain:
+            return cls([VectorScaling(space, audit=False), Recalibrator(space, groups=groups, audit=False)])
+
+        return {"vector-then-mean": both}
+
+    def _announce(self, forecast: Array) -> Forecast:
+        x = self.parts[0].predict(forecast)
+        for part in self.parts[1:]:
+            x = part.predict(x.mean)
+        return x
+
+    def _checkpoint(self) -> Callable[[], None]:
+        self._announce(self._round()[0])  # a part that has met another forecast since returns to this one
+        checkpoints = [part._checkpoint() for part in self.parts]
+
+        def undo() -> None:
+            for back in checkpoints:
+                back()
+
+        return undo
+
+    def _learn(self, forecast: Array, outcome: Array) -> None:
+        for part in self.parts:
+            part._learn(part._round()[0], outcome)
+
+    def _close(self, outcome: Array) -> None:
+        super()._close(outcome)
+        for part in self.parts:
+            part._close(outcome)
+
+    def _own_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        for i, part in enumerate(self.parts):
+            state |= nested(str(i), part._past())
+        return state
+
+    def _set_own_state(self, state: dict[str, Any]) -> None:
+        for i, part in enumerate(self.parts):
+            part.set_state(unnested(str(i), state))
+
+    def __repr__(self) -> str:
+        return f"Chain([{', '.join(map(repr, self.parts))}])"

@@ -1,0 +1,135 @@
+"""BinaryGrid: for two outcomes it beats every tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.forecasters._base import Forecaster
+from treecal.geometry import ConvexSet, Lp, Norm, Simplex
+from treecal.theory import Certificate
+
+
+@dataclass
+class Biases:
+    """The number of outcomes, and the bias of each point of a grid: what was announced there falls short of it."""
+
+    rounds: int
+    bias: Array
+
+
+class BinaryGrid(Forecaster):
+    """Two outcomes, and a grid of `bins + 1` probabilities: the forecaster of choice where there are only two.
+
+    Each grid point `g_i = i/bins` keeps its bias `V_i = Σ_t x_t(i)·(y_t − g_i)`, `y` the second coordinate. A point
+    without bias is played; if there is none, two neighbours with `V_i > 0 > V_{i+1}` share the round so that, whatever
+    happens, their biases grow against each other. Of several such choices the one nearest to the middle is taken, and
+    half of each where two are equally near. Outcomes may be any point between the two.
+
+    After `T` rounds `Σ_i |V_i|/T`, the error in one coordinate, is at most `√((bins+1)/T) + √((bins+1)/8) / bins`;
+    the ℓ1 error is twice that. Costs `O(bins)` a round and in memory.
+
+    Parameters
+    ----------
+    space
+        `Simplex(2)`, and nothing else.
+    bins
+        Cells of the grid. The bound is least near `√(T/8)` for `T` rounds.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f, ledger = tc.BinaryGrid(bins=10), tc.Ledger(tc.Simplex(2))
+    >>> for k in np.random.default_rng(0).integers(2, size=1000):
+    ...     ledger.record(f.predict(), np.eye(2)[k])
+    ...     f.update(np.eye(2)[k])
+    >>> round(ledger.error("l1"), 3), round(f.certificate("l1", rounds=1000).bound, 3)
+    (0.122, 0.444)
+
+    References
+    ----------
+    Foster, "A proof of calibration via Blackwell's approachability theorem", 1999.
+    """
+
+    name = "binary-grid"
+    _fields = ("space", "bins")
+
+    def __init__(self, space: ConvexSet | None = None, *, bins: int = 30) -> None:
+        self.space = space = Simplex(2) if space is None else space
+        if not isinstance(space, Simplex) or space.dim != 2:
+            raise ParameterError.expected("space", space, "Simplex(2)", hint="for more classes, AdaptiveTreeCal.")
+        self.bins = whole_number("bins", bins, least=1)
+        steps = np.arange(self.bins + 1)
+        self._grid = np.column_stack([steps[::-1], steps]) / self.bins
+        self._state = Biases(0, np.zeros(self.bins + 1))
+
+    def _announce(self) -> Forecast:
+        self._rows, weights = self._choice()
+        weights.setflags(write=False)
+        return Forecast.trusted(self._grid[self._rows], weights, None, self.space)
+
+    def _choice(self) -> tuple[Integers, Array]:
+        """Return the grid points to play, and their weights."""
+        bias = self._state.bias
+        level = np.flatnonzero(bias == 0)
+        if level.size:
+            rows = _middlemost(level, self.bins)
+            return rows, np.full(len(rows), 1 / len(rows))
+        # V_0 >= 0 >= V_N by construction, so the sign falls somewhere.
+        left = _middlemost(np.flatnonzero((bias[:-1] > 0) & (bias[1:] < 0)), self.bins - 1)
+        rows = np.column_stack([left, left + 1])
+        shares = np.abs(bias[rows[:, ::-1]])  # each by the other's bias
+        return rows.ravel(), (shares / shares.sum(axis=1, keepdims=True)).ravel() / len(left)
+
+    def _learn(self, outcome: Array) -> None:
+        x = self.predict()
+        point = x.points
+        # Both coordinates count alike, so that neither class is rounded otherwise than the other; an outcome that is a
+        # rounding outside the set is brought back, without which the ends could lose their sign.
+        gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
+        bias = self._state.bias.copy()
+        np.add.at(bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
+        self._state = Biases(self._state.rounds + 1, bias)
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Certify ℓp norms, by the potential `Φ = ΣV_i²`.
+
+        The two points played push on it with `x_i·V_i = −x_{i+1}·V_{i+1} <= √(Φ/8)` over a distance of `1/bins`, so a
+        round adds at most `1 + √(Φ/2)/bins`; hence `√Φ <= √T + T/(2√2·bins)`, and `Σ|V_i| <= √((bins+1)·Φ)`. An error
+        of δ in one coordinate is `(δ, −δ)`.
+        """
+        if not isinstance(norm, Lp):
+            return None
+        return Certificate(2 ** (1 / norm.p) * self._bound(rounds), "grid certificate")
+
+    def _bound(self, rounds: int) -> float:
+        """Return the bound on the error in one coordinate."""
+        return math.sqrt((self.bins + 1) / rounds) + math.sqrt((self.bins + 1) / 8) / self.bins
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> BinaryGrid:
+        """Return the grid of least certified error."""
+        # √(n+1)·(a + b/n), the bound of n bins, is least where a·n² = b·(n + 2).
+        a, b = 1 / math.sqrt(rounds), 1 / math.sqrt(8)
+        least = int((b + math.sqrt(b * b + 8 * a * b)) / (2 * a))
+        return min((cls(space, bins=n) for n in (least, least + 1)), key=lambda f: f._bound(rounds))
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[BinaryGrid]:
+        """Yield an even and an odd grid, for two outcomes."""
+        if isinstance(space, Simplex) and space.dim == 2:
+            yield from (cls(space, bins=10), cls(space, bins=7))
+
+
+def _middlemost(rows: Integers, last: int) -> Integers:
+    """Return those of the rows 0 … last that are nearest to the middle: one, or two at equal distance."""
+    distance = np.abs(2 * rows - last)
+    nearest: Integers = rows[distance == distance.min()]
+    return nearest

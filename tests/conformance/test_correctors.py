@@ -1,0 +1,141 @@
+"""Every corrector of ours through every check that we ship."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.conformance.test_forecasters import SPACES, outcomes_for
+from treecal._typing import Array
+from treecal.correctors import all_correctors
+from treecal.testing import CORRECTOR_CHECKS, Check, check_corrector
+
+CASES = [
+    pytest.param(kind, space, number, id=f"{kind.__name__} {number}, {space}")
+    for space in SPACES
+    for kind in all_correctors()
+    for number, _ in enumerate(kind.examples(SPACES[space]))
+]
+
+
+def make(kind: type[tc.Corrector], space: str, number: int) -> tc.Corrector:
+    return list(kind.examples(SPACES[space]))[number]
+
+
+@pytest.mark.parametrize("check", CORRECTOR_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(("kind", "space", "number"), CASES)
+def test_contract(check: Check, kind: type[tc.Corrector], space: str, number: int) -> None:
+    outcomes = outcomes_for(SPACES[space])[:24]
+    check(lambda: make(kind, space, number), outcomes, outcomes[::-1].copy())
+
+
+def test_every_corrector_gives_examples() -> None:
+    assert {kind for kind in all_correctors() if not list(kind.examples(tc.Simplex(2)))} == set()
+    assert {tc.Chain, tc.Recalibrator, tc.PlattScaling} <= set(all_correctors())
+    assert tc.Corrector not in all_correctors()
+
+
+@dataclass
+class Errors:
+    total: Array
+
+
+class Shift(tc.Corrector):
+    """A user's own, with no more than it must have."""
+
+    def __init__(self, space: tc.ConvexSet, *, audit: bool = True) -> None:
+        super().__init__(space, audit=audit)
+        self._state = Errors(np.zeros(space.dim))
+
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return tc.Forecast([self.space.project(forecast + self._state.total / max(self.rounds, 1))])
+
+    def _learn(self, forecast: Array, outcome: Array) -> None:
+        self._state.total += outcome - forecast
+
+
+@pytest.mark.parametrize("space", ["simplex", "box"])
+def test_a_users_own_passes(space: str) -> None:
+    check_corrector(lambda: Shift(SPACES[space]))
+
+
+class Restless(Shift):
+    """Breaks its contract: it learns from forecasts that have no outcome."""
+
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        self._state.total += 0.001
+        return super()._announce(forecast)
+
+
+class Aliasing(Shift):
+    """Breaks its contract: states are its own arrays."""
+
+    def get_state(self) -> dict[str, Any]:
+        return self._past() | ({} if self._pending is None else {"pending": self._pending[0]})
+
+
+class Greedy(Shift):
+    """Breaks its contract: keeps the caller's array."""
+
+    last: Array | None = None
+
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return super()._announce(forecast if self.last is None else self.last)
+
+    def _learn(self, forecast: Array, outcome: Array) -> None:
+        super()._learn(forecast, outcome)
+        self.last = outcome
+
+
+class Careless(Shift):
+    """Breaks its contract: counts before it checks."""
+
+    def update(self, outcome: Any) -> None:
+        self._rounds += 1
+        super().update(outcome)
+
+
+class Lenient(Shift):
+    """Breaks its contract: takes an outcome that had no forecast."""
+
+    def update(self, outcome: Any) -> None:
+        if self._pending is None:
+            self.predict(self.space.centre)
+        super().update(outcome)
+
+
+class Shallow(Shift):
+    """Breaks its contract: a copy shares the arrays."""
+
+    def __copy__(self) -> Shallow:
+        again = Shallow(self.space)
+        vars(again).update(vars(self))
+        return again
+
+
+class Random(Shift):
+    """Breaks its contract: hidden randomness."""
+
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return tc.Forecast([np.random.default_rng().dirichlet(np.ones(self.space.dim))])
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (Restless, "went another way"),
+        (Aliasing, "a state taken after 0 rounds changed"),
+        (Greedy, "holds nan"),
+        (Careless, "rounds is 2 in round 2|does not name round 1"),
+        (Lenient, "an outcome without a forecast was accepted"),
+        (Shallow, "what a copy by copy.copy learned changed the original"),
+        (Random, "two forecasts"),
+    ],
+)
+def test_the_checks_can_fail(broken: type[Shift], complaint: str) -> None:
+    with pytest.raises((AssertionError, tc.TreeCalError), match=complaint):
+        check_corrector(lambda: broken(tc.Simplex(3)))
