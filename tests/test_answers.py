@@ -33,7 +33,7 @@ def outcomes(rounds: int, dim: int) -> Array:
     return rows
 
 
-def make(kind: str, space: tc.ConvexSet, tree: dict[str, Any]) -> Any:
+def make(kind: Any, space: tc.ConvexSet, tree: dict[str, Any]) -> Any:
     return tc.TreeCal(space, **tree) if kind == "tree" else tc.AdaptiveTreeCal(space, rule=kind, **tree)
 
 
