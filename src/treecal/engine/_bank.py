@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._state import TreeForecaster, kernel_args, kernel_rule, new_tree_forecaster, node_costs
+from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster, node_costs
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import AdaptiveTreeCal
@@ -189,7 +189,6 @@ class Bank:
 
         assert isinstance(self.forecaster, AdaptiveTreeCal)
         tree, mix = kernel_args(self.forecaster._path)
-        rule = kernel_rule(self.forecaster._weighting)
         room = max(_GAPS // self.space.dim, len(state.sums))
         gaps, nows = np.empty((room, self.space.dim)), np.empty(min(room, len(keys)), np.int64)
         while len(keys):
@@ -197,7 +196,7 @@ class Bank:
             batch = keys[: len(now)], rows[: len(now)]
             done, used = bank_gaps(*batch, tree, mix, state.rounds, state.sums, now, gaps)
             costs = node_costs(self.forecaster.norm, gaps[:used])
-            bank_weigh(batch[0][:done], now, costs, rule, state.costs, state.weights, state.scale)
+            bank_weigh(batch[0][:done], now, costs, self.forecaster._weighting, state.costs, state.weights, state.scale)
             keys, rows = keys[done:], rows[done:]
 
     def _keys(self, keys: ArrayLike) -> Integers:

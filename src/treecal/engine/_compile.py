@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from numba import njit
 
 from treecal import tree
+from treecal.forecasters import _weighting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,4 +28,4 @@ def inlined(function: F) -> F:
     return cast(F, njit(inline="always")(function))
 
 
-digits, carries = strict(tree.digits), strict(tree.carries)
+digits, carries, weigh = strict(tree.digits), strict(tree.carries), strict(_weighting.weigh)

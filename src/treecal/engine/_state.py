@@ -11,13 +11,10 @@ from treecal._typing import Array
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.forecasters._path import Path
-from treecal.forecasters._weighting import Weighting
 from treecal.geometry import ConvexSet, Lp, Norm
-from treecal.theory._hedge import hedge_rate
 
 if TYPE_CHECKING:
-    from treecal.engine._kernels import Mix, Rule, TreeArgs
-
+    from treecal.engine._kernels import Mix, TreeArgs
 
 TreeForecaster = TreeCal | AdaptiveTreeCal
 """What engines run: state of arrays, one column for each stream."""
@@ -40,17 +37,6 @@ def kernel_args(path: Path) -> tuple[TreeArgs, Mix | None]:
 
     tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first)
     return tree, Mix(1 - path.mix, path.pull) if path.mix else None
-
-
-def kernel_rule(weighting: Weighting) -> Rule:
-    """Return how heights are weighted."""
-    from treecal.engine._kernels import Rule
-
-    arity, depth, block = weighting.tree.arity, weighting.tree.depth, weighting.block
-    rates = np.full(weighting.tree.most_heights + 1, weighting.rate)
-    if block:
-        rates[1:] = [hedge_rate(arity, height, grows=depth is None) for height in range(1, len(rates))]
-    return Rule(arity, depth or 0, block, rates)
 
 
 def node_costs(norm: Norm, gaps: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.engine._state import kernel_rule, node_costs
+from treecal.engine._state import node_costs
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.forecasters._adaptive import AdaptiveState
 
@@ -26,7 +26,7 @@ class Weights:
     """The weight of every node, piece after piece: what the forecaster itself would give, bit for bit."""
 
     def __init__(self, forecaster: AdaptiveTreeCal) -> None:
-        self._forecaster, self._rule = forecaster, kernel_rule(forecaster._weighting)
+        self._forecaster = forecaster
         costs, weights, fresh = *np.zeros((2, forecaster.tree.most_heights)), forecaster._state
         weights[: len(fresh.weights)] = fresh.weights[:, 0]
         self.states = [State(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
@@ -42,7 +42,7 @@ class Weights:
         given, above = np.empty(offsets[-1]), np.array([self._costs(level)[0] for level in ended])
         over = [state.weights[level.height : level.height + 1] for level in ended]
         scale = weigh_piece(
-            state.rounds, offsets, np.concatenate(inner), above, self._rule, state.scale, costs, weights, given
+            state.rounds, offsets, np.concatenate(inner), above, self._forecaster._weighting, state.scale, costs, weights, given
         )
         self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
         return np.split(given, offsets[1:-1]), over

@@ -16,7 +16,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._path import Path, TreeState
-from treecal.forecasters._weighting import Weighting
+from treecal.forecasters._weighting import WeightState, weigh, weighting
 from treecal.geometry import ConvexSet, Lp, Norm, as_norm
 from treecal.theory import Certificate, certificate
 from treecal.tree import Tree
@@ -117,8 +117,10 @@ class AdaptiveTreeCal(Forecaster):
         self._path = Path(space, self.tree, mix=mix, start=start)
         self.arity, self.depth = self.tree.arity, self.tree.depth
         self.mix, self.start = self._path.mix, self._path.start
-        self._weighting = Weighting(self.tree, block, self.rate, float(space.diameter(self.norm)) if block else 0.0)
-        self._now = self._path.fresh(), self._weighting.fresh()
+        self._weighting = weighting(self.tree, block=block, rate=self.rate)
+        heights, scale = self.depth or 1, float(space.diameter(self.norm)) if block else 0.0
+        equal: WeightState = [0.0] * heights, [1 / heights] * heights, scale
+        self._now = self._path.fresh(), equal
 
     @property
     def rounds(self) -> int:
@@ -133,9 +135,12 @@ class AdaptiveTreeCal(Forecaster):
         return TreeForecast(points, weights, rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        path, weights = self._now
-        after = self._path.step(path, outcome)
-        self._now = after, self._weighting.step(weights, after[0], self._ended(outcome))
+        path, (costs, weights, scale) = self._now
+        after = rounds, sums, _ = self._path.step(path, outcome)
+        new = [0.0] * (len(sums) - len(costs))  # top height
+        costs, weights = costs + new, weights + new
+        scale = weigh(self._weighting, rounds, len(sums), self._ended(outcome), scale, costs, weights)
+        self._now = after, (costs, weights, scale)
 
     def _ended(self, outcome: Array) -> list[float]:
         """Return what the nodes that end with this outcome cost: `rounds·‖mean − point‖`, lowest first."""
