@@ -7,8 +7,7 @@ experts whose running costs are known as nodes end.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from treecal._typing import Array
 from treecal.theory._hedge import hedge_rate
 from treecal.tree import Tree
 
+Numbers = list[float] | Array
 WeightState = tuple[list[float], list[float], float]
 """Of one stream: the cost and the weight of each height, lowest first; and the scale of costs per round."""
 
@@ -42,7 +42,7 @@ def weighting(tree: Tree, *, block: bool, rate: float) -> Weighting:
 
 
 def weigh(
-    rule: Weighting, rounds: int, heights: int, ended: Sequence[float], scale: float, costs: Any, weights: Any
+    rule: Weighting, rounds: int, heights: int, ended: Numbers, scale: float, costs: Numbers, weights: Numbers
 ) -> float:
     """Update one stream's costs and weights in place after a round; return the scale of costs per round.
 

@@ -6,17 +6,16 @@ the driver runs the tree above, whose leaves are these sums, and tells every pie
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.engine._climb import Above, Level, Plan, climb_piece, inner_errors, node_errors
+from treecal.engine._climb import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
-from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
+from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.keyed._tables import arrow, check_numbered, forecast_columns, numbers
 from treecal.keyed.session import arrow_schema
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
 _PIECE = "piece long, rounds long, total array<double>, errors array<double>, problem string"
 
 
@@ -62,23 +60,19 @@ class Replayed:
         self._plan = plan = Plan(forecaster)
         number = f"(seq - pmod(seq, {plan.piece})) div {plan.piece} AS piece"
         self._pieces = outcomes.selectExpr("seq", "outcome", number).groupBy("piece")
-        self._above: list[Array] = []  # the points that each piece stands under
-        terms: dict[Distance, list[float]] = {distance: [] for distance in _DISTANCES}
-        above, rest = Above(plan), (np.zeros(plan.space.dim), 0)
-        self.rounds = 0
-        # Lambdas, as Spark looks for types in signatures and warns if it does not know them.
+        self._above: list[Array] = []  # the points of the nodes above each piece
+        above, errors, self.rounds = Above(plan), Errors(), 0
+        # Lambdas, because Spark inspects the types of signatures and warns about unknown ones.
         climbed = self._pieces.applyInArrow(lambda key, table: _climb(key, table, plan), _PIECE).collect()
         for row in _in_order(climbed, plan):
             self._above.append(above.now[2] if not above.top else np.empty((0, plan.space.dim)))
-            for distance, inner in zip(_DISTANCES, np.reshape(row.errors, (3, -1)), strict=True):
-                terms[distance] += inner.tolist()
-            total, self.rounds = np.array(row.total), self.rounds + row.rounds
-            rest = (total, row.rounds) if row.rounds < plan.piece else (np.zeros(plan.space.dim), 0)
-            for level in above.end(total) if row.rounds == plan.piece else ():
-                _charge(terms, level)
-        for level in above.open(*rest):
-            _charge(terms, level)
-        self._totals = {distance: math.fsum(parts) for distance, parts in terms.items()}
+            self.rounds += row.rounds
+            errors.add_piece(np.reshape(row.errors, (3, -1)).tolist())
+            for level in above.add(np.array(row.total), row.rounds):
+                errors.add_node(level)
+        for level in above.open():
+            errors.add_node(level)
+        self._totals = errors.totals()
 
     def per_node_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
         """Return the per-node error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
@@ -103,7 +97,7 @@ def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
     try:
         piece = climb_piece(plan, _rows(number, table, plan), number * plan.piece)
         total = piece.total.tolist()
-        errors = np.ravel(inner_errors(plan, piece)).tolist()
+        errors = np.ravel(piece.errors).tolist()
     except TreeCalError as error:
         problem = str(error)
     real = pa.list_(pa.float64())
@@ -138,12 +132,6 @@ def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
             raise FileError(f"round {missing} is missing: seq numbers the rounds from 0, each once.")
         plan.tree.check(index * plan.piece + row.rounds)
         yield row
-
-
-def _charge(terms: dict[Distance, list[float]], level: Level) -> None:
-    """Note the errors of a node above the pieces."""
-    for parts, error in zip(terms.values(), node_errors(level), strict=True):
-        parts.append(error)
 
 
 def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, above: list[Array]) -> pa.Table:
