@@ -239,7 +239,7 @@ class Bank:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state."""
-        self._state = type(self._state)(**{name: np.array(array) for name, array in state.items()})
+        self._state = type(self._state)(**{name: np.array(array, order="C") for name, array in state.items()})
         self._streams = len(self._state.rounds)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The replay of one very long stream on Spark, cut at nodes of the tree, so that its points are those of one machine.
 
-A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces by themselves;
-the driver runs the tree above, whose leaves are these sums, and tells every piece the points that it stands under.
+A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces independently;
+the driver runs the tree above, whose leaves are these sums, and sends every piece the points of the nodes above it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treecal.engine._climb import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
-from treecal.keyed._tables import arrow, check_numbered, forecast_columns, numbers
+from treecal.keyed._tables import arrow, check_outcomes, forecast_columns, numbers
 from treecal.keyed.session import arrow_schema
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
     Parameters
     ----------
     outcomes
-        Rows of `seq` (the number of the round, from 0, none left out) and `outcome` (lists of numbers; or classes, on
-        a simplex), in any order and partitions. A bad row raises, and names it.
+        Rows of `seq` (the number of the round, from 0, without gaps) and `outcome` (lists of numbers; or classes, on
+        a simplex), in any order and partitions. An invalid row raises an error that names it.
     forecaster
         A new `TreeCal`; or a set, for `TreeCal(space, arity=arity)`.
     arity
@@ -43,7 +43,7 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
         forecaster = TreeCal(forecaster, arity=arity)
     if type(forecaster) is not TreeCal or forecaster.rounds:
         raise ParameterError.expected("forecaster", forecaster, "a set, or a new TreeCal")
-    check_numbered(arrow_schema(outcomes), forecaster.space)
+    check_outcomes(arrow_schema(outcomes), forecaster.space, keyed=False)
     return Replayed(outcomes, forecaster)
 
 
@@ -84,14 +84,14 @@ class Replayed:
         return self._totals[measure] / (1 if total else self.rounds)
 
     def forecasts(self) -> DataFrame:
-        """Return what was forecast in each round: `seq`, the `points`, lowest height first, and their `mean`."""
+        """Return the forecast of each round: `seq`, the `points`, lowest height first, and their `mean`."""
         plan, above = self._plan, self._above
         schema = "seq long, points array<double>, mean array<double>"
         return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, above), schema)
 
 
 def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
-    """Climb one piece; return its number, rounds, sum, and errors by norm and height; or what is wrong with it."""
+    """Climb one piece; return its number, rounds, sum, and errors by distance and height; or its problem."""
     pa = arrow()
     number, total, errors, problem = key[0].as_py(), None, None, None
     try:
@@ -115,14 +115,14 @@ def _rows(number: int | None, table: pa.Table, plan: Plan) -> Any:
     first = number * plan.piece
     off = np.flatnonzero(seq[order] != np.arange(first, first + len(seq)))
     if len(off):
-        expected, came = first + int(off[0]), int(seq[order][off[0]])
-        what = f"round {came} comes twice" if came < expected else f"round {expected} is missing"
+        expected, found = first + int(off[0]), int(seq[order][off[0]])
+        what = f"round {found} appears twice" if found < expected else f"round {expected} is missing"
         raise FileError(f"{what}: seq numbers the rounds from 0, each once.")
     return numbers(table.column("outcome").combine_chunks().take(arrow().array(order)), plan.space.dim)
 
 
 def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
-    """Yield the pieces in order, or say what is wrong with the first that cannot be."""
+    """Yield the pieces in order; raise at the first that is invalid or missing."""
     rows = sorted(rows, key=lambda row: (row.piece is not None, row.piece))
     for index, row in enumerate(rows):
         if row.problem is not None:
@@ -135,7 +135,7 @@ def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
 
 
 def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, above: list[Array]) -> pa.Table:
-    """Return the forecasts of the rounds of a piece: its own points, and those it stands under."""
+    """Return the forecasts of the rounds of a piece: its own points, and those above it."""
     number = key[0].as_py()
     rows = plan.dense(_rows(number, table, plan))
     n, first = len(rows), number * plan.piece
