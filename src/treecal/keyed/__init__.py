@@ -1,4 +1,4 @@
-"""Millions of keyed streams. `advance` is the pure step; `local` runs it in processes, `spark` and `streaming` on Spark.
+"""Millions of keyed streams: `advance` is the pure step; `local` runs it in a pool, `spark` and `streaming` on Spark.
 
 Nothing heavy is imported before it is used; `pip install "treecal[spark]"` installs it.
 """
