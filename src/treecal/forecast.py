@@ -28,7 +28,7 @@ class Forecast:
         Their weights, `(n,)`: non-negative, with sum 1. Uniform when left out.
     nodes
         Optional `(n, 2)` integers, one pair for each point: the node of the tree it stands on, `(height, index)`.
-        They tell equal points apart in the per-node error, the paper's labelled calibration error.
+        They distinguish equal points in the per-node error, the paper's labelled calibration error.
     space
         The set the points must lie in; when given, they are checked against it.
 
@@ -65,7 +65,7 @@ class Forecast:
         except TreeCalError as error:
             raise ForecastError(str(error)) from None
         if w.shape != p.shape[:1]:
-            raise ForecastError(f"{len(p)} points came with {w.shape[0]} weights, expected one each.")
+            raise ForecastError(f"there are {len(p)} points and {w.shape[0]} weights, expected one each.")
         if w.min() < 0:
             raise ForecastError(f"weight {int(w.argmin())} is {w.min():g}, expected 0 or more.")
         if abs(w.sum() - 1) > TOLERANCE:
@@ -93,7 +93,7 @@ class Forecast:
 
     @staticmethod
     def trusted(points: Array, weights: Array, nodes: Integers | None, space: ConvexSet | None) -> Forecast:
-        """Make a forecast of arrays known to be right, without checks or copies: they become read-only."""
+        """Make a forecast of valid arrays, without checks or copies: they become read-only."""
         self = _new(Forecast)
         points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
         weights.setflags(False)  # type: ignore[call-arg]

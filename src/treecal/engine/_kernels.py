@@ -25,14 +25,14 @@ class TreeArgs(NamedTuple):
 
 
 class Mix(NamedTuple):
-    """Points are `share·point + pull`. Where nothing is mixed, kernels take None and are compiled without."""
+    """Points are `share·point + pull`. Without mixing, kernels take None and are compiled without it."""
 
     share: float
     pull: Array
 
 
 class Span(NamedTuple):
-    """Nodes of one height side by side: the number of the first, a first child; rounds in each, and in the last."""
+    """Consecutive nodes of one height: the number of the first, a first child; rounds in each, and in the last."""
 
     height: int
     start: int
@@ -73,7 +73,7 @@ def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Arr
 
 @strict
 def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points: Array, parents: Array) -> None:
-    """Place nodes of one height, the first of them a first child, and add each up into its parent."""
+    """Write the points of nodes of one height, the first of them a first child, and the sums of their parents."""
     for parent in range(len(parents)):
         eldest = parent * tree.arity
         parents[parent, :] = 0.0
@@ -193,7 +193,7 @@ def bank_gaps(
 def bank_weigh(
     keys: Integers, nows: Integers, node_costs: Array, rule: Weighting, costs: Array, weights: Array, scale: Array
 ) -> None:
-    """Take the weights of a bank's streams on, outcome after outcome, given the costs of the nodes that ended."""
+    """Update the weights of a bank's streams, outcome by outcome, given the costs of the nodes that ended."""
     used = 0
     for i in range(len(keys)):
         stream, now = keys[i], nows[i]
@@ -215,10 +215,10 @@ def weigh_piece(
     weights: Array,
     given: Array,
 ) -> float:
-    """Play the weights over one piece of a stream; return the scale after it.
+    """Update the weights over one piece of a stream; return the scale after it.
 
     `node_costs` are the costs of the nodes within the piece, height by height from `offsets[height]` on, and `above` of
-    those above that end with it; `given` takes the weight of each node within. `costs` and `weights` go on.
+    those above that end with it. Write the weight of each node within to `given`; update `costs` and `weights`.
     """
     inner, size, ended = len(offsets) - 1, offsets[1], np.empty(len(costs))
     for i in range(size):
@@ -242,15 +242,15 @@ def weigh_piece(
 
 @strict
 def _epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
-    """Return the heights of a growing tree when this node starts, and the next node from which it has more."""
+    """Return the heights of a growing tree when this node starts, and the first later node with more."""
     limit = arity
     while limit <= index:
         limit *= arity
     return height + digits(index, arity), limit
 
 
-# What is stored here, `total + value`, is the tree's own sum: one addition a row, which there is nothing to reassociate
-# with. Only the norms are sums that the compiler may reorder.
+# The sums stored here, `total + value`, are one addition each, so there is nothing to reorder. Only the norms are sums
+# that the compiler may reorder.
 @loose
 def climb(
     rows: Array,
@@ -268,9 +268,9 @@ def climb(
     being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
     that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
 
-    With `tol`, return whether all rows are probability vectors for certain: sums are 1 within it, nothing is negative.
-    Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to
-    the compiler, which then writes the loops out.
+    With `tol`, return whether all rows are probability vectors: their sums are 1 within it, and nothing is negative.
+    With few coordinates, `few` has one entry for each, otherwise none: the compiler knows the length of a tuple and
+    unrolls the loops.
     """
     dim = len(few) or rows.shape[1]
     grows, arity = tree.depth == 0, tree.arity
@@ -297,7 +297,7 @@ def climb(
                 least[k] = min(least[k], value)
         if tol is not None:
             off += not abs(weight - 1.0) <= tol  # NaN compares as False
-        if not (grows and span.height > 0 and span.start + eldest == 0):  # when the tree grew above it, it was over
+        if not (grows and span.height > 0 and span.start + eldest == 0):  # it had ended when the tree grew
             one, two, square = size, np.sqrt(squares), squares / rounds
         for i in range(eldest + 1, min(len(rows), eldest + arity)):
             rounds = float(span.last if i == len(rows) - 1 else span.length)

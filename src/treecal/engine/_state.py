@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from treecal.engine._kernels import Mix, TreeArgs
 
 TreeForecaster = TreeCal | AdaptiveTreeCal
-"""What engines run: state of arrays, one column for each stream."""
+"""What engines run: forecasters whose state has a column for each stream."""
 
 
 def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaster:
-    """Return a forecaster that engines can run and that has seen nothing yet; for a set, TreeCal on it."""
+    """Return the forecaster if engines can run it and it is new; for a set, TreeCal on it."""
     if isinstance(forecaster, ConvexSet):
         return TreeCal(forecaster)
     if type(forecaster) not in (TreeCal, AdaptiveTreeCal):
