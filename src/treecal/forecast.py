@@ -145,12 +145,8 @@ class Forecast:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forecast):
             return NotImplemented
-        return (
-            np.array_equal(self.points, other.points)
-            and np.array_equal(self.weights, other.weights)
-            and (self.nodes is None) == (other.nodes is None)
-            and (self.nodes is None or np.array_equal(self.nodes, other.nodes))  # type: ignore[arg-type]
-        )
+        ours, theirs = ((x.points, x.weights, () if x.nodes is None else x.nodes) for x in (self, other))
+        return all(map(np.array_equal, ours, theirs))
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
 

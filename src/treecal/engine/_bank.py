@@ -169,8 +169,7 @@ class Bank:
             raise
         if len(rows) != len(chosen):
             raise ParameterError(f"there are {len(chosen)} keys and {len(rows)} outcomes, expected one each.")
-        if self.tree.depth is not None:
-            self._check_horizon(chosen)
+        self._check_horizon(chosen)
         longest = int(self._state.rounds[chosen].max(initial=0)) + len(chosen)
         if self.tree.heights(longest) > len(self._state.sums):
             self._reserve(len(self._state.rounds), self.tree.heights(longest))
@@ -212,15 +211,15 @@ class Bank:
 
     def _check_horizon(self, keys: Integers) -> None:
         """Raise if one more round for each key would be more than a tree of fixed depth has."""
-        rounds, horizon = self._state.rounds[keys], self.tree.horizon
-        assert horizon is not None
-        if len(keys) and int(rounds.max()) + len(keys) > horizon:  # perhaps; so count
-            after = rounds + np.bincount(keys, minlength=self._streams)[keys]
-            worst = int(after.argmax())
-            try:
-                self.tree.check(int(after[worst]))
-            except HorizonError as error:
-                raise HorizonError(f"stream {keys[worst]}: {error}") from None
+        horizon = self.tree.horizon
+        if horizon is None or int(self._state.rounds[keys].max(initial=0)) + len(keys) <= horizon:
+            return
+        streams, counts = np.unique(keys, return_counts=True)
+        after = self._state.rounds[streams] + counts
+        try:
+            self.tree.check(int(after.max()))
+        except HorizonError as error:
+            raise HorizonError(f"stream {streams[after.argmax()]}: {error}") from None
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""

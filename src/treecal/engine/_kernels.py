@@ -13,22 +13,8 @@ from numba.extending import overload
 
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, inlined, loose, strict, weigh
+from treecal.engine._state import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
-
-
-class TreeArgs(NamedTuple):
-    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
-
-    arity: int
-    depth: int
-    first: Array
-
-
-class Mix(NamedTuple):
-    """Points are `share·point + pull`. Without mixing, kernels take None and are compiled without it."""
-
-    share: float
-    pull: Array
 
 
 class Span(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.forecasters._path import Path
 from treecal.geometry import ConvexSet, Lp, Norm
-
-if TYPE_CHECKING:
-    from treecal.engine._kernels import Mix, TreeArgs
 
 TreeForecaster = TreeCal | AdaptiveTreeCal
 """What engines run: forecasters whose state has a column for each stream."""
@@ -31,10 +28,23 @@ def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaste
     return forecaster
 
 
+class TreeArgs(NamedTuple):
+    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
+
+    arity: int
+    depth: int
+    first: Array
+
+
+class Mix(NamedTuple):
+    """Points are `share·point + pull`. Without mixing, kernels take None and are compiled without it."""
+
+    share: float
+    pull: Array
+
+
 def kernel_args(path: Path) -> tuple[TreeArgs, Mix | None]:
     """Return the tree with its start point, and how points are mixed: None if they are not."""
-    from treecal.engine._kernels import Mix, TreeArgs
-
     tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first)
     return tree, Mix(1 - path.mix, path.pull) if path.mix else None
 

@@ -7,6 +7,7 @@ they do not count. So an epoch is finished or not, wherever a process was killed
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -37,11 +38,8 @@ class Store:
 
     def manifest(self, epoch: int) -> dict[str, Any]:
         """Return the manifest of a finished epoch."""
-        stream = self._files.open(self._path(self._manifest(epoch)))
-        try:
+        with closing(self._files.open(self._path(self._manifest(epoch)))) as stream:
             content = json.loads(bytes(stream.readAllBytes()))
-        finally:
-            stream.close()
         if content["format"] != FORMAT:
             raise SnapshotError(
                 f"epoch {epoch} in {self.path} has format {content['format']}, and this treecal reads {FORMAT}.",
@@ -61,11 +59,8 @@ class Store:
         """Write the manifest, which finishes the epoch, and remove what killed attempts have left."""
         target = self._path(self._manifest(epoch))
         draft = self._path(f"{self.path}/manifests/.{uuid4().hex}")
-        stream = self._files.create(draft)
-        try:
+        with closing(self._files.create(draft)) as stream:
             stream.write(json.dumps({"format": FORMAT, "epoch": epoch, "data": data, **content}, indent=1).encode())
-        finally:
-            stream.close()
         if self._files.exists(target) or not self._files.rename(draft, target):
             raise SnapshotError(f"epoch {epoch} in {self.path} has meanwhile been finished by another driver.")
         for attempt in self._files.listStatus(self._path(f"{self.path}/{data}").getParent()):
