@@ -206,12 +206,18 @@ class TreeForecast(Forecast):
     @property
     def nodes(self) -> Integers:
         """The node of each point, `(n, 2)` as (height, index), read-only."""
-        if self._nodes is None:  # worked out when first asked for: most forecasts are never asked
+        if self._nodes is None:  # computed when first read: most never are
             self._nodes = path_nodes(self._rounds, self._arity, len(self))
         return self._nodes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TreeForecast, (self.points, self.weights, self.rounds, self.arity, self.space)
+        return _tree_forecast, (self.points, self.weights, self.rounds, self.arity, self.space)
+
+
+def _tree_forecast(points: Array, weights: Array, rounds: int, arity: int, space: ConvexSet) -> TreeForecast:
+    """Make a forecast of arrays that were copied, and so can be written to."""
+    weights.setflags(write=False)
+    return TreeForecast(points, weights, rounds, arity, space)
 
 
 @lru_cache(maxsize=64)

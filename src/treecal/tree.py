@@ -165,7 +165,13 @@ class Tree:
 
 
 def path_nodes(t: int, arity: int, heights: int) -> Integers:
-    """Return the nodes on a path after `t` rounds, as `Tree.path` does, given its heights."""
+    """Return the nodes on a path after `t` rounds, as `Tree.path` does, given its heights.
+
+    Examples
+    --------
+    >>> path_nodes(5, arity=2, heights=3).tolist()
+    [[0, 5], [1, 2], [2, 1]]
+    """
     path, lengths = _heights(arity, heights)
     nodes = path.copy()
     nodes[:, 1] = t // lengths

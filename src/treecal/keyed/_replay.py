@@ -16,8 +16,8 @@ from treecal.engine._climb import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.keyed._pyspark import arrow_schema
 from treecal.keyed._tables import arrow, check_outcomes, forecast_columns, numbers
-from treecal.keyed.session import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

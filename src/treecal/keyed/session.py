@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecal._optional import require
 from treecal.exceptions import UnsupportedError
+from treecal.keyed._pyspark import pyspark
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -62,18 +61,3 @@ def session(
     for key, value in (SETTINGS | (settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()  # type: ignore[no-any-return] # a builder of builders has no type
-
-
-def pyspark(module: str) -> Any:
-    """Import a module of PySpark."""
-    return require(module, extra="spark", what="running on Spark")
-
-
-def spark_schema(schema: pa.Schema) -> Any:
-    """Return an Arrow schema as Spark's."""
-    return pyspark("pyspark.sql.pandas.types").from_arrow_schema(schema)
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the schema of a DataFrame as Arrow's."""
-    return pyspark("pyspark.sql.pandas.types").to_arrow_schema(frame.schema)

@@ -10,11 +10,11 @@ from treecal._validate import whole_number
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
 from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
-from treecal.keyed.session import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

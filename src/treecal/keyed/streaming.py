@@ -10,9 +10,10 @@ from treecal._validate import whole_number
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
+from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._tables import as_one, check_outcomes, one_schema
-from treecal.keyed.session import PROVIDER, ROCKSDB, arrow_schema, pyspark, spark_schema
+from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
