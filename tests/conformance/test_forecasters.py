@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice, product
+from typing import Self
 
 import numpy as np
 import pytest
@@ -88,7 +90,27 @@ class Sloppy(tc.TreeCal):
         return tc.Forecast.trusted(self._buffer[: len(x)], x.weights, x.nodes, self.space)
 
 
+class Shallow(tc.BinaryGrid):
+    """Breaks its contract: a copy shares the array that `update` writes to."""
+
+    def _learn(self, outcome: Array) -> None:
+        bias = self._state.bias
+        super()._learn(outcome)
+        bias[:] = self._state.bias
+        self._state.bias = bias
+
+    def __copy__(self) -> Self:
+        again = type(self)(self.space)
+        again._state = replace(self._state)
+        return again
+
+
 @pytest.mark.parametrize("broken", [Forgetful, Sloppy])
 def test_the_checks_can_fail(broken: type[Forecaster]) -> None:
     with pytest.raises((AssertionError, ValueError)):
         check_forecaster(lambda: broken(tc.Simplex(3)))
+
+
+def test_a_shallow_copy_is_found() -> None:
+    with pytest.raises(AssertionError, match=r"what a copy by copy\.copy learned changed the original"):
+        check_forecaster(lambda: Shallow(tc.Simplex(2)))
