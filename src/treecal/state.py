@@ -21,7 +21,6 @@ import numpy as np
 
 from treecal import correctors, forecasters, geometry
 from treecal.correctors import Corrector, Groups, all_correctors
-from treecal.correctors._group_forecasts import Recipe
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import REGISTRY, Forecaster
@@ -36,7 +35,7 @@ _VALUES: dict[str, Any] = {
     for room in (geometry, correctors)
     for name in room.__all__
     if isinstance(kind := getattr(room, name), type) and issubclass(kind, Value)
-} | {"Recipe": Recipe}
+}
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
@@ -121,7 +120,7 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     from safetensors.numpy import save as pack
 
     name = _name(thing)
-    state = thing.get_state()
+    state = _flat(thing.get_state())
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
     header = {
         "class": name,
@@ -187,8 +186,28 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     if space is not None and "space" in arguments:
         arguments["space"] = space
     thing = _made(header["class"], arguments, space)
-    thing.set_state(header["state"] | arrays)
+    thing.set_state(_nested(header["state"] | arrays))
     return thing
+
+
+def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Return a state that holds the states of parts as one dictionary, with the part's name before each key."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        flat |= _flat(value, f"{before}{key}/") if isinstance(value, dict) and value else {before + key: value}
+    return flat
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Return the state that `_flat` was given."""
+    state: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parts, name = key.split("/")
+        inner = state
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
+    return state
 
 
 def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:

@@ -393,15 +393,14 @@ def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:
     return ledger
 
 
-def _bytes(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state as something that compares bit for bit, and that nobody can change."""
-    return {
-        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else copy.deepcopy(value)
-        for key, value in state.items()
-    }
+def _bytes(state: Any) -> Any:
+    """Return the state as something that compares bit for bit and never changes."""
+    if isinstance(state, np.ndarray):
+        return state.dtype.str, state.shape, state.tobytes()
+    return {key: _bytes(value) for key, value in state.items()} if isinstance(state, dict) else copy.deepcopy(state)
 
 
-def _state(forecaster: Any) -> dict[str, Any]:
+def _state(forecaster: Any) -> Any:
     return _bytes(forecaster.get_state())
 
 

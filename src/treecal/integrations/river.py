@@ -11,9 +11,9 @@ import numpy as np
 from treecal._optional import require
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
+from treecal.geometry._outcomes import read_outcome
 from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
 
 require("river", extra="river", what="treecal.integrations.river")
@@ -209,7 +209,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
             raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        forecast = read_forecast(Simplex(len(y_pred)), _numbers(y_pred.values()), self._rounds + 1)
+        space, given = Simplex(len(y_pred)), _numbers(y_pred.values())
+        forecast = read_outcome(space, given, self._rounds + 1, error=ForecastError)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in pairs if p), checked_label(y_true)
 
