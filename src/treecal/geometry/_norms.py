@@ -269,16 +269,18 @@ def _vectors(vectors: ArrayLike, dim: int) -> Array:
     return array
 
 
-def positive_definite(name: str, matrix: ArrayLike) -> Array:
-    """Return a symmetric positive definite matrix as a read-only array, or say why it is none."""
+def positive_definite(name: str, matrix: ArrayLike, *, semi: bool = False) -> Array:
+    """Return a symmetric positive (semi)definite matrix as a read-only array; any other raises."""
     array = finite_array(name, matrix, ndim=2)
     if array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise GeometryError(f"{name} has shape {array.shape}, expected a square.")
     if not np.allclose(array, array.T, rtol=1e-12, atol=0):
-        raise GeometryError(f"{name} is not symmetric.", hint=f"({name} + {name}.T) / 2 gives the same norm.")
-    least = float(np.linalg.eigvalsh(array)[0])
-    if least <= 0:
-        raise GeometryError(f"{name} has the eigenvalue {least:.3g}, expected all to be positive.")
+        raise GeometryError(f"{name} is not symmetric.", hint=f"use ({name} + {name}.T) / 2.")
+    values = np.linalg.eigvalsh(array)
+    least = -1e-12 * max(values[-1], 1e-300) if semi else np.finfo(float).smallest_subnormal
+    if values[0] < least:
+        expected = "0 or more, which is convex" if semi else "positive ones"
+        raise GeometryError(f"{name} has the eigenvalue {values[0]:.3g}, expected {expected}.")
     return array
 
 
