@@ -192,7 +192,7 @@ def test_path_regret_refuses_nodes_that_come_back() -> None:
     path.record(tc.Forecast([[0.5, 0.5]], nodes=[[0, 1]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="another play than before, or had already ended"):
         path.record(first, [0.0, 1.0])
-    with pytest.raises(ForecastError, match="per_node"):
+    with pytest.raises(ForecastError, match="expected a Forecast with nodes"):
         path.record(tc.Forecast([[0.5, 0.5]]), [0.0, 1.0])
     with pytest.raises(ForecastError, match="one path"):
         path.record(tc.Forecast([[0.5, 0.5]] * 2, nodes=[[0, 2], [0, 3]]), [0.0, 1.0])
@@ -251,7 +251,7 @@ def test_bad_points_are_not_recorded() -> None:
 def test_runs_must_match() -> None:
     with pytest.raises(ParameterError, match="expected one of each a round"):
         swap_regret([[1.0, 0.0]], [[0.0, 1.0]] * 2)
-    with pytest.raises(ParameterError, match="no labels"):
+    with pytest.raises(ParameterError, match="weights have no nodes"):
         swap_regret([[1.0, 0.0]], [[0.0, 1.0]], per_node=True)
     learner = TreeSwap(lambda: FollowTheLeader(2), arity=2)
     with pytest.raises(LossError):

@@ -1,7 +1,7 @@
 """How far apart two points are: norms, their duals and their squares.
 
 A norm is a callable over the last axis of an array, so `tc.l1(gaps)` of an `(n, d)` array has shape `(n,)`. Wherever a
-norm is an argument the strings `"l1"`, `"l2"` and `"linf"` will do.
+norm is an argument the strings `"l1"`, `"l2"` and `"linf"` are accepted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Norm(Value, Distance):
 
     @property
     def absolute(self) -> bool:
-        """Whether the norm depends on the sizes of the coordinates alone, so that larger ones never lessen it."""
+        """Whether the norm depends only on the sizes of the coordinates, and so never falls as they grow."""
         return False
 
     def between(self, outcomes: ArrayLike, forecasts: ArrayLike) -> Array:
@@ -131,8 +131,8 @@ class Lp(Norm):
             return largest
         if self.p == 1:
             return _total(size)
-        # Scaled by a power of two near the largest entry: exact, and no power can overflow. The exponent is held
-        # where the scale is a normal number, so 0, inf and NaN scale harmlessly.
+        # Scaled by a power of two near the largest entry: exact, and no power can overflow. The exponent is clipped so
+        # that the scale is a normal number, and 0, inf and NaN stay what they are.
         scale: Array = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1022))
         scaled = size / scale[..., None]
         root = np.sqrt(_total(np.square(scaled))) if self.p == 2 else _total(scaled**self.p) ** (1 / self.p)
@@ -218,7 +218,7 @@ class Gauge(Norm):
 
     def __init__(self, *, halfspaces: ArrayLike | None = None, vertices: ArrayLike | None = None) -> None:
         if (halfspaces is None) == (vertices is None):
-            raise GeometryError("Gauge takes either halfspaces= or vertices=, and exactly one of them.")
+            raise GeometryError("Gauge takes either halfspaces= or vertices=, not both or neither.")
         self.halfspaces = None if halfspaces is None else finite_array("halfspaces", halfspaces, ndim=2)
         self.vertices = None if vertices is None else finite_array("vertices", vertices, ndim=2)
         self._rows: Array = self.halfspaces if self.halfspaces is not None else self.vertices  # type: ignore[assignment]
@@ -226,7 +226,7 @@ class Gauge(Norm):
         if rank < dim:
             raise GeometryError(
                 f"the {'halfspaces' if vertices is None else 'vertices'} span {rank} of {dim} dimensions, so their "
-                f"unit ball is {'unbounded' if vertices is None else 'flat'} and gives no norm."
+                f"unit ball is {'unbounded' if vertices is None else 'flat'} and does not define a norm."
             )
 
     def __call__(self, vectors: ArrayLike) -> Array:
@@ -242,7 +242,7 @@ class Gauge(Norm):
         from scipy.optimize import linprog
 
         both_signs = np.concatenate([self._rows, -self._rows])
-        # LP solvers hold tolerances in absolute terms, so the vector is brought to size 1 first.
+        # LP solvers use absolute tolerances, so the vector is scaled to size 1 first.
         size = float(linf(x))
         if size == 0:
             return 0.0
@@ -294,7 +294,7 @@ _BY_NAME = {"l1": l1, "l2": l2, "linf": linf}
 
 
 def as_norm(norm: Norm | str) -> Norm:
-    """Return the norm itself, or the one that a string names.
+    """Return the norm, by its name if that is given.
 
     Examples
     --------
@@ -308,7 +308,7 @@ def as_norm(norm: Norm | str) -> Norm:
 
 
 def as_distance(distance: Distance | str) -> Distance:
-    """Return the distance itself, or the norm that a string names.
+    """Return the distance, or the norm of a given name.
 
     Examples
     --------
