@@ -83,7 +83,5 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     gain_of = external_gain if coarse else swap_gain
     worst = max(gain_of(deviations(loss, joint, player=i)) for i, loss in enumerate(losses))
     if not worst <= GAP:
-        raise TreeCalError(
-            f"the equilibrium has a gap of {worst:.3g} of a player's range, expected at most {GAP:g}."
-        )
+        raise TreeCalError(f"the equilibrium has a gap of {worst:.3g} of a player's range, expected at most {GAP:g}.")
     return joint

@@ -141,14 +141,6 @@ def within_reach(name: str, value: ArrayLike, *, ndim: int | None = None) -> Arr
     return array
 
 
-def as_points(space: ConvexSet, points: ArrayLike) -> Array:
-    """Return an array whose last axis fits the set."""
-    array = np.asarray(points, dtype=np.float64)
-    if array.ndim == 0 or array.shape[-1] != space.dim:
-        raise GeometryError(f"{space!r} was given an array of shape {array.shape}, expected (..., {space.dim}).")
-    return array
-
-
 def box_norm(norm: Norm, reach: Array) -> Extent:
     """Return the greatest `‖x‖` over `|x_i| <= reach_i`."""
     if norm.absolute:

@@ -177,15 +177,15 @@ class Mahalanobis(Norm):
 
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = positive_definite("matrix", matrix)
-        self._factor = np.linalg.cholesky(self.matrix)
+        self.dim, self._factor = len(self.matrix), np.linalg.cholesky(self.matrix)
 
     def __call__(self, vectors: ArrayLike) -> Array:
         """Return `√(xᵀ A x)` of each vector along the last axis."""
-        return l2(_vectors(vectors, len(self.matrix)) @ self._factor)
+        return l2(as_points(self, vectors) @ self._factor)
 
     def square(self, vectors: ArrayLike) -> Array:
         """Return `xᵀ A x` of each vector along the last axis."""
-        return l2.square(_vectors(vectors, len(self.matrix)) @ self._factor)
+        return l2.square(as_points(self, vectors) @ self._factor)
 
     @cached_property
     def dual(self) -> Mahalanobis:
@@ -222,16 +222,14 @@ class Gauge(Norm):
         self.halfspaces = None if halfspaces is None else finite_array("halfspaces", halfspaces, ndim=2)
         self.vertices = None if vertices is None else finite_array("vertices", vertices, ndim=2)
         self._rows: Array = self.halfspaces if self.halfspaces is not None else self.vertices  # type: ignore[assignment]
-        rank, dim = int(np.linalg.matrix_rank(self._rows)), self._rows.shape[1]
-        if rank < dim:
-            raise GeometryError(
-                f"the {'halfspaces' if vertices is None else 'vertices'} span {rank} of {dim} dimensions, so their "
-                f"unit ball is {'unbounded' if vertices is None else 'flat'} and does not define a norm."
-            )
+        rank, self.dim = int(np.linalg.matrix_rank(self._rows)), self._rows.shape[1]
+        if rank < self.dim:
+            what, ball = ("halfspaces", "unbounded") if vertices is None else ("vertices", "flat")
+            raise GeometryError(f"the {what} span {rank} of {self.dim} dimensions: the unit ball would be {ball}.")
 
     def __call__(self, vectors: ArrayLike) -> Array:
         """Return the gauge of each vector along the last axis."""
-        array = _vectors(vectors, self._rows.shape[1])
+        array = as_points(self, vectors)
         if self.halfspaces is not None:
             largest: Array = np.max(np.abs(array @ self._rows.T), axis=-1)
             return largest
@@ -262,10 +260,11 @@ def _total(entries: Array) -> Array:
     return total
 
 
-def _vectors(vectors: ArrayLike, dim: int) -> Array:
-    array = np.asarray(vectors, dtype=np.float64)
-    if array.ndim == 0 or array.shape[-1] != dim:
-        raise GeometryError(f"a norm on R^{dim} was given an array of shape {array.shape}, expected (..., {dim}).")
+def as_points(owner: Any, points: ArrayLike) -> Array:
+    """Return an array whose last axis has the dimension of a set or a norm."""
+    array = np.asarray(points, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] != owner.dim:
+        raise GeometryError(f"{owner!r} was given an array of shape {array.shape}, expected (..., {owner.dim}).")
     return array
 
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import GeometryError
-from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent, as_points, farthest_pair, frozen, within_reach
-from treecal.geometry._norms import Norm, as_norm, l2, linf
+from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent, farthest_pair, frozen, within_reach
+from treecal.geometry._norms import Norm, as_norm, as_points, l2, linf
 
 
 class Polytope(ConvexSet):
@@ -55,6 +55,7 @@ class Polytope(ConvexSet):
                 raise GeometryError(f"vertices has shape {self.vertices.shape}, expected one point or more.")
             self.dim = self.vertices.shape[1]
             self.centre = frozen(self.vertices.mean(axis=0))
+            self._box = frozen(self.vertices.min(axis=0)), frozen(self.vertices.max(axis=0))
         elif halfspaces is not None:
             A, b = finite_array("A", halfspaces[0], ndim=2), finite_array("b", halfspaces[1], ndim=1)
             if len(A) != len(b) or A.size == 0:
@@ -66,9 +67,9 @@ class Polytope(ConvexSet):
             self._unit = (A / steep, b / steep[:, 0])  # rows of length 1: slacks are then distances
             self.dim = A.shape[1]
             self.centre = frozen(self._chebyshev_centre())
-            low, high = self.bounds()
-            within_reach("halfspaces", np.stack([low, high]))
-        self._size = float(np.abs(self.bounds()).max())
+            low, high = super().bounds()
+            self._box = within_reach("halfspaces", low), within_reach("halfspaces", high)
+        self._size = float(np.abs(self._box).max())
 
     _fields = ("vertices", "halfspaces")
 
@@ -149,13 +150,7 @@ class Polytope(ConvexSet):
 
     def bounds(self) -> tuple[Array, Array]:
         """Return the bounding box."""
-        if self.vertices is not None:
-            return self.vertices.min(axis=0), self.vertices.max(axis=0)
-        return self._bounding_box
-
-    @cached_property
-    def _bounding_box(self) -> tuple[Array, Array]:
-        return super().bounds()
+        return self._box
 
     def radius(self, norm: Norm | str, *, about: ArrayLike | None = None) -> Extent:
         """Return the greatest distance from `about`: exact from vertices, and in ℓ∞."""

@@ -19,13 +19,12 @@ from treecal.geometry._convex import (
     TOLERANCE,
     ConvexSet,
     Extent,
-    as_points,
     box_norm,
     farthest_pair,
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
+from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
