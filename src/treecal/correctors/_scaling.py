@@ -39,7 +39,7 @@ class Scaling(Corrector):
 
     For any outcomes and any fixed `φ` in the ball, with `c_t = ∇_t·(θ_t − φ)`,
     `Σ(c_t − rate·c_t²/2) <= rate·ridge·‖θ_1 − φ‖²/2 + Σ ∇ᵀA⁻¹∇/(2·rate)`, where for `k` parameters
-    `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` asks, that is, it exceeds its
+    `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` needs, that is, it exceeds its
     tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass defines the
     identity parameters and `F`.
 

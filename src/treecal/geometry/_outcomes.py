@@ -53,8 +53,8 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     if raw.shape != (space.dim,):
         of_class = isinstance(space, Simplex) and raw.ndim == 0 and raw.dtype.kind in "iu"
         hint = f"for a class index k pass numpy.eye({space.dim})[k]." if of_class else None
-        came = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
-        raise error.at(round_, f"{came}, {expected}.", hint=hint)
+        found = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
+        raise error.at(round_, f"{found}, {expected}.", hint=hint)
     if raw.dtype.kind not in "biuf":
         kinds = sorted({type(entry).__name__ for entry in raw.tolist()})
         too_large = raw.dtype == object and kinds == ["int"]

@@ -96,7 +96,7 @@ class Hedge(FollowTheRegularizedLeader):
     actions
         Number of actions `n`.
     rounds
-        The number of rounds to come, if known; inside `TreeSwap` that is the arity.
+        The number of rounds, if known; inside `TreeSwap` that is the arity.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class LazyGradientDescent(FollowTheRegularizedLeader):
     over
         A number of actions, or a `ConvexSet` with a projection.
     rounds
-        The number of rounds to come, if known.
+        The number of rounds, if known.
     lipschitz
         `G`, the greatest ℓ2 norm of a loss vector.
 

@@ -1,4 +1,4 @@
-"""Minimisers over a convex set that knows its projection, for losses without a closed form."""
+"""Minimisers over a convex set with a projection, for losses without a closed form."""
 
 from __future__ import annotations
 
