@@ -10,13 +10,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._checkpoints import checkpoints
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.games._normal_form import Game, as_distribution
 from treecal.swap import ActionRegret
-
-_PER_DECADE = 10
 
 
 @runtime_checkable
@@ -127,9 +126,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
     joint = np.zeros(game.shape)
     regrets = [ActionRegret(n) for n in game.shape]
     plays = tuple(np.empty((rounds, n)) for n in game.shape) if record else None
-    checkpoints = _log_spaced(rounds)
-    due, gaps = iter(checkpoints.tolist()), []
-    stop = next(due)
+    marks, gaps = checkpoints(rounds), []
+    due = set(marks.tolist())
     for t in range(1, rounds + 1):
         mixtures = [
             as_distribution(f"the play of player {i} in round {t}", player.act(), shape=game.shape[i : i + 1])
@@ -142,16 +140,15 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
             if plays is not None:
                 plays[i][t - 1] = x
             player.observe(loss)
-        if t == stop:
+        if t in due:
             gaps.append(game.correlated_gap(joint / t))
-            stop = next(due, 0)
     return Play(
         game=game,
         rounds=rounds,
         joint=joint / rounds,
         swap_regrets=game.span * [regret.swap() / rounds for regret in regrets],
         external_regrets=game.span * [regret.external() / rounds for regret in regrets],
-        checkpoints=checkpoints,
+        checkpoints=marks,
         gaps=np.array(gaps),
         plays=plays,
     )
@@ -168,8 +165,3 @@ def _check_players(game: Game, players: Sequence[Player]) -> None:
             "players holds one object twice, expected a learner of its own for each player.",
             hint="[Learner(...) for _ in range(n)], and not [learner] * n.",
         )
-
-
-def _log_spaced(rounds: int) -> Integers:
-    count = int(_PER_DECADE * np.log10(rounds)) + 2
-    return np.unique(np.rint(np.geomspace(1, rounds, count)).astype(np.int64))
