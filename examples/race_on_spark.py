@@ -19,7 +19,7 @@ SPACES = [tc.Simplex(2), tc.Simplex(5)]
 
 
 def run(forecaster: str, stream: str, space: tc.ConvexSet, seed: int) -> pa.Table:
-    """Play one run, on a worker."""
+    """Race one forecaster on one stream."""
     ours, theirs = {forecaster: FORECASTERS[forecaster]}, {stream: STREAMS[stream]}
     return arena.race(ours, theirs, [space], rounds=1_000, seeds=[seed], workers=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,13 +136,18 @@ def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cel
 
     cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
     watch.stage, watch.count = "rows", 0
-    for chunk in outcomes:
-        assert chunk.forecasts is not None
-        home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
-        cells = cells.with_room(groups)
-        tally(Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home), cells)
-        watch.count += len(chunk.rows)
-        watch()
+    with ThreadPoolExecutor(1) as counter:
+        done: Future[Any] = counter.submit(int)
+        for chunk in outcomes:  # the next one is read and checked while this one is counted
+            assert chunk.forecasts is not None
+            home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
+            rows = Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home)
+            done.result()
+            cells = cells.with_room(groups)
+            done = counter.submit(tally, rows, cells)
+            watch.count += len(chunk.rows)
+            watch()
+        done.result()
     if not watch.count:
         raise FileError(f"{outcomes.source.name} has no valid row. {outcomes.problems}")
     return cells

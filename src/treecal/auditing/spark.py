@@ -155,7 +155,7 @@ def _error_sums(rows: DataFrame, distances: Mapping[str, Distance], groups: Grou
     return found.mapInArrow(add_up, spark_schema(schema)).toArrow().to_pylist()  # type: ignore[no-any-return] # Arrow's
 
 
-def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...], most: int) -> Iterator[Any]:
+def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...]) -> Iterator[Any]:
     """Add up the errors of distinct forecasts; yield the sums as one batch."""
     sums, schema = ErrorSums(distances, Groups(by)), None
     for batch in batches:
