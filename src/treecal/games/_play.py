@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol, runtime_checkable
@@ -85,7 +85,14 @@ class Play:
         return f"Play({self.game!r}: {self.rounds} rounds, correlated gap {self.correlated_gap:.4g})"
 
 
-def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = False) -> Play:
+def play(
+    game: Game,
+    players: Sequence[Player],
+    *,
+    rounds: int,
+    record: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Play:
     """Let the players meet for some rounds, each told after every round how its own actions would have done.
 
     In a round everybody acts, and then each player observes the expected loss, scaled to `[0, 1]`, of each of its
@@ -105,6 +112,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
         How often they meet.
     record
         Keep every mixture played.
+    progress
+        Called after every round with the number of rounds played so far and of all rounds.
 
     Examples
     --------
@@ -142,6 +151,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
             player.observe(loss)
         if t in due:
             gaps.append(game.correlated_gap(joint / t))
+        if progress is not None:
+            progress(t, rounds)
     return Play(
         game=game,
         rounds=rounds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 from treecal._optional import require
 from treecal._typing import Array
 from treecal.geometry import Simplex
+
+_package = partial(require, extra="data", what="this stream")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +150,3 @@ def _flights() -> tuple[ClassStream, Any]:
 def _class_stream(title: str, events: Any) -> ClassStream:
     classes, index = np.unique(events, return_inverse=True)
     return ClassStream(title, tuple(classes.tolist()), np.eye(len(classes))[index])
-
-
-def _package(name: str) -> Any:
-    return require(name, extra="data", what="this stream")
