@@ -57,6 +57,16 @@ class Verdict:
         The entry.
     binned
         Whether its forecasts are binned, where its ledger is known.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> ledger = tc.Ledger(tc.Simplex(2))
+    >>> for k in range(100):
+    ...     ledger.record([0.5, 0.5], np.eye(2)[k % 2])
+    >>> verdict = Verdict(Entry("fair coin", ledger), binned=False)
+    >>> verdict.level, verdict.error, round(verdict.chance, 1)
+    ('calibrated', 0.0, 0.2)
     """
 
     entry: Entry
