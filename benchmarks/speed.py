@@ -183,7 +183,8 @@ def growth() -> Iterator[Line]:
     for power in range(4, 9):
         seconds, peak = _child("growth", str(10**power))
         per = seconds / 10**power * 1e9
-        yield Line(f"chunked class indices, 10^{power} rounds", "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
+        what = f"chunked class indices, 10^{power} rounds"
+        yield Line(what, "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
 
 
 def bank() -> Iterator[Line]:
