@@ -259,21 +259,15 @@ def show(table: pa.Table, *, norm: Norm | str = "l1") -> str:
     >>> print(show(table).splitlines()[2])
     | forecaster | iid |
     """
-    errors = final(table, norm=norm)
-    lines = []
+    errors, lines = final(table, norm=norm), []
     for dim in sorted({key[0] for key in errors}):
-        streams = list(dict.fromkeys(key[1] for key in errors if key[0] == dim))
-        names = list(dict.fromkeys(key[2] for key in errors if key[0] == dim))
+        own = {key[1:]: error for key, error in errors.items() if key[0] == dim}
+        streams, names = (list(dict.fromkeys(key[i] for key in own)) for i in (0, 1))
+        least = {stream: min(error for (s, _), error in own.items() if s == stream) for stream in streams}
         lines += [f"### {dim} dimensions", "", f"| forecaster | {' | '.join(streams)} |"]
         lines.append("| --- " * (1 + len(streams)) + "|")
-        least = {s: min(errors[dim, s, n] for n in names if (dim, s, n) in errors) for s in streams}
-        for name in names:
-            cells = []
-            for stream in streams:
-                error = errors.get((dim, stream, name))
-                text = "" if error is None else f"{error:.3f}"
-                cells.append(f"**{text}**" if error == least[stream] else text)
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+        cells = {(s, n): f"**{error:.3f}**" if error == least[s] else f"{error:.3f}" for (s, n), error in own.items()}
+        lines += [f"| {name} | {' | '.join(cells.get((s, name), '') for s in streams)} |" for name in names]
         lines.append("")
     return "\n".join(lines)
 

@@ -133,8 +133,8 @@ def test_data_needs_no_matplotlib() -> None:
         "import sys; sys.modules['matplotlib'] = None\n"
         "import treecal as tc; from treecal.plots import reliability, interval_tree, plot_tree\n"
         "ledger = tc.Ledger(tc.Simplex(2)); ledger.record([0.5, 0.5], [1, 0])\n"
-        "reliability(ledger, 0); interval_tree([[1, 0]], arity=2)\n"
-        "try: plot_tree([[1, 0]], arity=2)\n"
+        "reliability(ledger, 0); tree = interval_tree([[1, 0]], arity=2)\n"
+        "try: plot_tree(tree)\n"
         "except tc.TreeCalError as error: print(error)\n"
     )
     told = subprocess.check_output([sys.executable, "-c", script], text=True)

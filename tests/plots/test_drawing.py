@@ -63,7 +63,7 @@ def test_ternary_shows_every_forecast_and_its_outcome(ax: Any) -> None:
 @pytest.mark.parametrize("dim", [2, 3, 5, 12])
 def test_the_tree_has_a_row_for_each_height_and_a_key(dim: int, ax: Any) -> None:
     outcomes = one_hot(dim, 64, np.random.default_rng(1))
-    returns(ax, plots.plot_tree(outcomes, arity=4, ax=ax))
+    returns(ax, plots.plot_tree(plots.interval_tree(outcomes, arity=4), ax=ax))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["16", "4", "1"]
     assert ax.yaxis_inverted()  # the first row, of the longest intervals, is on top
     keys = [text.get_text() for text in ax.get_legend().get_texts()]

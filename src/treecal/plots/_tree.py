@@ -106,26 +106,17 @@ def _sibling_means(sums: Array, arity: int, size: int, first: Array) -> Array:
     return means.reshape(-1, sums.shape[1])[: len(sums)]
 
 
-def plot_tree(
-    outcomes: ArrayLike,
-    *,
-    arity: int,
-    depth: int | None = None,
-    start: ArrayLike | None = None,
-    classes: Sequence[str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
+def plot_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
     """Draw the interval tree of TreeCal: one row per height, one cell per interval, coloured by its forecast.
 
     Time runs to the right, and the longest intervals are on top; the forecast of a round is the mixture of the cells
     above each other. Two or three classes mix their colours, pale at the centre; more classes show the colour of the
     likeliest, stronger the more probable it is; beyond eight, classes that are seldom the likeliest share one colour.
-    Heights of more than 1500 intervals are left out.
 
     Parameters
     ----------
-    outcomes, arity, depth, start
-        As for `interval_tree`; outcomes are probability vectors, or one-hot.
+    tree
+        What `interval_tree` returned, of outcomes that are probability vectors or one-hot.
     classes
         The names of the classes.
     ax
@@ -134,15 +125,11 @@ def plot_tree(
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> ax = plot_tree(np.eye(2)[[0, 1, 1, 0, 1, 1, 0, 1]], arity=2, ax=Figure().subplots())
+    >>> tree = interval_tree(np.eye(2)[[0, 1, 1, 0, 1, 1, 0, 1]], arity=2)
+    >>> ax = plot_tree(tree, ax=Figure().subplots())
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['4', '2', '1']
     """
-    return draw_tree(interval_tree(outcomes, arity=arity, depth=depth, start=start), classes=classes, ax=ax)
-
-
-def draw_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw an interval tree."""
     dim = tree.rows[0].forecasts.shape[1] if tree.rows else 0
     if dim < 2:
         raise ParameterError("there is no interval to draw, or only one class.")

@@ -16,7 +16,7 @@ from treecal.plots._curve import plot_error_over_time
 from treecal.plots._reliability import plot_reliability, reliability
 from treecal.plots._style import matplotlib
 from treecal.plots._ternary import heaviest, plot_ternary
-from treecal.plots._tree import draw_tree
+from treecal.plots._tree import plot_tree
 from treecal.report._entries import Entry
 from treecal.report._section import Section
 from treecal.report._verdict import Verdict, percent
@@ -147,7 +147,7 @@ def _intervals(entry: Entry, names: Sequence[str]) -> Picture | None:
     if tree is None or not tree.rows:
         return None
     with _drawing(9, 1.1 + 0.42 * len(tree.rows)) as figure:
-        draw_tree(tree, classes=names, ax=figure.subplots())
+        plot_tree(tree, classes=names, ax=figure.subplots())
         caption = (
             "The tree of intervals behind the forecasts. Every cell is an interval of rounds, coloured by its "
             "forecast: the mean outcome, so far, of the longer interval it lies in. Each round's forecast mixes the "

@@ -67,9 +67,8 @@ class Section:
     def names(self) -> Sequence[str]:
         """Names of the coordinates."""
         space = self.entries[0].space
-        if not isinstance(space, Simplex):
-            return self.classes or [f"coordinate {k + 1}" for k in range(space.dim)]
-        return self.classes or space.classes or [f"class {k + 1}" for k in range(space.dim)]
+        known, kind = (space.classes, "class") if isinstance(space, Simplex) else (None, "coordinate")
+        return self.classes or known or [f"{kind} {k + 1}" for k in range(space.dim)]
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
