@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -20,6 +21,13 @@ def whole_number(name: str, value: Any, *, least: int) -> int:
     if number is None or number < least:
         raise ParameterError.expected(name, value, f"a whole number of {least} or more")
     return number
+
+
+def positive_number(name: str, value: Any, *, or_zero: bool = False) -> float:
+    """Return `value` as a finite float above 0, or from 0 on; any other raises."""
+    if not (isinstance(value, int | float | np.number) and 0 <= value < math.inf and (value > 0 or or_zero)):
+        raise ParameterError.expected(name, value, "a number of 0 or more" if or_zero else "a positive number")
+    return float(value)
 
 
 def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:

@@ -21,7 +21,6 @@ import numpy as np
 
 from treecal import correctors, forecasters, geometry
 from treecal.correctors import Corrector, Groups
-from treecal.correctors._group_forecasts import Recipe
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import REGISTRY, Forecaster
@@ -119,7 +118,7 @@ def dumps(thing: Kept) -> bytes:
         raise SnapshotError(
             f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, ledger or bank."
         )
-    state = thing.get_state()
+    state = _flat(thing.get_state())
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
     header = {
         **_encode(thing),
@@ -182,8 +181,28 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     if space is not None and "space" in header["arguments"]:
         header["arguments"]["space"] = space
     thing = _decode(header, space)
-    thing.set_state(header["state"] | arrays)
+    thing.set_state(_nested(header["state"] | arrays))
     return thing
+
+
+def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
+    """Return a state that holds the states of parts as one dictionary, with the part's name before each key."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        flat |= _flat(value, f"{before}{key}/") if isinstance(value, dict) and value else {before + key: value}
+    return flat
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Return the state that `_flat` was given."""
+    state: dict[str, Any] = {}
+    for key, value in flat.items():
+        *parts, name = key.split("/")
+        inner = state
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[name] = value
+    return state
 
 
 def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:
@@ -198,7 +217,7 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
 def _kinds() -> dict[str, Any]:
     """Return the classes a snapshot may name. Users may register more forecasters at any time."""
     ours = (getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__)
-    kinds = (*ours, Bank, Ledger, Recipe, *REGISTRY.values())
+    kinds = (*ours, Bank, Ledger, *REGISTRY.values())
     return {kind.__name__: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Kept | Value)}
 
 

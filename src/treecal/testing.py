@@ -20,8 +20,8 @@ from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
 from treecal.geometry._convex import LARGEST
-from treecal.ledger import Ledger
 from treecal.state import dumps, loads
+from treecal.streams import play
 
 Make = Callable[[], Any]
 Check = Callable[..., None]
@@ -287,7 +287,7 @@ def check_bad_forecasts_change_nothing(make: Make, outcomes: Array, forecasts: A
 
 def check_nodes_only_add_error(make: Make, outcomes: Array) -> None:
     """The per-node error, the paper's labelled one, is at least the error by point in every norm (Jensen)."""
-    ledger = _ledger(make(), outcomes)
+    ledger = play(make(), outcomes)
     for norm in ("l1", "l2", "linf"):
         per_node, by_point = ledger.error(norm, per_node=True), ledger.error(norm)
         assert per_node >= by_point - 1e-12, f"the error per node is {per_node}, by point {by_point} in {norm}"
@@ -304,7 +304,7 @@ def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
         if weights.sum() > 0:
             best = weights @ outcomes / weights.sum()
             regret += float(weights @ (R.between(outcomes, p) - R.between(outcomes, best)))
-    error = _ledger(make(), outcomes).error(R, total=True)
+    error = play(make(), outcomes).error(R, total=True)
     assert abs(error - regret) <= 1e-9 * max(1.0, abs(regret)), f"error {error}, swap regret {regret}"
 
 
@@ -387,22 +387,14 @@ def _check_refused(act: Callable[[Any], object], bad: Any, error: type[TreeCalEr
     assert place in message, f"{what}: the message does not name {place}: {message}"
 
 
-def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:
-    ledger = Ledger(forecaster.space)
-    for x, y in _play(forecaster, _rounds(outcomes)):
-        ledger.record(x, y)
-    return ledger
+def _bytes(state: Any) -> Any:
+    """Return the state as something that compares bit for bit and never changes."""
+    if isinstance(state, np.ndarray):
+        return state.dtype.str, state.shape, state.tobytes()
+    return {key: _bytes(value) for key, value in state.items()} if isinstance(state, dict) else copy.deepcopy(state)
 
 
-def _bytes(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state as an immutable value that compares bit for bit."""
-    return {
-        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else copy.deepcopy(value)
-        for key, value in state.items()
-    }
-
-
-def _state(forecaster: Any) -> dict[str, Any]:
+def _state(forecaster: Any) -> Any:
     return _bytes(forecaster.get_state())
 
 

@@ -97,12 +97,11 @@ class Sampled(Forecaster):
         """Return the forecaster's state, the unfinished block, and the draw that awaits its outcome."""
         total, seen = self._now
         block = {"block_sum": total.copy(), "block_seen": seen, "drawn": self._drawn}
-        return block | {f"forecaster.{name}": value for name, value in self.forecaster.get_state().items()}
+        return block | {"forecaster": self.forecaster.get_state()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state."""
-        inner = {name.removeprefix("forecaster."): value for name, value in state.items() if "." in name}
-        self.forecaster.set_state(inner)
+        self.forecaster.set_state(state["forecaster"])
         self._now, self._drawn = (np.array(state["block_sum"]), state["block_seen"]), state["drawn"]
         self._announced = None
 

@@ -1,8 +1,8 @@
-"""Repeated play: let learners meet in a game, and keep the distribution of what they did together."""
+"""Repeated play: learners play a game against each other, and their joint distribution is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol, runtime_checkable
@@ -10,18 +10,17 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._checkpoints import checkpoints
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.games._normal_form import Game, as_distribution
 from treecal.swap import ActionRegret
 
-_PER_DECADE = 10
-
 
 @runtime_checkable
 class Player(Protocol):
-    """Anything that can play: the learners of `treecal.swap`, or a class of one's own.
+    """Anything that can play: the learners of `treecal.swap`, or any class with these two methods.
 
     Examples
     --------
@@ -44,7 +43,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Play:
-    """What came of repeated play. Regrets and gaps are per round and in payoff units.
+    """The result of repeated play. Regrets and gaps are per round and in payoff units.
 
     Attributes
     ----------
@@ -60,7 +59,7 @@ class Play:
     checkpoints, gaps
         Rounds, evenly spaced in logarithm, and the correlated gap of the joint play up to each.
     plays
-        With `record=True`, what each player played: one `(rounds, actions)` array each. Otherwise None.
+        With `record=True`, the mixtures of each player, a `(rounds, actions)` array each. Otherwise None.
     """
 
     game: Game
@@ -86,15 +85,22 @@ class Play:
         return f"Play({self.game!r}: {self.rounds} rounds, correlated gap {self.correlated_gap:.4g})"
 
 
-def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = False) -> Play:
-    """Let the players meet for some rounds, each told after every round how its own actions would have done.
+def play(
+    game: Game,
+    players: Sequence[Player],
+    *,
+    rounds: int,
+    record: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Play:
+    """Let the players play the game for some rounds, each observing after every round the losses of its own actions.
 
-    In a round everybody acts, and then each player observes the expected loss, scaled to `[0, 1]`, of each of its
-    actions against the mixtures of the others. If every player's swap regret vanishes, the joint play approaches the
-    set of correlated equilibria (Foster and Vohra 1997); if only external regrets do, that of coarse ones.
+    In a round all players act, and then each observes the expected loss, scaled to `[0, 1]`, of each of its actions
+    against the mixtures of the others. If every player's swap regret vanishes, the joint play approaches the set of
+    correlated equilibria (Foster and Vohra 1997); if only external regrets do, that of coarse ones.
 
     A round costs one pass over the payoffs for each player, besides the players' own work. Players keep what they have
-    learned, so a second call goes on from there.
+    learned, so a second call resumes from there.
 
     Parameters
     ----------
@@ -103,9 +109,11 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
     players
         One for each player of the game, each with `act()` and `observe(loss)`, in any mix.
     rounds
-        How often they meet.
+        Number of rounds.
     record
         Keep every mixture played.
+    progress
+        Called after every round with the number of rounds played so far and of all rounds.
 
     Examples
     --------
@@ -127,9 +135,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
     joint = np.zeros(game.shape)
     regrets = [ActionRegret(n) for n in game.shape]
     plays = tuple(np.empty((rounds, n)) for n in game.shape) if record else None
-    checkpoints = _log_spaced(rounds)
-    due, gaps = iter(checkpoints.tolist()), []
-    stop = next(due)
+    marks, gaps = checkpoints(rounds), []
+    due = set(marks.tolist())
     for t in range(1, rounds + 1):
         mixtures = [
             as_distribution(f"the play of player {i} in round {t}", player.act(), shape=game.shape[i : i + 1])
@@ -142,16 +149,17 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
             if plays is not None:
                 plays[i][t - 1] = x
             player.observe(loss)
-        if t == stop:
+        if t in due:
             gaps.append(game.correlated_gap(joint / t))
-            stop = next(due, 0)
+        if progress is not None:
+            progress(t, rounds)
     return Play(
         game=game,
         rounds=rounds,
         joint=joint / rounds,
         swap_regrets=game.span * [regret.swap() / rounds for regret in regrets],
         external_regrets=game.span * [regret.external() / rounds for regret in regrets],
-        checkpoints=checkpoints,
+        checkpoints=marks,
         gaps=np.array(gaps),
         plays=plays,
     )
@@ -159,17 +167,12 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
 
 def _check_players(game: Game, players: Sequence[Player]) -> None:
     if len(players) != game.players:
-        raise ParameterError(f"{len(players)} players came to {game!r}, expected {game.players}.")
+        raise ParameterError(f"players has length {len(players)}, expected {game.players} for {game!r}.")
     for i, player in enumerate(players):
         if isinstance(player, type) or not isinstance(player, Player):
             raise ParameterError.expected(f"players[{i}]", player, "an object with act() and observe(loss)")
     if len({id(player) for player in players}) < len(players):
         raise ParameterError(
-            "players holds one object twice, expected a learner of its own for each player.",
-            hint="[Learner(...) for _ in range(n)], and not [learner] * n.",
+            "players holds one object twice, expected a separate learner for each player.",
+            hint="use [Learner(...) for _ in range(n)], not [learner] * n.",
         )
-
-
-def _log_spaced(rounds: int) -> Integers:
-    count = int(_PER_DECADE * np.log10(rounds)) + 2
-    return np.unique(np.rint(np.geomspace(1, rounds, count)).astype(np.int64))
