@@ -54,7 +54,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         patch.delenv("JAVA_HOME", raising=False)
-        with pytest.raises(tc.TreeCalError, match=r"(?s)there is no `java` here.*Hint: install Java 17"):
+        with pytest.raises(tc.TreeCalError, match=r"(?s)no `java` was found.*Hint: install Java 17"):
             session("local[2]")
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(
