@@ -85,7 +85,7 @@ def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
     assert json.loads(collected.out)["invalid"] == 3
     rows = read_table(bad)
     assert [(row["row"], row["line"]) for row in rows] == [("301", "302"), ("302", "303"), ("303", "304")]
-    assert "sum to 0.97" in rows[1]["problem"]
+    assert "sum to 0.97" in rows[1]["reason"]
     refused(run("audit", log, *options, "--on-error", "collect"), "--invalid-rows and --on-error collect go together")
 
 

@@ -207,7 +207,7 @@ def test_a_snapshot_of_other_classes_is_refused_by_name(tmp_path: Path) -> None:
     arguments = ["forecast", "--forecaster", "running-mean", "--snapshot", snapshot]
     assert run(*arguments, "--classes", "rain,sun", stdin="rain\n" * 4 + "sun\n").code == 0
     before = snapshot.read_bytes()
-    classes = f"the classes of {snapshot} are rain, sun; these are "
+    classes = f"the classes of {snapshot} are rain, sun, not "
     refused(run(*arguments, "--classes", "wet,sun"), classes + "wet, sun.", "--classes rain,sun resumes it")
     refused(run(*arguments, "--classes", "sun,rain"), classes + "sun, rain.")
     refused(run(*arguments, "--dim", 2), classes + "0, 1.")
@@ -345,17 +345,17 @@ def test_bad_files_and_options() -> None:
         ("nowhere.csv", "--dim", "2"): "there is no file nowhere.csv",
         ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
         ("/", "--dim", "2", "--kind", "csv"): "/ is a folder",
-        (): "no outcome set is given",
+        (): "no outcome set given",
         ("--classes", "a"): "two or more names",
-        ("--classes", "a,a"): "different names",
-        ("--classes", "a,\udcff"): "different names",
+        ("--classes", "a,a"): "distinct names",
+        ("--classes", "a,\udcff"): "distinct names",
         ("--classes", "a,b", "--dim", "3"): "--dim is 3, but --classes names 2",
         ("--dim", "2", "--box", "0", "1", "--ball", "1"): "--box and --ball",
         ("--dim", "2", "--box", "1", "0"): "above high",
         ("--dim", "0"): "dim is 0",
-        ("--dim", "1" + "0" * 15): "not enough memory",
+        ("--dim", "1" + "0" * 15): "out of memory",
         ("--dim", "3", "--forecaster", "binary-grid"): "Simplex(2)",
-        ("--dim", "2", "--bins", "3"): "takes no --bins",
+        ("--dim", "2", "--bins", "3"): "does not take --bins",
         ("--dim", "2", "--arity", "1"): "arity is 1",
         ("--dim", "2", "--seed", "-1"): "--seed is -1",
         ("--dim", "2", "--every", "0"): "--every is 0",

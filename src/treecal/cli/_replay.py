@@ -1,8 +1,7 @@
-"""`treecal replay`: a file of outcomes, and how calibrated a forecaster would have been on it."""
+"""`treecal replay`: how calibrated a forecaster is on a file of outcomes."""
 
 from __future__ import annotations
 
-import csv as writer
 import shlex
 import sys
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal.cli._findings import Findings
-from treecal.cli._options import Method, Outcomes, as_norm, described, split
+from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, as_norm, described, split
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit
@@ -21,7 +20,7 @@ from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.geometry import Norm, Simplex
-from treecal.io import Decoder, OnError, inert, new_file, open_source, read_outcomes
+from treecal.io import Decoder, new_file, open_source, read_outcomes, write_csv
 from treecal.io._decoder import class_labels
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
@@ -46,46 +45,39 @@ def replay(
     top: int = 10,
     report: Path | None = None,
     csv: Path | None = None,
-    force: bool = False,
-    on_error: OnError = "stop",
-    json: bool = False,
+    force: Force = False,
+    on_error: OnInvalid = "stop",
+    json: Json = False,
 ) -> int:
-    """Run a forecaster over a file of outcomes, and print its calibration error and its largest gaps.
+    """Run a forecaster over a file of outcomes, and measure its calibration error and its largest gaps.
 
-    Files are CSV, Parquet or JSON lines, of any size. Classes are looked for in the file unless they are named. Blanks
-    around a CSV cell are not part of it.
+    Files are CSV, Parquet or JSON lines, of any size. Unless --classes is given, the classes are those in the file.
 
         treecal replay days.csv --outcome weather
+        treecal replay days.csv --outcome weather --forecaster treecal --arity 8
+        treecal replay days.parquet --outcome weather --report days.html
 
-        treecal replay days.parquet --outcome weather --forecaster treecal --arity 8 --report days.html
-
-    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
     Parameters
     ----------
     path
         A file of outcomes.
     outcome
-        Column of the outcome; several, with commas between them, for the coordinates of a vector. By default "outcome",
-        or the only column there is.
+        Column of the outcome; or columns of its coordinates, separated by commas. By default "outcome", or the only
+        column.
     norm
-        Norm of the gaps: l1, l2, linf, or l and a number; by default l1 for classes, otherwise l2.
+        Norm of the gaps: l1, l2, linf, or l followed by a number; by default l1 for classes, otherwise l2.
     top
         Number of gaps to show.
     report
-        Write a report with pictures to this HTML file.
+        HTML file for a report with plots.
     csv
-        Write every distinct forecast, its weight and its mean outcome to this CSV file.
-    force
-        Overwrite files that exist.
-    on_error
-        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
-    json
-        Write one JSON document.
+        CSV file for every distinct forecast, its weight and its mean outcome.
     """
     if top < 0:
         raise ParameterError.expected("--top", top, "an integer of 0 or more")
-    space = outcomes.space() if outcomes.given else None
+    space = None if outcomes == Outcomes() else outcomes.space()
     rows = read_outcomes(
         path,
         outcome=_columns(path, outcome, space),
@@ -97,7 +89,7 @@ def replay(
     forecaster = method.make(rows.space)
     who = described(forecaster)
     with ExitStack() as stack:
-        # Before the work, so that what cannot be written fails now; and whole or not at all.
+        # A file that cannot be written is an error before the work, not after it.
         page_file = stack.enter_context(new_file(report, force=force)) if report else None
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
         everything = _read(rows)
@@ -108,8 +100,7 @@ def replay(
             found = Findings(entry.ledger, rows.classes, measure)  # type: ignore[arg-type] # ours is a ledger
             page_file.write_text(_html(entry, rows, path), "utf-8")
         if table_file is not None:
-            with table_file.open("w", encoding="utf-8", newline="") as file:
-                writer.writer(file).writerows([inert(cell) for cell in row] for row in found.cells())
+            write_csv(table_file, found.cells())
     if json:
         emit({"forecaster": who, **found.document(top), **rows.problems.to_dict()})
     else:
@@ -126,7 +117,7 @@ def _columns(path: str, named: str | None, space: ConvexSet | None) -> tuple[str
 
 
 def _read(rows: Rows) -> NDArray[Any]:
-    """Return all outcomes; classes take a byte or two each."""
+    """Return all outcomes; a class takes a byte or two."""
     counted = rows.source.one(f"SELECT count(*) FROM {LOG}")
     chunks: list[NDArray[Any]] = []
     with progress("rows read", total=None if counted is None else counted[0]) as done:
@@ -164,6 +155,6 @@ def _html(entry: Entry, rows: Rows, path: str) -> str:
     from treecal.report import Section, render
 
     section = Section(Path(path).name, [entry], rows.classes)
-    asked = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
+    details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     command = shlex.join(["treecal", *sys.argv[1:]])
-    return render([section], title=f"{entry.name} on {Path(path).name}", asked=asked, command=command)
+    return render([section], title=f"{entry.name} on {Path(path).name}", asked=details, command=command)

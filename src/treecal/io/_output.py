@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +65,9 @@ def inert(cell: Any) -> Any:
     ("'=1+1", 'sun', -0.5)
     """
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell
+
+
+def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write the rows of a CSV file, the header first, all cells inert."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(map(inert, row) for row in rows)
