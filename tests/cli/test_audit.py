@@ -46,13 +46,14 @@ def test_json_is_the_audit(tmp_path: Path) -> None:
     assert json.loads(done.out) == json.loads(json.dumps(found.to_dict()))
     assert [group["by"] for group in json.loads(done.out)["groups"]] == [{"model": "=cmd()"}, {"model": "plain"}]
     document = json.loads(run("audit", log, *WIDE, "--no-exact", "--json").out)
-    assert document["whole"]["exact"] is None
+    assert (document["whole"]["forecasts"], document["whole"]["errors"]) == (None, {})
+    assert document["whole"]["classes"]["a"]["exact"] is None
 
 
 def test_the_table_is_for_people(tmp_path: Path) -> None:
     done = run("audit", write_log(tmp_path / "log.csv"), *WIDE, "--by", "model")
     assert (done.code, done.err) == (0, "")
-    for word in ("300 rows", "confident by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
+    for word in ("300 rounds", "confident by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
         assert word in done.out
     assert "\x1b" not in done.out
 

@@ -42,7 +42,9 @@ def test_the_rounds_an_error_takes() -> None:
 def test_the_best_certificate() -> None:
     found = tc.recommend(tc.Simplex(2), "l1", rounds=200)
     document = json.loads(run("recommend", "--dim", 2, "--rounds", 200, "--json").out)
-    assert [(c["forecaster"], c["bound"]) for c in document["forecasters"]] == [(c.forecaster, c.bound) for c in found.table]
+    assert [(c["forecaster"], c["bound"]) for c in document["forecasters"]] == [
+        (c.forecaster, c.bound) for c in found.table
+    ]
     assert document["radius"] == found.trivial
     shown = run("recommend", "--dim", 2, "--rounds", 200).out
     for choice in found.table:
