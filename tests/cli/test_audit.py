@@ -53,7 +53,7 @@ def test_json_is_the_audit(tmp_path: Path) -> None:
 def test_the_table_is_for_people(tmp_path: Path) -> None:
     done = run("audit", write_log(tmp_path / "log.csv"), *WIDE, "--by", "model")
     assert (done.code, done.err) == (0, "")
-    for word in ("300 rounds", "confident by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
+    for word in ("300 rows", "confident by", "top-label ECE", "exact linf", "Class by class", "p_b", "=cmd()"):
         assert word in done.out
     assert "\x1b" not in done.out
 

@@ -281,7 +281,7 @@ BAD_LINES = {
     "[0.5, true]": "it[1] is True, expected a number",
     "null": "it is missing, expected one of rain, sun",
     "true": "it is True, expected one of rain, sun",
-    '{"weather": "sun", "day": 1}': "it has the columns weather, day, and none is called outcome",
+    '{"weather": "sun", "day": 1}': "it has the columns weather, day, none named outcome",
     '{"outcome": null}': "outcome is missing, expected one of rain, sun",
     '{"outcome": {"rain": 1}}': "entries for rain, expected rain, sun",
     "[" * 100_000: "nested too deeply",
@@ -324,10 +324,10 @@ def test_bad_lines_are_skipped_or_collected_and_counted() -> None:
     ("content", "words"),
     [
         ("weather\nsun\nsun,rain\n", ["line 3", "2 cells, expected 1"]),
-        ("weather,weather\nsun,sun\n", ["two columns called 'weather'"]),
+        ("weather,weather\nsun,sun\n", ["two columns named 'weather'"]),
         ("", ["first line", "is empty"]),
         ("\nsun\n", ["first line", "is empty"]),
-        ("day,sky\n1,sun\n", ["x.csv has the columns day, sky, and none is called outcome"]),
+        ("day,sky\n1,sun\n", ["x.csv has the columns day, sky, none named outcome"]),
         ('weather\n"sun\n', ["line 2", "not CSV"]),
         ("outcome,day\nsun,1\n\nhail,2\n", ["line 4", "outcome is 'hail', expected one of rain, sun"]),
         ("weather\nsun\n\nrain\n", ["line 3", "weather is missing"]),
@@ -375,7 +375,7 @@ def test_a_bad_row_of_parquet_is_named(tmp_path: Path) -> None:
 def test_truncated_parquet(tmp_path: Path) -> None:
     path = write_files(tmp_path)[1]
     path.write_bytes(path.read_bytes()[:-20])
-    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "cut short or damaged")
+    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "truncated or damaged")
 
 
 def test_the_horizon_is_an_end_and_not_a_bad_line() -> None:

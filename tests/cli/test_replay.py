@@ -157,7 +157,7 @@ def test_bad_rows_are_skipped_or_collected(tmp_path: Path) -> None:
         ("x.csv", b"\x00\x01\x02\xff\xfe", "UTF-8"),
         ("x.parquet", b"PAR1 and then nothing", "Parquet"),
         ("x.jsonl", b"{]\n", "JSON"),
-        ("x.dat", b"sun\n", "known kind"),
+        ("x.dat", b"sun\n", "is unknown"),
     ],
 )
 def test_bad_files(name: str, content: bytes, words: str, tmp_path: Path) -> None:

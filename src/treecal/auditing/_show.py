@@ -33,7 +33,7 @@ def verdict(whole: Calibration) -> str:
     top = whole.top_label
     gap = top.mean_forecast - top.mean_outcome
     words = (
-        f"{whole.rounds:,} round{'s' * (whole.rounds != 1)}. The most likely class has mean forecast "
+        f"{whole.rounds:,} row{'s' * (whole.rounds != 1)}. The most likely class has mean forecast "
         f"{top.mean_forecast:.3f} and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident "
         f"by {abs(gap):.3f}."
     )
@@ -52,7 +52,7 @@ def errors(audit: Audit) -> Table:
         table.add_column(_cell(name))
     names = [] if audit.whole.exact is None else [*audit.whole.exact.errors]
     exact = [] if audit.whole.exact is None else ["forecasts", *(f"exact {name}" for name in names)]
-    for name in ("rounds", *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
+    for name in ("rows", *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
         table.add_column(name, justify="right")
     for key, part in [(("all",) * len(audit.by), audit.whole), *audit.groups.items()]:
         figures: list[float] = [part.top_label.ece, part.top_label.mce, part.classwise_ece, part.brier]
