@@ -110,7 +110,7 @@ def test_probabilities_on_edges_lie_in_the_bins_of_one_machine(cluster: Any) -> 
 def test_hard_rows_of_a_log_are_valid_where_the_table_says_so(cluster: Any) -> None:
     arguments: dict[str, Any] = {"forecast": ["a", "b", "c"], "outcome": "y", "classes": CLASSES}
     kind = "a double, b double, c double, y string"
-    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 20 invalid rows, as .*on_error='skip'"):
+    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 20 invalid rows, such as .*on_error='skip'"):
         spark_audit(cluster.createDataFrame(ROWS, kind), **arguments)
     found = spark_audit(cluster.createDataFrame(ROWS, kind), **arguments, on_error="skip")
     expected = [row for row in ROWS if is_valid(row)]
