@@ -170,7 +170,7 @@ class TreeForecast(Forecast):
     points
         The points, `(n, d)`: that of height 0 first.
     weights
-        Their weights, `(n,)`.
+        Their weights, `(n,)`, read-only.
     rounds
         Rounds before this one: the node of height `j` is the one of index `rounds // arity**j`.
     arity
@@ -190,9 +190,12 @@ class TreeForecast(Forecast):
 
     def __init__(self, points: Array, weights: Array, rounds: int, arity: int, space: ConvexSet) -> None:
         points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
-        weights.setflags(False)  # type: ignore[call-arg]
-        self._points, self._weights, self._nodes, self._space = points, weights, None, space
-        self._rounds, self._arity = rounds, arity
+        self._points = points
+        self._weights = weights
+        self._nodes = None
+        self._space = space
+        self._rounds = rounds
+        self._arity = arity
 
     @property
     def rounds(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
+from numpy import divide
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
@@ -59,7 +60,10 @@ class Path:
         self.tree, self.mix, self.start, self.unit = tree, float(mix), checked_start(space, start), unit
         self.pull = self.mix * space.centre
         self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
-        self._zeros = np.zeros(space.dim)
+        self._arity, self._zeros = tree.arity, np.zeros(space.dim)
+        self._last = math.inf if tree.horizon is None else tree.horizon
+        # NumPy divides by an array without axes faster than by a number of Python's.
+        self._counts = [np.array(float(children * unit)) for children in range(tree.arity)]
 
     def fresh(self) -> PathState:
         """Return the state before the first leaf."""
@@ -70,39 +74,48 @@ class Path:
         points = np.tile(self.first, (len(sums), 1))
         for height, total in enumerate(sums):
             if count := self.tree.count(rounds, height):
-                self._place(points[height], total, count)
+                divide(total, float(count * self.unit), points[height])
+                if self.mix:
+                    self._draw(points[height])
         return rounds, [*np.array(sums)], points
 
     def step(self, state: PathState, outcome: Array) -> PathState:
         """Return the state after one more leaf, given its outcome or the sum of its outcomes."""
-        rounds, sums, points = state[0] + 1, state[1].copy(), state[2].copy()
-        if self.tree.depth is not None:
+        rounds, sums, points = state
+        rounds += 1
+        children, ended = rounds % self._arity, sums[0] + outcome
+        if not children or rounds > self._last:
+            return self._carry(rounds, ended, sums, points)
+        sums, points = sums.copy(), points.copy()
+        sums[0] = ended
+        divide(ended, self._counts[children], points[0])  # where the next leaf starts
+        if self.mix:
+            self._draw(points[0])
+        return rounds, sums, points
+
+    def _carry(self, rounds: int, ended: Array, sums: list[Array], points: Array) -> PathState:
+        """End the nodes whose last child has ended: their sums go one height up, and first children start below."""
+        if rounds >= self._last:  # the tree is full: nothing starts
             self.tree.check(rounds)
-        arity, height, ended = self.tree.arity, 0, sums[0] + outcome
-        nodes, digit = divmod(rounds, arity)
-        while not digit:  # a last child: its parent has ended, too, and first children start
+            return rounds, [ended, *sums[1:]], points
+        sums, points, height, nodes = sums.copy(), points.copy(), 0, rounds // self._arity
+        while True:
             sums[height], points[height] = self._zeros, self.first
             height += 1
-            if height == len(sums):
-                if self.tree.depth is not None:
-                    return rounds, [state[1][0] + outcome, *state[1][1:]], state[2]  # the tree is full: nothing starts
+            if height == len(sums):  # the tree grows
                 sums.append(self._zeros)
                 points = np.vstack([points, self.first])
             ended = sums[height] + ended
-            nodes, digit = divmod(nodes, arity)
+            nodes, children = divmod(nodes, self._arity)
+            if children:
+                break
         sums[height] = ended
-        self._place(points[height], ended, digit * arity**height)
+        divide(ended, float(children * self._arity**height * self.unit), points[height])
+        if self.mix:
+            self._draw(points[height])
         return rounds, sums, points
 
-    def _place(self, point: Array, total: Array, count: int) -> None:
-        """Put a node that starts at the mean of its finished siblings, given their sum and number of leaves."""
-        np.divide(total, _as_array(count * self.unit), point)
-        if self.mix:
-            point *= 1 - self.mix
-            point += self.pull
-
-
-@lru_cache(maxsize=4096)
-def _as_array(count: int) -> Array:
-    """Return a count as an array without axes: NumPy divides by one faster than by a number of Python's."""
-    return np.array(float(count))
+    def _draw(self, point: Array) -> None:
+        """Draw a point towards the centre."""
+        point *= 1 - self.mix
+        point += self.pull

@@ -94,7 +94,7 @@ class TreeCal(Forecaster):
         self._now = self._path.step(self._now, outcome)
 
     def _in_blocks(self, block: int) -> None:
-        self._path.unit = block
+        self._path = Path(self.space, self.tree, mix=self.mix, start=self.start, unit=block)
 
     def _learn_block(self, total: Array) -> None:
         self._learn(total)  # sums, divided once: equal rationals stay equal floats

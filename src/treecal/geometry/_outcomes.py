@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 import numpy as np
+from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
@@ -19,7 +20,7 @@ Refusal = type[OutcomeError] | type[ForecastError]
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     """Return whether this is a float64 vector of the set, so that nothing is left to read."""
-    return type(value) is np.ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
+    return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
