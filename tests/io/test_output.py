@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from treecal.exceptions import FileError
-from treecal.io import inert, new_file
+from treecal.io import new_file
+from treecal.io._output import inert
 
 
 def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:

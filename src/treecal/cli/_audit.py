@@ -16,7 +16,8 @@ from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
-from treecal.io import new_file, write_csv
+from treecal.io import new_file
+from treecal.io._output import write_csv
 from treecal.io._text import kind_of, read_header
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.geometry import Norm, Simplex
-from treecal.io import Decoder, new_file, open_source, read_outcomes, write_csv
+from treecal.io import Decoder, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
+from treecal.io._output import write_csv
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
 
