@@ -16,6 +16,8 @@ from treecal.engine._replay import replay
 from treecal.exceptions import TreeCalError
 from treecal.geometry import linf
 
+_GAP = "a forecast of 0.75 with mean outcome 0.5 has ℓ1 error 0.5"
+
 
 def _ensure(holds: object, claim: str) -> None:
     if not holds:
@@ -146,9 +148,8 @@ def log() -> str:
     from treecal.auditing import audit
 
     exact = audit({"p": np.full(8, 0.75), "y": np.arange(8) % 2}, forecast="p", outcome="y").whole.exact
-    claim = "a forecast of 0.75 with mean outcome 0.5 has ℓ1 error 0.5"
-    _ensure(exact is not None and abs(exact.errors["l1"] - 0.5) < 1e-12, claim)
-    return claim
+    _ensure(exact is not None and abs(exact.errors["l1"] - 0.5) < 1e-12, _GAP)
+    return _GAP
 
 
 def at_once() -> str:
@@ -188,27 +189,23 @@ def report() -> str:
 
 
 def river() -> str:
-    """The metric for river agrees with the ledger."""
+    """The metric for river finds a known gap."""
     from treecal.integrations.river import CalibrationError
 
-    metric, ledger = CalibrationError(resolution=None), tc.Ledger(tc.Simplex(2))
+    metric = CalibrationError(resolution=None)
     for k in range(8):
         metric.update(k % 2, {0: 0.25, 1: 0.75})
-        ledger.record([0.25, 0.75], np.eye(2)[k % 2])
-    _ensure(abs(metric.get() - ledger.error("l1")) < 1e-12, "the metric is the ledger's error")
-    return f"ℓ1 error {metric.get():.3f}, in river as in a ledger"
+    _ensure(abs(metric.get() - 0.5) < 1e-12, _GAP)
+    return _GAP
 
 
 def sklearn() -> str:
-    """The score for scikit-learn agrees with the ledger."""
+    """The score for scikit-learn finds a known gap."""
     from treecal.integrations.sklearn import calibration_error
 
-    ledger = tc.Ledger(tc.Simplex(2))
-    for k in range(8):
-        ledger.record([0.25, 0.75], np.eye(2)[k % 2])
-    error = float(calibration_error(np.arange(8) % 2, np.tile([0.25, 0.75], (8, 1)), resolution=None))
-    _ensure(abs(error - ledger.error("l1")) < 1e-12, "the score is the ledger's error")
-    return f"ℓ1 error {error:.3f}, in scikit-learn as in a ledger"
+    error = calibration_error(np.arange(8) % 2, np.tile([0.25, 0.75], (8, 1)), resolution=None)
+    _ensure(abs(error - 0.5) < 1e-12, _GAP)
+    return _GAP
 
 
 CHECKS: dict[str, Callable[[], str]] = {

@@ -18,6 +18,8 @@ from treecal.exceptions import ParameterError
 from treecal.swap import BlumMansour, Hedge, InternalRegretMatching, RegretMatching, TreeSwap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.table import Table
 
     from treecal._typing import Array
@@ -26,6 +28,13 @@ if TYPE_CHECKING:
 
 Learner = Literal["treeswap", "blum-mansour", "internal-regret-matching", "hedge", "regret-matching"]
 _CLASSICS = ("chicken", "matching-pennies", "prisoners-dilemma", "rock-paper-scissors", "shapley")
+_LEARNERS: dict[Learner, Callable[[int, int], Player]] = {
+    "treeswap": lambda actions, arity: TreeSwap(partial(RegretMatching, actions), arity=arity),
+    "blum-mansour": lambda actions, _: BlumMansour(partial(Hedge, actions), actions=actions),
+    "internal-regret-matching": lambda actions, _: InternalRegretMatching(actions),
+    "hedge": lambda actions, _: Hedge(actions),
+    "regret-matching": lambda actions, _: RegretMatching(actions),
+}
 _SHOWN = 36  # profiles; larger joint distributions are for --json
 
 
@@ -67,7 +76,7 @@ def game(
     played = getattr(games, name.replace("-", "_"))() if name in _CLASSICS else _read(name)
     if rounds < 1 or seed < 0:
         raise ParameterError(f"--rounds is {rounds} and --seed is {seed}, expected at least 1 and at least 0.")
-    players: list[Player] = [_player(learner, actions, arity) for actions in played.shape]
+    players = [_LEARNERS[learner](actions, arity) for actions in played.shape]
     rng = np.random.default_rng(seed)
     for player, actions in zip(players, played.shape, strict=True):
         player.act()
@@ -106,20 +115,6 @@ class _Counted:
         self._observe(loss)
         self._rounds += 1
         self._done(self._rounds)
-
-
-def _player(learner: Learner, actions: int, arity: int) -> Player:
-    match learner:
-        case "treeswap":
-            return TreeSwap(partial(RegretMatching, actions), arity=arity)
-        case "blum-mansour":
-            return BlumMansour(partial(Hedge, actions), actions=actions)
-        case "internal-regret-matching":
-            return InternalRegretMatching(actions)
-        case "hedge":
-            return Hedge(actions)
-        case "regret-matching":
-            return RegretMatching(actions)
 
 
 def _read(path: str) -> Game:

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treecal.forecasters import Forecaster
-    from treecal.geometry import ConvexSet
     from treecal.io import Outcomes as Rows
-    from treecal.report import Entry
 
 
 def replay(
@@ -78,10 +76,11 @@ def replay(
     """
     if top < 0:
         raise ParameterError.expected("--top", top, "an integer of 0 or more")
-    space = None if outcomes == Outcomes() else outcomes.space()
+    space, source = None if outcomes == Outcomes() else outcomes.space(), open_source(path)
+    decoder = Decoder(space or Simplex(2), outcome=() if outcome is None else split("--outcome", outcome))
     rows = read_outcomes(
-        path,
-        outcome=_columns(path, outcome, space),
+        source,
+        outcome=decoder.outcome_columns(list(source.types), source=source.name),
         classes=None if space is None else class_labels(space) or None,
         space=space,
         on_error=on_error,
@@ -93,13 +92,12 @@ def replay(
         # A file that cannot be written is an error before the work, not after it.
         page_file = stack.enter_context(new_file(report, force=force)) if report else None
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
-        everything = _read(rows)
+        read = _read(rows)
         if page_file is None:
-            found = Findings(_played(forecaster, everything), rows.classes, measure)
+            found = Findings(_played(forecaster, read), rows.classes, measure)
         else:
-            entry = _entry(forecaster, everything, measure)
-            found = Findings(entry.ledger, rows.classes, measure)  # type: ignore[arg-type] # ours is a ledger
-            page_file.write_text(_html(entry, rows, path), "utf-8")
+            found, html = _reported(forecaster, read, measure, rows, path)
+            page_file.write_text(html, "utf-8")
         if table_file is not None:
             write_csv(table_file, found.cells())
     if json:
@@ -107,14 +105,6 @@ def replay(
     else:
         found.show(top, who)
     return end(rows.problems)
-
-
-def _columns(path: str, named: str | None, space: ConvexSet | None) -> tuple[str, ...]:
-    """Return the columns to read."""
-    if named is not None:
-        return split("--outcome", named)
-    source = open_source(path)
-    return Decoder(space or Simplex(2)).outcome_columns(list(source.types), source=source.name)
 
 
 def _read(rows: Rows) -> NDArray[Any]:
@@ -145,17 +135,16 @@ def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
     return np.eye(forecaster.space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
 
 
-def _entry(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm) -> Entry:
-    from treecal.report import play
+def _reported(
+    forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: Rows, path: str
+) -> tuple[Findings, str]:
+    """Return the findings, and a report of them as HTML."""
+    from treecal.report import Section, play, render
 
     with progress("rounds", total=len(outcomes)) as done:
-        return play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
-
-
-def _html(entry: Entry, rows: Rows, path: str) -> str:
-    from treecal.report import Section, render
-
-    section = Section(Path(path).name, [entry], rows.classes)
+        entry = play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+    name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
-    command = shlex.join(["treecal", *sys.argv[1:]])
-    return render([section], title=f"{entry.name} on {Path(path).name}", asked=details, command=command)
+    section = Section(name, [entry], rows.classes)
+    html = render([section], title=f"{entry.name} on {name}", asked=details, command=command)
+    return Findings(entry.ledger, rows.classes, norm), html  # type: ignore[arg-type] # ours is a ledger
