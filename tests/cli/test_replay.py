@@ -70,6 +70,15 @@ def test_named_classes_and_other_norms(days: Path) -> None:
         assert named["errors"][name] == pytest.approx(found["errors"][name])
 
 
+def test_classes_without_names_are_lists_as_in_forecasts(tmp_path: Path) -> None:
+    path = tmp_path / "days.jsonl"
+    path.write_text("0\n1\n1\n")
+    document = json.loads(run("replay", path, "--dim", 2, "--json").out)
+    assert document["classes"] == ["0", "1"]
+    first = run("forecast", path, "--dim", 2).lines[0]
+    assert document["gaps"][-1]["forecast"] == first["points"][0] == [0.5, 0.5]
+
+
 def test_vectors(tmp_path: Path) -> None:
     points = np.random.default_rng(0).random((100, 2)).round(3)
     path = tmp_path / "points.csv"

@@ -55,7 +55,7 @@ def read(source: Any, **options: Any) -> Outcomes:
         (HEAD + "0.5,0.5,a\n0.5,0.5,a,b\n0.5,0.5,a\n", r"line 3 \(row 2\): it has 4 cells, expected 3"),
         (HEAD + '0.5,0.5,"a\nb"\n\n0.5,0.4,a\n', r"line 5 \(row 2\): the probabilities sum to 0.9"),
         (HEAD.replace("\n", "\r\n") + "0.5,0.5,a\r\n0.5,0.4,a\r\n", r"line 3 \(row 2\): the probabilities sum to 0.9"),
-        (HEAD + "0.5,0.5,a\n0.5,0.5,b\r\n", r"mixes line endings"),
+        (HEAD + "0.5,0.5,a\n0.5,0.5,b\r\n", r"not all of it is valid CSV.\n\nHint: it may mix line endings"),
         ((HEAD + "0.5,0.5,é\n").encode("latin-1"), r"line 2 \(row 1\): it is not text in UTF-8"),
         (HEAD + "0.5,0.5,a\n0.5,0.5,b\n0.5,0.5,c\n", r"holds 3 labels \(a, b, c\), expected 2"),
     ],

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from rich.text import Text
 
-from treecal.cli._terminal import named, page, printable, table
+from treecal.cli._terminal import by_class, page, printable, table
 from treecal.engine._replay import Run
 from treecal.geometry import Distance, NegativeEntropy, Norm, Simplex, l1, l2, linf
+from treecal.io._decoder import class_labels
 from treecal.ledger import Ledger, Table
 
 _CLASSES = 4  # shown of a forecast: those with the largest gaps
@@ -20,20 +21,9 @@ _CLASSES = 4  # shown of a forecast: those with the largest gaps
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """The errors and the largest gaps of one forecaster on one file.
-
-    Attributes
-    ----------
-    played
-        Its forecasts and their outcomes.
-    classes
-        Names of the coordinates, if they have any.
-    norm
-        Norm of the gaps.
-    """
+    """The errors of a forecaster on a file, from its forecasts and their outcomes, and its largest gaps in a norm."""
 
     played: Ledger | Run
-    classes: tuple[str, ...] | None
     norm: Norm
 
     @cached_property
@@ -52,15 +42,15 @@ class Findings:
 
     def document(self, top: int) -> dict[str, Any]:
         """Return the errors and the first gaps as JSON values."""
-        rows = zip(*(column[:top] for column in self.gaps), strict=True)
+        rows, space = zip(*(column[:top] for column in self.gaps), strict=True), self.played.space
         return {
             "rounds": self.played.rounds,
-            "classes": self.classes,
+            "classes": class_labels(space) or None,
             "forecasts": len(self.gaps.weight),
             "errors": self.errors,
             "norm": repr(self.norm),
             "gaps": [
-                {"forecast": named(self.classes, p), "weight": w, "outcome": named(self.classes, y), "gap": g}
+                {"forecast": by_class(space, p), "weight": w, "outcome": by_class(space, y), "gap": g}
                 for p, w, y, g in rows
             ],
         }
@@ -101,4 +91,4 @@ class Findings:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return self.classes or tuple(f"x{i + 1}" for i in range(self.played.space.dim))
+        return class_labels(self.played.space) or tuple(f"x{i + 1}" for i in range(self.played.space.dim))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
-from treecal.cli._rows import by_class, end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, emit, say
+from treecal.cli._rows import end, line, rows, source_name
+from treecal.cli._terminal import Exit, Shield, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.io import Decoder, Problems
 from treecal.io._decoder import class_labels

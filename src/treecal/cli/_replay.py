@@ -94,7 +94,7 @@ def replay(
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
         read = _read(rows)
         if page_file is None:
-            found = Findings(_played(forecaster, read), rows.classes, measure)
+            found = Findings(_played(forecaster, read), measure)
         else:
             found, html = _reported(forecaster, read, measure, rows, path)
             page_file.write_text(html, "utf-8")
@@ -147,4 +147,4 @@ def _reported(
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     section = Section(name, [entry], rows.classes)
     html = render([section], title=f"{entry.name} on {name}", asked=details, command=command)
-    return Findings(entry.ledger, rows.classes, norm), html  # type: ignore[arg-type] # ours is a ledger
+    return Findings(entry.ledger, norm), html  # type: ignore[arg-type] # ours is a ledger

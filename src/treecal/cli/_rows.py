@@ -9,14 +9,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from treecal._typing import Array
 from treecal.cli._progress import Done, progress
-from treecal.cli._terminal import Exit, named, say
+from treecal.cli._terminal import Exit, by_class, say
 from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
-from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Decoder, Kind, Problems, Row, open_source
 from treecal.io._sources import LOG, check_file
 from treecal.io._text import kind_of, text_rows
@@ -34,6 +32,7 @@ def rows(path: str, decoder: Decoder, *, kind: Kind | None = None) -> Iterator[I
     Examples
     --------
     >>> import tempfile
+    >>> from treecal.geometry import Simplex
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "days.csv").write_text("day,weather\n1,rain\n2, sun\n")
     ...     with rows(f"{folder}/days.csv", Decoder(Simplex(2), outcome=["weather"])) as lines:
@@ -80,11 +79,6 @@ def line(source: Forecaster | Corrector, x: Forecast, *, points: bool) -> dict[s
     if points:
         found |= {"points": [by_class(source.space, point) for point in x.points], "weights": x.weights}
     return found
-
-
-def by_class(space: ConvexSet, vector: Array) -> dict[str, float] | list[float]:
-    """Return a point of a set as JSON: by class, where the set names its classes."""
-    return named(space.classes if isinstance(space, Simplex) else None, vector)
 
 
 def end(problems: Problems) -> Exit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from enum import IntEnum
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from treecal._typing import Array
+from treecal.geometry import ConvexSet, Simplex
 
 T = TypeVar("T")
 
@@ -74,8 +75,9 @@ def _plain(value: Any) -> Any:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value.tolist()
 
 
-def named(classes: Sequence[str] | None, vector: Array) -> dict[str, float] | list[float]:
-    """Return a vector as JSON: by class, where classes have names."""
+def by_class(space: ConvexSet, vector: Array) -> dict[str, float] | list[float]:
+    """Return a point of a set as JSON: by class, where the set names its classes."""
+    classes = space.classes if isinstance(space, Simplex) else None
     return vector.tolist() if classes is None else dict(zip(classes, vector.tolist(), strict=True))
 
 

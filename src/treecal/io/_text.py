@@ -163,10 +163,10 @@ def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
 
 
 def not_csv(name: str) -> FileError:
-    """Return the error for a file with mixed line endings."""
+    """Return the error for a file that changes its format on the way."""
     return FileError(
-        f"{name} cannot be read as CSV: it mixes line endings, CR LF and LF.",
-        hint="tr -d '\\r' makes them uniform.",
+        f"{name} cannot be read: not all of it is valid CSV.",
+        hint="it may mix line endings, CR LF and LF: tr -d '\\r' makes them uniform.",
     )
 
 
