@@ -20,8 +20,8 @@ from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
 from treecal.geometry._convex import LARGEST
-from treecal.ledger import Ledger
 from treecal.state import dumps, loads
+from treecal.streams import play
 
 Make = Callable[[], Any]
 Check = Callable[..., None]
@@ -287,7 +287,7 @@ def check_bad_forecasts_change_nothing(make: Make, outcomes: Array, forecasts: A
 
 def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
     """The labelled error is at least the unlabelled one in every norm (Jensen)."""
-    ledger = _ledger(make(), outcomes)
+    ledger = play(make(), outcomes)
     for norm in ("l1", "l2", "linf"):
         assert ledger.error(norm, per_node=True) >= ledger.error(norm) - 1e-12, f"labelled < unlabelled in {norm}"
 
@@ -303,7 +303,7 @@ def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
         if weights.sum() > 0:
             best = weights @ outcomes / weights.sum()
             regret += float(weights @ (R.between(outcomes, p) - R.between(outcomes, best)))
-    error = _ledger(make(), outcomes).error(R, total=True)
+    error = play(make(), outcomes).error(R, total=True)
     assert abs(error - regret) <= 1e-9 * max(1.0, abs(regret)), f"error {error}, swap regret {regret}"
 
 
@@ -384,13 +384,6 @@ def _check_refused(act: Callable[[Any], object], bad: Any, error: type[TreeCalEr
         message = str(refusal)
     assert message is not None, f"{what} was accepted"
     assert place in message, f"{what}: the message does not name {place}: {message}"
-
-
-def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:
-    ledger = Ledger(forecaster.space)
-    for x, y in _play(forecaster, _rounds(outcomes)):
-        ledger.record(x, y)
-    return ledger
 
 
 def _bytes(state: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import pytest
 
 import treecal as tc
 from treecal.cli import app, main
-from treecal.report._verdict import judge
 from treecal.streams import ClassStream, ModelStream, iid, seattle_weather
 
 demo: Any = importlib.import_module("treecal.cli._demo")  # the module; `treecal.cli._demo` is the command
@@ -65,10 +64,10 @@ def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]
     found = json.loads(capsys.readouterr().out)
     for section, told in zip(demo.play_all(), found, strict=True):
         assert told["stream"] == section.title
-        for verdict, line in zip(judge(section), told["entries"], strict=True):
+        for verdict, line in zip(section.verdicts, told["entries"], strict=True):
             assert line["forecaster"] == verdict.entry.name
             assert line["errors"]["l1"]["exact"] == pytest.approx(verdict.entry.ledger.error("l1"))
-            assert (line["errors"]["l1"].get("binned") == verdict.error) == verdict.cells
+            assert (line["errors"]["l1"].get("binned") == verdict.error) == (verdict.reading.resolution is not None)
 
 
 @pytest.mark.usefixtures("short")

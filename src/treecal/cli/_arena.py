@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm, split
+from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY
@@ -56,17 +57,18 @@ def arena(
     space, measure = outcomes.space(), as_norm(norm)
     if seeds < 1:
         raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
-    result = race(
-        _chosen("--forecasters", forecasters, REGISTRY),
-        _chosen("--streams", streams, STREAMS),
-        [space],
-        rounds=rounds,
-        norms=[measure],
-        seeds=range(seeds),
-        workers=workers,
-        folder=folder,
-        progress=True,
-    )
+    with progress("runs") as done:
+        result = race(
+            _chosen("--forecasters", forecasters, REGISTRY),
+            _chosen("--streams", streams, STREAMS),
+            [space],
+            rounds=rounds,
+            norms=[measure],
+            seeds=range(seeds),
+            workers=workers,
+            folder=folder,
+            progress=done,
+        )
     if json:
         runs = [_with_errors(**row) for row in result.to_pylist()]
         emit({"space": repr(space), "norm": repr(measure), "rounds": rounds, "runs": runs})

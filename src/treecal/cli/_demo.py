@@ -14,10 +14,8 @@ from treecal.cli._options import Force, Json
 from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.cli._terminal import table as new_table
-from treecal.correctors._base import Corrector
 from treecal.io import new_file
-from treecal.report import Entry, Section, play, render
-from treecal.report._verdict import Verdict, judge
+from treecal.report import Entry, Section, Verdict, play, render
 from treecal.streams import ClassStream, ModelStream, atlantic_storms, new_york_flights_model, seattle_weather
 
 FLIGHTS = 20_000
@@ -46,13 +44,13 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
             if not json:
                 page().print(table(section), "")
         if json:
-            emit([{"stream": section.title, "entries": [figures(v) for v in judge(section)]} for section in sections])
+            emit([{"stream": each.title, "entries": [figures(v) for v in each.verdicts]} for each in sections])
         else:
-            page().print(*verdict(sections), sep="\n")
+            page().print(*conclusions(sections), sep="\n")
         if target is not None:
             command = f"treecal demo --report {report}"
-            asked = {"forecasters": "all with their defaults", "flights": f"the first {FLIGHTS:,} departures"}
-            html = render(sections, title="treecal on real streams", asked=asked, command=command)
+            details = {"forecasters": "all with their defaults", "flights": f"the first {FLIGHTS:,} departures"}
+            html = render(sections, title="treecal on real streams", details=details, command=command)
             target.write_text(html, encoding="utf-8")
     if report is not None:
         say(f"report written to {report}.")
@@ -64,7 +62,7 @@ def play_all() -> Iterator[Section]:
     weather = seattle_weather()
     yield play_stream(weather, [*usual(weather), tc.Harmonic(weather.space)])
     dry = wet_or_dry(weather)
-    yield play_stream(dry, [*usual(dry), tc.Harmonic(dry.space), tc.BinaryGrid()])
+    yield play_stream(dry, [*usual(dry), tc.Harmonic(dry.space), tc.BinaryGrid(dry.space)])
     storms = atlantic_storms()
     yield play_stream(storms, usual(storms))
     yield play_model(new_york_flights_model())
@@ -85,51 +83,53 @@ def play_stream(stream: ClassStream, forecasters: list[tc.Forecaster]) -> Sectio
     """Play one stream, with a bar for each forecaster."""
     entries = []
     for forecaster in forecasters:
-        with progress(f"{stream.title}: {type(forecaster).__name__}", total=len(stream)) as done:
+        with progress(f"{stream.title}: {type(forecaster).__name__}") as done:
             entries.append(play(forecaster, stream.outcomes, progress=done))
-    return Section(f"{stream.title} ({len(stream):,} rounds)", entries, stream.classes)
+    return Section(f"{stream.title} ({len(stream):,} rounds)", entries)
 
 
 def play_model(stream: ModelStream) -> Section:
     """Play a model's forecasts, raw and recalibrated, and forecasters that see only the outcomes."""
     outcomes, forecasts = stream.outcomes[:FLIGHTS], stream.forecasts[:FLIGHTS]
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
-    corrector: Corrector = tc.Chain([tc.VectorScaling(stream.space), tc.Recalibrator(stream.space)])
-    with progress(f"{stream.title}: the model, recalibrated", total=FLIGHTS) as done:
-        right = play(corrector, outcomes, said=forecasts, name="the model, recalibrated", progress=done)
-    others = play_stream(ClassStream(stream.title, stream.classes, outcomes), usual(stream)).entries
+    corrector = tc.Chain([tc.VectorScaling(stream.space), tc.Recalibrator(stream.space)])
+    with progress(f"{stream.title}: the model, recalibrated") as done:
+        after = play(corrector, outcomes, forecasts=forecasts, name="the model, recalibrated", progress=done)
+    others = play_stream(ClassStream(stream.title, stream.classes, outcomes), usual(stream))
     model = Entry("the model", corrector.ledgers["before"], made="logistic regression")
-    return Section(f"{stream.title} ({FLIGHTS:,} rounds)", [model, right, *others], stream.classes)
+    return Section(others.title, [model, after, *others.entries])
 
 
 def table(section: Section) -> Table:
     """Return one line per forecaster: its errors, its guarantee and a verdict."""
     columns = ("forecaster", ">forecasts", ">exact ℓ1", ">binned ℓ1", ">guaranteed ≤", "verdict")
     shown = new_table(section.title, *columns)
-    for one in judge(section):
-        bound = "–" if one.bound is None else f"{one.bound:.2f}"
-        cells = (f"{len(one.exact):,}", f"{one.exact_error:.3f}", f"{one.error:.3f}" if one.cells else "–", bound)
-        shown.add_row(one.entry.name, *cells, one.level)
+    for v in section.verdicts:
+        binned = "–" if v.reading.resolution is None else f"{v.error:.3f}"
+        bound = "–" if v.bound is None else f"{v.bound:.2f}"
+        shown.add_row(v.entry.name, f"{len(v.entry.exact):,}", f"{v.exact_error:.3f}", binned, bound, v.level)
     return shown
 
 
 def figures(verdict: Verdict) -> dict[str, object]:
     """Return the same line as JSON values."""
-    errors = {"exact": verdict.exact_error} | ({"binned": verdict.error} if verdict.cells else {})
+    errors = {"exact": verdict.exact_error}
+    if verdict.reading.resolution is not None:
+        errors["binned"] = verdict.error
     return {
         "forecaster": verdict.entry.name,
-        "rounds": verdict.exact.rounds,
-        "forecasts": len(verdict.exact),
+        "rounds": verdict.reading.rounds,
+        "forecasts": len(verdict.entry.exact),
         "errors": {repr(verdict.entry.norm): errors},
         "bound": verdict.bound,
         "verdict": verdict.level,
     }
 
 
-def verdict(sections: list[Section]) -> list[str]:
+def conclusions(sections: list[Section]) -> list[str]:
     """Return what the tables mean, in a few sentences."""
-    mean, tree, *_ = judge(sections[0])
-    model, corrected, *_ = judge(sections[-1])
+    mean, tree, *_ = sections[0].verdicts
+    model, corrected, *_ = sections[-1].verdicts
     return [
         "The exact error compares each distinct forecast with its mean outcome; 0 is calibrated, 2 the worst possible. "
         f"On Seattle's weather it is {tree.exact_error:.2f} for TreeCal and {mean.exact_error:.2f} for the running "

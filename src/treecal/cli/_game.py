@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as reader
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from rich.text import Text
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from treecal._typing import Array
-    from treecal.cli._progress import Done
     from treecal.games import Game, Play, Player
 
 Learner = Literal["treeswap", "blum-mansour", "internal-regret-matching", "hedge", "regret-matching"]
@@ -81,9 +80,8 @@ def game(
     for player, actions in zip(players, played.shape, strict=True):
         player.act()
         player.observe(rng.random(actions))
-    with progress("rounds", total=rounds) as done:
-        players[0] = _Counted(players[0], done)
-        result = games.play(played, players, rounds=rounds)
+    with progress("rounds") as done:
+        result = games.play(played, players, rounds=rounds, progress=done)
     best = played.correlated_equilibrium()
     if json:
         over_time = zip(result.checkpoints, result.gaps, strict=True)
@@ -103,18 +101,6 @@ def game(
     else:
         _print(name, result, best)
     return Exit.FINE
-
-
-class _Counted:
-    """A player whose rounds are counted."""
-
-    def __init__(self, player: Player, done: Done) -> None:
-        self.act, self._observe, self._done, self._rounds = player.act, player.observe, done, 0
-
-    def observe(self, loss: Any) -> None:
-        self._observe(loss)
-        self._rounds += 1
-        self._done(self._rounds)
 
 
 def _read(path: str) -> Game:

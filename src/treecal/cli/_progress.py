@@ -14,8 +14,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Task
 
-Done = Callable[[float], None]
-"""Sets how much is done."""
+Done = Callable[..., None]
+"""Sets how much is done, and, given a second number, how much there is."""
 
 
 class _Rate(ProgressColumn):
@@ -47,10 +47,10 @@ def progress(what: str, *, total: float | None = None, show: bool = True) -> Ite
 
     Examples
     --------
-    >>> with progress("rounds", total=10) as done:
+    >>> with progress("rounds") as done:
     ...     for t in range(10):
-    ...         done(t + 1)
+    ...         done(t + 1, 10)
     """
     with bars(MofNCompleteColumn(), _Rate(), show=show) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda count, total=None: bar.update(task, completed=count, total=total)

@@ -25,6 +25,7 @@ from treecal.io._decoder import class_labels
 from treecal.io._output import write_csv
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
+from treecal.streams import play
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,13 +123,8 @@ def _read(rows: Rows) -> NDArray[Any]:
 def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Ledger | Run:
     if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
         return at_once(outcomes, forecaster)
-    ledger = Ledger(forecaster.space)
-    with progress("rounds", total=len(outcomes)) as done:
-        for t, y in enumerate(_vectors(outcomes, forecaster), 1):
-            ledger.record(forecaster.predict(), y)
-            forecaster.update(y)
-            done(t)
-    return ledger
+    with progress("rounds") as done:
+        return play(forecaster, _vectors(outcomes, forecaster), progress=done)
 
 
 def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
@@ -139,12 +135,12 @@ def _reported(
     forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: Rows, path: str
 ) -> tuple[Findings, str]:
     """Return the findings, and a report of them as HTML."""
-    from treecal.report import Section, play, render
+    from treecal import report
 
-    with progress("rounds", total=len(outcomes)) as done:
-        entry = play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+    with progress("rounds") as done:
+        entry = report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
     name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
-    section = Section(name, [entry], rows.classes)
-    html = render([section], title=f"{entry.name} on {name}", asked=details, command=command)
+    section = report.Section(name, [entry], rows.classes)
+    html = report.render([section], title=f"{entry.name} on {name}", details=details, command=command)
     return Findings(entry.ledger, norm), html  # type: ignore[arg-type] # ours is a ledger
