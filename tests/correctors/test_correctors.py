@@ -82,7 +82,7 @@ def test_the_last_forecast_before_an_outcome_counts() -> None:
 
 def test_arguments_that_make_no_sense() -> None:
     space, box = tc.Simplex(2), tc.Box(0, 1, dim=2)
-    with pytest.raises(ParameterError, match=r"groups is None, expected a rule(.|\n)*Cells"):
+    with pytest.raises(ParameterError, match=r"TopClass\(bins=10\) needs classes, and Box.* has none(.|\n)*Cells"):
         tc.Recalibrator(box)
     with pytest.raises(ParameterError, match=r"needs classes, and .* has none(.|\n)*Cells"):
         tc.Recalibrator(box, groups=TopClass())
@@ -94,13 +94,13 @@ def test_arguments_that_make_no_sense() -> None:
         tc.Recalibrator(Disc(), groups=Cells(), make="shift")
     with pytest.raises(ParameterError, match="prior is 1, expected nothing, because make decides"):
         tc.Recalibrator(space, prior=1, make=lambda: tc.TreeCal(space))
-    with pytest.raises(ParameterError, match=r"on Simplex\(3\), expected Simplex\(2\)"):
+    with pytest.raises(ParameterError, match=r"gave TreeCal\(Simplex\(3\).*expected a new forecaster on Simplex\(2\)"):
         tc.Recalibrator(space, make=lambda: tc.TreeCal(tc.Simplex(3)))
-    with pytest.raises(ParameterError, match=r"make\(\) is 3, expected a forecaster"):
+    with pytest.raises(ParameterError, match=r"make\(\) gave 3, expected a new forecaster"):
         tc.Recalibrator(space, make=lambda: 3)  # type: ignore[arg-type, return-value]
     used = tc.TreeCal(space)
     used.update([1, 0])
-    with pytest.raises(ParameterError, match="seen 1 rounds, expected a new one"):
+    with pytest.raises(ParameterError, match="after 1 rounds, expected a new forecaster"):
         tc.Recalibrator(space, make=lambda: used)
     with pytest.raises(ParameterError, match="audit is 'no'"):
         tc.Recalibrator(space, audit="no")  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def test_one_rule_can_serve_many() -> None:
     by_hand = rule.fresh(tc.Simplex(2))
     for b in some_rounds(2, 20, 0)[0]:
         by_hand.learn(b)
-    assert np.array_equal(first.get_state()["own/groups/sums"], by_hand.get_state()["sums"])
+    assert np.array_equal(first.get_state()["own"]["rule"]["sums"], by_hand.get_state()["sums"])
     assert second.predict([0.9, 0.1]).mean.tolist() == [0.9, 0.1]
     assert state.dumps(second) != state.dumps(first)
 
@@ -219,6 +219,15 @@ def test_a_set_of_the_users_own_is_given_again() -> None:
             state.loads(content)
 
 
+def test_a_forecaster_to_make_more_of_is_as_good_as_a_function() -> None:
+    space, rounds = tc.Simplex(2), some_rounds(2, 40, 7)
+    pattern = tc.TreeCal(space, arity=3)
+    by_pattern, by_function = tc.Recalibrator(space, make=pattern), tc.Recalibrator(space, make=lambda: pattern)
+    assert run(by_pattern, *rounds) == run(tc.Recalibrator(space, make=lambda: tc.TreeCal(space, arity=3)), *rounds)
+    assert pattern.rounds == 0
+    assert repr(by_pattern) == repr(by_function)
+
+
 def test_code_is_not_written() -> None:
     space = tc.Simplex(2)
 
@@ -230,9 +239,7 @@ def test_code_is_not_written() -> None:
 
     rng = np.random.default_rng(0)
     draws = tc.Recalibrator(space, make=lambda: tc.SampleTreeCal(space, block=2, rng=rng))
-    assert repr(draws).startswith(
-        "Recalibrator(Simplex(2), groups=TopClass(bins=10), make=Recipe(pattern=SampleTreeCal("
-    )
+    assert repr(draws).startswith("Recalibrator(Simplex(2), groups=TopClass(bins=10), make=SampleTreeCal(")
     assert repr(tc.Chain([draws])) == f"Chain([{draws!r}])"
     for f, what in (
         (tc.Recalibrator(space, groups=lambda b: 0), "function.*cannot be saved: a snapshot holds data, not code"),

@@ -71,7 +71,7 @@ def test_payoffs_are_copied_and_read_only() -> None:
     [
         (5, "payoffs is 5, expected one array for each player"),
         ([], "length 0"),
-        ([[1.0, 2.0]], "length 1.*\n\nHint: one player alone"),
+        ([[1.0, 2.0]], "length 1.*\n\nHint: for a single player"),
         ([[[1, 2], [3, 4]], [[1, 2, 3], [4, 5, 6]]], r"payoffs\[1\] has shape \(2, 3\), expected \(2, 2\)"),
         ([[1, 2], [3, 4]], r"expected 2 dimensions.*\n\nHint: a zero-sum game"),
         ([np.zeros((2, 2, 2))] * 2, "expected 2 dimensions"),
@@ -91,7 +91,7 @@ def test_bad_payoffs(payoffs: Any, problem: str) -> None:
 
 def test_bad_mixtures() -> None:
     game = games.chicken()
-    with pytest.raises(ParameterError, match="1 mixtures came for 2 players"):
+    with pytest.raises(ParameterError, match="mixtures has length 1, expected 2"):
         game.losses([[0.5, 0.5]])
     with pytest.raises(ParameterError, match=r"mixture of player 1 has shape \(3,\), expected \(2,\)"):
         game.losses([[0.5, 0.5], [0.5, 0.25, 0.25]])

@@ -142,7 +142,7 @@ def test_rounding_in_the_weights_is_forgiven() -> None:
 
 def test_bad_players() -> None:
     game, one = games.chicken(), swap.Hedge(2)
-    with pytest.raises(ParameterError, match="1 players came to"):
+    with pytest.raises(ParameterError, match="players has length 1, expected 2"):
         games.play(game, [one], rounds=1)
     with pytest.raises(ParameterError, match=r"one object twice.*\n\nHint"):
         games.play(game, [one, one], rounds=1)

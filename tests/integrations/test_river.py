@@ -260,7 +260,7 @@ def test_a_classifier_without_probabilities() -> None:
         def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
             raise NotImplementedError
 
-    with pytest.raises(UnsupportedError, match="Mute has no probabilities"):
+    with pytest.raises(UnsupportedError, match="Mute returns no probabilities"):
         RecalibratedClassifier(Mute()).predict_proba_one({})
 
 

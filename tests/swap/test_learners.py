@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -25,7 +27,6 @@ from treecal.swap import (
     Loss,
     QuadraticLoss,
     RegretMatching,
-    average,
     external_regret,
 )
 
@@ -135,7 +136,7 @@ def test_be_the_leader_never_regrets(maker: Maker, seed: int, rounds: int) -> No
     for loss in losses:
         paid += float(loss.value(learner.act()))
         learner.observe(loss)
-    total = average(losses)
+    total = reduce(operator.add, losses) / rounds
     least = rounds * float(total.value(total.minimise(space)))
     assert paid - least <= learner.regret_bound(rounds) + 1e-9 * (1 + abs(paid))
 
@@ -159,7 +160,7 @@ def test_be_the_leader_is_offline() -> None:
     with pytest.raises(LossError, match="given in advance"):
         learner.observe([1.0, 0.0])
     learner.observe([0.0, 1.0])
-    with pytest.raises(HorizonError, match="cannot play against a loss it does not know"):
+    with pytest.raises(HorizonError, match=r"one too many(.|\n)*needs the losses in advance"):
         learner.act()
     with pytest.raises(HorizonError):
         learner.observe([0.0, 1.0])
@@ -198,9 +199,9 @@ def test_kinds_do_not_mix_and_outcomes_lie_inside() -> None:
     with pytest.raises(LossError, match=r"round 1 has an outcome outside Simplex\(2\)"):
         learner.observe(BregmanLoss(tc.SquaredEuclidean(), [0.5, 0.6]))
     learner.observe(BregmanLoss(tc.SquaredEuclidean(), [0.5, 0.5]))
-    with pytest.raises(LossError, match="another kind"):
+    with pytest.raises(LossError, match="not of the same kind"):
         learner.observe(LinearLoss([0.0, 1.0]))
-    with pytest.raises(LossError, match="another kind"):
+    with pytest.raises(LossError, match="not of the same kind"):
         learner.observe(BregmanLoss(tc.NegativeEntropy(), [0.5, 0.5]))
     assert learner.rounds == 1
 

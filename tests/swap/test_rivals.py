@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.swap import adversaries
+from treecal._typing import Array
 from treecal.exceptions import LossError, ParameterError
 from treecal.swap import (
     ActionRegret,
@@ -57,7 +58,7 @@ class _Recording(Learner):
         self.inner = inner
         self.paid, self.total = 0.0, np.zeros(inner.actions)
 
-    def _choose(self) -> object:
+    def _choose(self) -> Array:
         return self.inner.act()
 
     def _learn(self, loss: object) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -37,10 +38,10 @@ def _agree(space: tc.ConvexSet, regularizer: Regularizer, outcomes: Array, arity
     forecaster = tc.TreeCal(space, arity=arity, depth=depth)
     learner = TreeSwap(lambda: FollowTheLeader(space), arity=arity, depth=depth)
     for y in outcomes:
-        x, z = forecaster.predict(), learner.act()
+        x, z = forecaster.predict(), learner.parts()
         assert x.points.tobytes() == z.points.tobytes()
-        assert x == z  # weights and labels too
-        assert x == learner.parts()
+        assert x == z  # weights and nodes too
+        np.testing.assert_allclose(learner.act(), x.mean, rtol=1e-12, atol=1e-14)
         forecaster.update(y)
         learner.observe(BregmanLoss(regularizer, y))
 
@@ -209,9 +210,16 @@ def test_treeswap_works_with_every_learner_and_loss() -> None:
             parts = learner.parts()
             assert learner.space.contains(parts.points).all()
             learner.observe(loss())  # type: ignore[arg-type]
-        play = learner.act()
-        assert isinstance(play, tc.Forecast) == (learner.actions is None)
-        np.testing.assert_allclose(play.mean if isinstance(play, tc.Forecast) else play, learner.parts().mean)
+        np.testing.assert_allclose(learner.act(), learner.parts().mean)
+
+
+def test_a_tree_of_trees_on_a_convex_set() -> None:
+    ball = tc.Ball(2)
+    inner = partial(TreeSwap, lambda: LazyGradientDescent(ball, rounds=4), arity=2)
+    learner = TreeSwap(inner, arity=2, depth=3)
+    for loss in np.random.default_rng(0).normal(size=(8, 2)):
+        assert ball.contains(learner.parts().points).all()
+        learner.observe(loss)
 
 
 def test_one_round_too_many() -> None:

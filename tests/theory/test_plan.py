@@ -69,7 +69,7 @@ def test_lower_bounds_are_their_formulas() -> None:
         (lambda: log_rounds_simplex(0, 0.1, c=1), "dim is 0"),
         (lambda: log_rounds_simplex(3, -0.1, c=1), "error is -0.1"),
         (lambda: log_rounds_ball(3, 0.1, c=math.nan), "c is nan"),
-        (lambda: tc.plan(tc.Ball(2), "l2", rounds=5, error=0.1), "exactly one"),
+        (lambda: tc.plan(tc.Ball(2), "l2", rounds=5, error=0.1), "not both or neither"),
     ],
 )
 def test_bad_input(call: Any, message: str) -> None:

@@ -321,7 +321,7 @@ def test_bad_options(options: dict[str, Any], complaint: str) -> None:
 
 def test_other_norms_are_refused_with_a_way_out() -> None:
     for norm in (tc.l1, tc.linf, tc.Lp(3)):
-        with pytest.raises(UnsupportedError, match=r"Cauchy(.|\n)*Hint: a Mahalanobis"):
+        with pytest.raises(UnsupportedError, match=r"Cauchy(.|\n)*Hint: use a Mahalanobis"):
             spectral_certificate(Replay.harmonic(10), space=tc.Simplex(3), norm=norm)
     with pytest.raises(ParameterError, match="replay is 10"):
         spectral_certificate(10)  # type: ignore[arg-type]

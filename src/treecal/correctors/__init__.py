@@ -30,7 +30,7 @@ __all__ = [
 
 
 def all_correctors() -> list[type[Corrector]]:
-    """Return every corrector of this package: snapshots, the command line and the tests know them from here.
+    """Return every corrector class of this package, for snapshots, the command line and the tests.
 
     Examples
     --------

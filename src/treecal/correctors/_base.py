@@ -5,17 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal.correctors._report import Correction, ScoreKeeper
-from treecal.correctors._state import nested, unnested
+from treecal.correctors._report import ROLES, Correction, scores
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.forecast import Forecast
+from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import checked_space
 from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import read_outcome
@@ -28,9 +26,9 @@ class Corrector(ABC):
     `b` is a point of the set: the forecast of a model, a person, a column of a table. A `predict` that no `update`
     follows has no effect: the last one before `update` counts.
 
-    A subclass gives `_announce` and `_learn`, the names of its constructor's arguments in `_fields`, and keeps its past
-    in `_state`, a dataclass of arrays and numbers. Everything else is done here, once: forecasts and outcomes reach it
-    checked; states are copied, in and out; and an update that fails for whatever reason leaves everything as it was.
+    A subclass defines `_announce` and `_learn`, names its constructor's arguments in `_fields`, and keeps its past in
+    `_state`, a dataclass of arrays and numbers. The base class does the rest: it validates forecasts and outcomes,
+    copies states in and out, and restores the state when an update fails for any reason.
 
     Parameters
     ----------
@@ -76,36 +74,41 @@ class Corrector(ABC):
         if not isinstance(audit, bool):
             raise ParameterError.expected("audit", audit, "True or False")
         self.audit = audit
-        self._scores = ScoreKeeper(space) if audit else None
+        self._ledgers = {role: Ledger(space) for role in ROLES} if audit else None
+        self._squares = 0.0  # the sum of all ‖y‖², where there are ledgers
         self._rounds = 0
         self._pending: tuple[Array, Forecast] | None = None
 
     @abstractmethod
     def _announce(self, forecast: Array) -> Forecast:
-        """Return what to announce in place of this forecast, and leave the state as it is."""
+        """Return the forecast to announce in place of this one, without changing the state."""
 
     @abstractmethod
     def _learn(self, forecast: Array, outcome: Array) -> None:
-        """Learn the outcome of the round of this forecast (the caller's array: copy what is to be kept)."""
+        """Learn the outcome of this forecast's round (the caller's array: copy it to keep it)."""
+
+    def _point(self, point: Array) -> Forecast:
+        """Return the forecast of one point of the set."""
+        return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def _own_state(self) -> dict[str, Any]:
-        """Return all that `_learn` changes, as arrays and JSON values; they will be copied."""
-        return {field.name: getattr(self._state, field.name) for field in fields(self._state)}
+        """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
+        return dict(vars(self._state))
 
     def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `_own_state` returned, here a copy to keep."""
+        """Resume from a copy of what `_own_state` returned."""
         self._state = type(self._state)(**state)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
-        """Yield correctors of this class to try on the set, for the tests; none where it is not for such sets."""
+        """Yield correctors of this class on the set, for the tests; none if the class does not support the set."""
         yield from ()
 
     @classmethod
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the names that `treecal recalibrate --method` knows it by, each with a function from the set.
+        """Return its names in `treecal recalibrate --method`, each with a function that makes it from a set.
 
-        A function with a parameter `groups` takes the rule of `--groups`.
+        A function with a parameter `groups` is given the rule of `--groups`.
         """
         return {}
 
@@ -116,8 +119,10 @@ class Corrector(ABC):
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
-        """Three ledgers: "before" of the model's forecasts, "after" of those announced, "mean" of their means."""
-        return self._kept().ledgers
+        """Three ledgers: "before" for the model's forecasts, "after" for those announced, "mean" for their means."""
+        if self._ledgers is None:
+            raise ParameterError("audit is False, so no scores were kept.", hint="make the corrector with audit=True.")
+        return self._ledgers
 
     def predict(self, forecast: ArrayLike) -> Forecast:
         """Return the forecast to announce; the same one for the same input until `update`.
@@ -127,7 +132,8 @@ class Corrector(ABC):
         forecast
             The forecast to correct, a point of the set.
         """
-        b = read_forecast(self.space, forecast, self._rounds + 1)
+        b = np.array(read_outcome(self.space, forecast, self._rounds + 1, error=ForecastError))
+        b.setflags(write=False)
         if self._pending is None or not np.array_equal(self._pending[0], b):
             x = self._announce(b)
             if x.space is not self.space and x.space != self.space:
@@ -138,9 +144,10 @@ class Corrector(ABC):
     def update(self, outcome: ArrayLike) -> None:
         """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
         y = read_outcome(self.space, outcome, self._rounds + 1)
-        undo = self._checkpoint()
+        forecast, _ = self._round()
+        undo = self._checkpoint(forecast)
         try:
-            self._learn(self._round()[0], y)
+            self._learn(forecast, y)
         except BaseException:
             undo()
             raise
@@ -149,21 +156,22 @@ class Corrector(ABC):
     def _round(self) -> tuple[Array, Forecast]:
         """Return the forecast that awaits its outcome, and what was announced in its place."""
         if self._pending is None:
-            raise OutcomeError.at(
-                self._rounds + 1, "came before its forecast.", hint="call predict(b) once before each update(y)."
-            )
+            hint = "call predict(b) once before each update(y)."
+            raise OutcomeError.at(self._rounds + 1, "came before its forecast.", hint=hint)
         return self._pending
 
-    def _checkpoint(self) -> Callable[[], None]:
-        """Return a function that takes back what `_learn` is about to do; override it where the state is large."""
-        self._round()
+    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
+        """Return a function that undoes what `_learn` is about to do; override it where the state is large."""
         state = deepcopy(self._own_state())
         return lambda: self._set_own_state(state)
 
     def _close(self, outcome: Array) -> None:
-        """Count the round, which has been learned."""
-        if self._scores is not None:
-            self._scores.record(*self._round(), outcome)
+        """Record and count the round that was learned."""
+        if self._ledgers is not None:
+            b, x = self._round()
+            for role, each in zip(ROLES, (self._point(b), x, self._point(x.mean)), strict=True):
+                self._ledgers[role].record(each, outcome)
+            self._squares += float(outcome @ outcome)
         self._rounds += 1
         self._pending = None
 
@@ -177,60 +185,35 @@ class Corrector(ABC):
             informative only where forecasts repeat. With many classes and few rounds choose wider cells: in a cell of a
             handful of rounds, chance is read as error.
         """
-        return self._kept().report(resolution=resolution)
-
-    def _kept(self) -> ScoreKeeper:
-        if self._scores is None:
-            raise ParameterError("audit is False, so no scores were kept.", hint="make the corrector with audit=True.")
-        return self._scores
+        before, after, mean = (scores(ledger, self._squares, resolution) for ledger in self.ledgers.values())
+        return Correction(self.rounds, resolution, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
-        """Return a copy of all that the past has left, as arrays and JSON values; a pending forecast, too."""
-        state = self._past()
-        if self._pending is not None:
-            state["pending"] = self._pending[0]
-        return deepcopy(state)
+        """Return a copy of the state: arrays, JSON values, dictionaries of them; and any pending forecast."""
+        return deepcopy(self._past() | ({} if self._pending is None else {"pending": self._pending[0]}))
 
     def _past(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"rounds": self._rounds} | nested("own", self._own_state())
-        if self._scores is not None:
-            state |= nested("audit", self._scores.get_state())
-        return state
+        state = {"rounds": self._rounds, "squares": self._squares, "own": self._own_state()}
+        return state | {"ledgers": {role: ledger.get_state() for role, ledger in (self._ledgers or {}).items()}}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned, which is copied."""
         state = deepcopy(state)
-        self._rounds = state["rounds"]
-        self._set_own_state(unnested("own", state))
-        if self._scores is not None:
-            self._scores.set_state(unnested("audit", state))
+        self._rounds, self._squares = state["rounds"], state["squares"]
+        self._set_own_state(state["own"])
+        for role, ledger in (self._ledgers or {}).items():
+            ledger.set_state(state["ledgers"][role])
         self._pending = None
         if "pending" in state:
             self.predict(state["pending"])
 
     def __copy__(self) -> Self:
-        return deepcopy(self)  # a copy that shared arrays would learn what the other is told
+        return deepcopy(self)  # a shallow copy would share arrays that change
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
         return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
-
-
-def read_forecast(space: ConvexSet, value: Any, round_: int) -> Array:
-    """Return the forecast as a read-only vector of the set, a copy, or an error that names the round.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> read_forecast(Simplex(2), [0.5, 0.4], 7)
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.ForecastError: forecast at round 7 lies outside Simplex(2): entries sum to 0.9, ...
-    """
-    forecast = np.array(read_outcome(space, value, round_, error=ForecastError))
-    forecast.setflags(write=False)
-    return forecast

@@ -10,7 +10,6 @@ from treecal.correctors._base import Corrector
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._scaling import TemperatureScaling, VectorScaling
-from treecal.correctors._state import nested, unnested
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -19,15 +18,15 @@ from treecal.geometry import ConvexSet, Simplex
 class Chain(Corrector):
     """Correctors one after the other: each corrects the mean of what the one before it announces.
 
-    Online scaling learns a few numbers fast and keeps the shape of the forecast; recalibration then corrects what no
-    scaling can. Costs what its parts cost. All parts learn from a round, or none does.
+    Online scaling learns a few parameters fast and keeps the shape of the forecast; recalibration then corrects what
+    scaling cannot. It costs as much as its parts. Either all parts learn from a round or none does.
 
     Parameters
     ----------
     parts
         The correctors, in order, all on one set.
     audit
-        Keep the scores that `report` needs. Each part keeps its own besides, unless made with `audit=False`.
+        Keep the scores that `report` needs. Each part keeps its own as well, unless made with `audit=False`.
 
     Examples
     --------
@@ -52,7 +51,7 @@ class Chain(Corrector):
             if part.space != self.parts[0].space:
                 raise ParameterError(f"parts are on {self.parts[0].space!r} and {part.space!r}, expected one set.")
             if any(part is other for other in self.parts[:place]):
-                raise ParameterError(f"{part!r} is twice among the parts.", hint="give the chain a copy: copy.copy.")
+                raise ParameterError(f"{part!r} is twice among the parts.", hint="use copy.copy(part) for the second.")
         super().__init__(self.parts[0].space, audit=audit)
 
     @classmethod
@@ -77,9 +76,9 @@ class Chain(Corrector):
             x = part.predict(x.mean)
         return x
 
-    def _checkpoint(self) -> Callable[[], None]:
-        self._announce(self._round()[0])  # a part that has met another forecast since returns to this one
-        checkpoints = [part._checkpoint() for part in self.parts]
+    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
+        self._announce(forecast)  # a part may have been given another forecast since
+        checkpoints = [part._checkpoint(part._round()[0]) for part in self.parts]
 
         def undo() -> None:
             for back in checkpoints:
@@ -97,14 +96,11 @@ class Chain(Corrector):
             part._close(outcome)
 
     def _own_state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {}
-        for i, part in enumerate(self.parts):
-            state |= nested(str(i), part._past())
-        return state
+        return {str(i): part._past() for i, part in enumerate(self.parts)}
 
     def _set_own_state(self, state: dict[str, Any]) -> None:
         for i, part in enumerate(self.parts):
-            part.set_state(unnested(str(i), state))
+            part.set_state(state[str(i)])
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.parts))}])"

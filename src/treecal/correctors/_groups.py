@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
@@ -10,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import ConvexSet, Simplex, l2
 from treecal.geometry._value import Value
@@ -19,7 +18,7 @@ from treecal.geometry._value import Value
 class Groups(Value, ABC):
     """A rule that puts each forecast into a group, before its outcome is known.
 
-    A rule that learns as it goes keeps what it learned in the object that `fresh` returns.
+    A rule that learns keeps what it has learned in the object that `fresh` returns.
     """
 
     name: ClassVar[str | None] = None
@@ -30,11 +29,11 @@ class Groups(Value, ABC):
         """Return the group's name; the same for the same forecast until the next `learn`."""
 
     def fresh(self, space: ConvexSet) -> Groups:
-        """Return the rule as it starts on this set, or say why it cannot."""
+        """Return the rule in its initial state on this set; raises if the set does not suit it."""
         return self
 
     def learn(self, forecast: Array) -> None:
-        """Take note of a forecast whose round is over. Most rules have nothing to learn."""
+        """Learn from a forecast whose round is over. Most rules have nothing to learn."""
 
     def get_state(self) -> dict[str, Any]:
         """Return what was learned, as arrays and JSON values."""
@@ -45,7 +44,7 @@ class Groups(Value, ABC):
 
 
 class TopClass(Groups):
-    """By the likeliest class and its probability: the groups of a reliability diagram.
+    """By the most likely class and its probability: the groups of a reliability diagram.
 
     Parameters
     ----------
@@ -96,9 +95,7 @@ class Cells(Groups):
     name = "cells"
 
     def __init__(self, *, width: float = 0.1) -> None:
-        if not (isinstance(width, int | float | np.number) and 0 < width < math.inf):
-            raise ParameterError.expected("width", width, "a positive number")
-        self.width = float(width)
+        self.width = positive_number("width", width)
 
     def key(self, forecast: Array) -> Hashable:
         """Return the cell's place in the grid."""
@@ -108,9 +105,8 @@ class Cells(Groups):
 class Centroids(Groups):
     """By the nearest of a few centroids that follow the forecasts: for many dimensions.
 
-    The first forecasts that are not yet a centroid become one each, until there are `count`. Then each forecast belongs
-    to the nearest, and moves it to the mean of the forecasts it has had (MacQueen's online k-means). Costs
-    `O(count·dim)` a round.
+    The first `count` distinct forecasts become the centroids. After that each forecast belongs to the nearest centroid,
+    which moves to the mean of its forecasts (MacQueen's online k-means). `O(count·dim)` a round.
 
     Parameters
     ----------
@@ -132,36 +128,31 @@ class Centroids(Groups):
     """
 
     _fields = ("count",)
+    _sums: Array  # (count, dim): of the forecasts of each centroid
+    _met: Array  # (count,): how many those are
     name = "centroids"
 
     def __init__(self, *, count: int = 16) -> None:
         self.count = whole_number("count", count, least=1)
-        self._sums = np.empty((0, 0))
-        self._met = np.empty(0)
 
     def fresh(self, space: ConvexSet) -> Groups:
         """Return the rule with no centroid yet."""
         groups = Centroids(count=self.count)
-        groups._sums = np.empty((0, space.dim))
+        groups._sums, groups._met = np.zeros((self.count, space.dim)), np.zeros(self.count)
         return groups
 
-    def key(self, forecast: Array) -> Hashable:
-        """Return the number of the nearest centroid, or of the one this forecast would found."""
-        return (self._nearest(forecast),)
-
-    def _nearest(self, forecast: Array) -> int:
-        found = len(self._met)
+    def key(self, forecast: Array) -> tuple[int]:
+        """Return the number of the nearest centroid, or of the one that this forecast would start."""
+        found = int(np.count_nonzero(self._met))
         if not found:
-            return 0
-        distances = l2(self._sums / self._met[:, None] - forecast)
+            return (0,)
+        distances = l2(self._sums[:found] / self._met[:found, None] - forecast)
         nearest = int(distances.argmin())
-        return found if found < self.count and distances[nearest] > 0 else nearest
+        return (found if found < self.count and distances[nearest] > 0 else nearest,)
 
     def learn(self, forecast: Array) -> None:
-        """Move the nearest centroid, or found one."""
-        at = self._nearest(forecast)
-        if at == len(self._met):
-            self._sums, self._met = np.vstack([self._sums, np.zeros_like(forecast)]), np.append(self._met, 0.0)
+        """Move the nearest centroid, or start one."""
+        (at,) = self.key(forecast)
         self._sums[at] += forecast
         self._met[at] += 1
 
@@ -175,7 +166,7 @@ class Centroids(Groups):
 
 
 class ByKey(Groups):
-    """By a function of your own. It cannot be saved: a snapshot holds data, not code.
+    """By a function. It cannot be saved: a snapshot holds data, not code.
 
     Parameters
     ----------

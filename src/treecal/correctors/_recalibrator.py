@@ -1,4 +1,4 @@
-"""Recalibrator: another model's forecasts corrected online, whatever the model and whatever the outcomes."""
+"""Recalibrator: another model's forecasts corrected online, for any model and any outcomes."""
 
 from __future__ import annotations
 
@@ -11,50 +11,79 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._sums import two_sum
+from treecal._typing import Array, Integers
+from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector
-from treecal.correctors._group_forecasts import GroupForecaster, GroupMean, Recipe
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
-from treecal.correctors._state import nested, unnested
-from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
+from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.geometry import ConvexSet, Simplex, l2
 
 Simple = Literal["mean", "shift"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Group:
-    """A group that has been met: what announces in it, and its rounds, outcome sum and forecast sum in one row."""
+    """What a group has seen, as arrays that are replaced and never changed; and its forecaster, if groups have one."""
 
-    inside: GroupMean | GroupForecaster
-    tally: Array
+    number: int
+    first: Array
+    sums: Array  # (2, 1 + 2·dim): rounds, outcomes and forecasts, and below them what rounding took from the sums
+    forecaster: Forecaster | None
+
+    def after(self, forecast: Array, outcome: Array) -> _Group:
+        total, lost = two_sum(self.sums[0], np.concatenate([[1.0], outcome, forecast]))
+        return replace(self, sums=np.stack([total, self.sums[1] + lost]))
+
+
+def _another(pattern: Forecaster) -> Forecaster:
+    """Return a new forecaster with the same arguments."""
+    return type(pattern)(**pattern.arguments())
+
+
+def _checked(made: Forecaster, space: ConvexSet) -> Forecaster:
+    """Return what `make()` gave if it can be a group's forecaster."""
+    if not isinstance(made, Forecaster) or made.rounds or made.space != space:
+        seen = f" after {made.rounds} rounds" if isinstance(made, Forecaster) and made.rounds else ""
+        raise ParameterError(
+            f"make() gave {made!r}{seen}, expected a new forecaster on {space!r}.", hint="make=lambda: TreeCal(space)."
+        )
+    return made
+
+
+def nodes_of_group(group: int, nodes: Integers) -> Integers:
+    """Return the nodes of a group's tree renamed, so that those of two groups never collide, at any height.
+
+    The height becomes the place of `(group, height)` in Cantor's enumeration of all pairs.
+    """
+    heights = nodes[:, 0]
+    diagonal = group + heights
+    return np.column_stack([diagonal * (diagonal + 1) // 2 + heights, nodes[:, 1]])
 
 
 class Recalibrator(Corrector):
     """Calibeating: keeps the distinctions that a model's forecasts make, and corrects the forecasts.
 
-    A rule puts each forecast `b` into a group, and each group has a forecaster of its own that sees only the group's
-    outcomes. In a group's first round `b` itself is announced: nothing else is known there, and on the whole a model's
-    forecast is nearer than the set's centre.
+    A rule puts each forecast `b` into a group, and each group is corrected from its own outcomes alone. A group's first
+    round announces `b` itself: nothing else is known, and a model's forecast is usually nearer than the set's centre.
 
     - `make="mean"`, simple calibeating: announce the mean of the group's past outcomes, with the group's first `b`
       counted as `prior` more outcomes. For any forecasts and outcomes the Brier score is at most
       `R + calibeating_bound(rounds, ...)`, where `R` is the score of the best constant forecast for each group, the
-      group-refinement, and the rest is `O(groups·log T/T)`. The prior keeps small groups from announcing a certainty,
-      which the log score punishes without limit.
+      group-refinement, and the rest is `O(groups·log T/T)`. The prior keeps small groups from announcing a
+      probability of 0, which the log score punishes without limit.
     - `make="shift"`: announce `b` plus the mean of the group's past errors `y − b`, brought back into the set. It
       keeps the differences between forecasts of a group, and so suits few groups and many classes: the Brier score is
       at most that of `b`, less the groups' squared mean errors, plus the same bound at twice the diameter. A shift can
       give a class the probability 0, which the log score punishes without limit.
-    - Calibrated calibeating: `make()` gives each group a calibrated forecaster. What is announced is then calibrated
-      as a ledger counts: the error is at most the sum of the groups' errors, and the Brier score is at most `R` plus
-      the groups' squared ℓ2 errors, each group's first round among them.
+    - Calibrated calibeating: `make()` gives each group a calibrated forecaster. The announced forecasts are then
+      calibrated: their error is at most the sum of the groups' errors, and the Brier score is at most `R` plus the
+      groups' squared ℓ2 errors, each group's first round included.
 
-    Costs a round of one group's forecaster, however many groups there are, and that of the audit.
+    A round costs `O(dim)` (and a projection for a shift), or a round of one forecaster, however many groups there are.
 
     Parameters
     ----------
@@ -64,10 +93,10 @@ class Recalibrator(Corrector):
         Which forecasts form a group: `TopClass`, `Cells`, `Centroids` of `treecal.correctors`, or a function from
         a forecast to the group's name. By default `TopClass()`, which needs a simplex.
     make
-        "mean", "shift", or a function that makes a group's forecaster, the same one each time.
+        "mean", "shift", or each group's forecaster: one to make more of, or a function that makes equal ones.
     prior
-        How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; 0 is calibeating to
-        the letter.
+        How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; with 0 it is
+        calibeating exactly as published.
     audit
         Keep the scores that `report` needs, and with them every distinct forecast.
 
@@ -101,33 +130,26 @@ class Recalibrator(Corrector):
         space: ConvexSet,
         *,
         groups: Groups | Callable[[Array], Hashable] | None = None,
-        make: Callable[[], Forecaster] | Simple = "mean",
+        make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
         prior: float | None = None,
         audit: bool = True,
     ) -> None:
         super().__init__(space, audit=audit)
-        if groups is None:
-            if not isinstance(space, Simplex):
-                raise ParameterError.expected(
-                    "groups", groups, f"a rule that puts forecasts on {space!r} in groups", hint="Cells(width=0.1)."
-                )
-            groups = TopClass()
+        groups = TopClass() if groups is None else groups
         self.groups = groups if isinstance(groups, Groups) else ByKey(groups)
+        if isinstance(make, Forecaster):
+            make = partial(_another, make)
+        self._make = make if callable(make) else None
         if not (callable(make) or make in get_args(Simple)):
             raise ParameterError.expected("make", make, "'mean', 'shift', or a function that makes a forecaster")
-        if prior is not None and (callable(make) or not _at_least_zero(prior)):
-            raise ParameterError.expected(
-                "prior", prior, "nothing, because make decides" if callable(make) else "a number of 0 or more"
-            )
-        self.prior = prior if prior is None else float(prior)
-        self._recipe = Recipe(make()) if callable(make) else None
-        if self._recipe is not None and self._recipe.pattern.space != space:
-            raise ParameterError(f"make() gives a forecaster on {self._recipe.pattern.space!r}, expected {space!r}.")
+        if prior is not None and callable(make):
+            raise ParameterError.expected("prior", prior, "nothing, because make decides")
+        self.prior = prior if prior is None else positive_number("prior", prior, or_zero=True)
+        self.make = _checked(make(), space) if callable(make) else make
         if make == "shift":
-            space.project(space.centre)  # a set that cannot project says so now
-        self.make = make
+            space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._met: dict[Hashable, _Group] = {}  # in the order in which they were met: a group's place is its number
+        self._met: dict[Hashable, _Group] = {}
         self._last: tuple[Array | None, Hashable] = None, None
 
     @classmethod
@@ -151,46 +173,54 @@ class Recalibrator(Corrector):
 
         return {name: partial(cls, make=name) for name in get_args(Simple)} | {"adaptive": adaptive}
 
-    def _open(self, group: int, forecast: Array) -> _Group:
-        tally = np.zeros(1 + 2 * self.space.dim)
-        if callable(self.make):
-            return _Group(GroupForecaster(self.make(), group=group), tally)
-        prior = 1.0 if self.prior is None else self.prior
-        return _Group(GroupMean(self.space, first=forecast, prior=prior, shift=self.make == "shift"), tally)
-
     def _key(self, forecast: Array) -> Hashable:
-        """Return the forecast's group; the rule is asked once in a round."""
+        """Return the forecast's group; the rule is called once a round."""
         if self._last[0] is not forecast:
             self._last = forecast, self._rule.key(forecast)
         return self._last[1]
 
     def _announce(self, forecast: Array) -> Forecast:
         group = self._met.get(self._key(forecast))
-        if group is None:
-            return Forecast.trusted(forecast[None], uniform(1), None, self.space)
-        return group.inside.announce(forecast)
+        if group is not None and group.forecaster is not None:
+            x = group.forecaster.predict()
+            nodes = None if x.nodes is None else nodes_of_group(group.number, x.nodes)
+            return Forecast.trusted(x.points, x.weights, nodes, self.space)
+        return self._point(forecast if group is None else self._corrected(group, forecast))
+
+    def _corrected(self, group: _Group, forecast: Array) -> Array:
+        prior = 1.0 if self.prior is None else self.prior
+        rounds, outcomes, forecasts = self._split(group.sums)
+        weight = prior + rounds[0]
+        if self.make == "shift":
+            return self.space.project(forecast + (outcomes[0] - forecasts[0] + (outcomes[1] - forecasts[1])) / weight)
+        return np.asarray((prior * group.first + outcomes[0] + outcomes[1]) / weight)
 
     def _learn(self, forecast: Array, outcome: Array) -> None:
         key = self._key(forecast)
-        group = self._met.get(key) or self._open(len(self._met), forecast)
-        group.inside.learn(forecast, outcome)
-        group.tally = group.tally + np.concatenate([[1.0], outcome, forecast])
-        self._met[key] = group
+        group = self._met.get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
+        if group.forecaster is not None:
+            group.forecaster.update(outcome)
+        self._met[key] = group.after(forecast, outcome)
         self._rule.learn(forecast)
 
-    def _checkpoint(self) -> Callable[[], None]:
-        """Remember the round's group alone: there may be very many."""
-        key, rule = self._key(self._round()[0]), deepcopy(self._rule.get_state())
+    def _new_group(self, first: Array, sums: Array) -> _Group:
+        return _Group(len(self._met), first, sums, self._make() if self._make else None)
+
+    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
+        """Keep the rule and the round's group: there may be very many groups."""
+        key, rule = self._key(forecast), deepcopy(self._rule.get_state())
         group = self._met.get(key)
-        before = None if group is None else (deepcopy(group.inside.get_state()), group.tally)
+        forecaster = group and group.forecaster
+        inside = forecaster and forecaster.get_state()
 
         def undo() -> None:
             self._rule.set_state(rule)
-            if group is None or before is None:
+            if group is None:
                 self._met.pop(key, None)
             else:
-                group.inside.set_state(before[0])
-                group.tally = before[1]
+                self._met[key] = group
+            if forecaster and inside:
+                forecaster.set_state(inside)
 
         return undo
 
@@ -202,51 +232,50 @@ class Recalibrator(Corrector):
         resolution
             As for every corrector: the width of the cells in which forecasts are binned, or None for exact.
         """
-        report, dim = super().report(resolution=resolution), self.space.dim
-        counts, outcomes, forecasts = np.split(self._tallies(), [1, 1 + dim], axis=1)
+        report = super().report(resolution=resolution)
+        rounds, outcomes, forecasts = self._split(np.array([group.sums.sum(axis=0) for group in self._met.values()]))
+        scatter = self._squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
+        saved = math.fsum(l2.square(outcomes - forecasts) / rounds[:, 0])
         return replace(
             report,
             groups=len(self._met),
-            group_refinement=self._kept().scatter(counts[:, 0], outcomes),
-            shift_refinement=report.before.brier
-            - float(np.sum(l2.square(outcomes - forecasts) / counts[:, 0])) / self.rounds,
+            group_refinement=max(0.0, scatter) / self.rounds,
+            shift_refinement=report.before.brier - saved / self.rounds,
         )
 
-    def _tallies(self) -> Array:
-        return np.array([group.tally for group in self._met.values()]).reshape(-1, 1 + 2 * self.space.dim)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name; a function `make` as the recipe of what it made."""
-        return super().arguments() | {"make": self.make if self._recipe is None else self._recipe}
+    def _split(self, sums: Array) -> list[Array]:
+        """Return the rounds, outcome sums and forecast sums of one or more groups."""
+        return np.split(sums, [1, 1 + self.space.dim], axis=-1)
 
     def _own_state(self) -> dict[str, Any]:
-        if self._recipe is not None:
-            self._recipe.check_savable()
-        names = [list(key) if isinstance(key, tuple) else key for key in self._met]
-        state = {"names": names, "met": self._tallies()} | nested("groups", self._rule.get_state())
-        for i, group in enumerate(self._met.values()):
-            state |= nested(f"inside {i}", group.inside.get_state())
-        return state
+        given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
+        if any(isinstance(value, np.random.Generator) for value in given.values()):
+            raise SnapshotError(
+                f"a {type(self.make).__name__} in every group cannot be saved: groups may share one generator.",
+                hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
+            )
+        groups = self._met.values()
+        return {
+            "names": list(self._met),
+            "first": np.array([group.first for group in groups]),
+            "sums": np.array([group.sums for group in groups]),
+            "rule": self._rule.get_state(),
+            "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
+        }
 
     def _set_own_state(self, state: dict[str, Any]) -> None:
         self._rule = self.groups.fresh(self.space)
-        self._rule.set_state(unnested("groups", state))
-        # One pass over the state: a search for each group's part would be quadratic.
-        parts: list[dict[str, Any]] = [{} for _ in state["names"]]
-        for key, value in state.items():
-            if key.startswith("inside "):
-                name, _, rest = key.removeprefix("inside ").partition("/")
-                parts[int(name)][rest] = value
+        self._rule.set_state(state["rule"])
         self._met, self._last = {}, (None, None)
-        for i, (name, tally, part) in enumerate(zip(state["names"], state["met"], parts, strict=True)):
-            group = self._open(i, self.space.centre)
-            group.inside.set_state(part)
-            group.tally = tally
+        for name, first, sums in zip(state["names"], state["first"], state["sums"], strict=True):
+            group = self._new_group(first, sums)
+            if group.forecaster is not None:
+                group.forecaster.set_state(state["inside"][str(group.number)])
             self._met[tuple(name) if isinstance(name, list) else name] = group
 
 
 def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0) -> float:
-    """Return what simple calibeating may lose to the best constants, in Brier score per round: at most.
+    """Return the most that simple calibeating can lose to the best constants, in Brier score per round.
 
     With `κ` the prior, `m_t = (κs + Σ_{i≤t} y_i)/(κ + t)` minimises `κ‖q − s‖² + Σ_{i≤t} ‖y_i − q‖²`, and that minimum
     grows by `(1 − 1/(κ+t))·‖y_t − m_{t−1}‖²` in round `t`. So a group of `n` rounds has
@@ -270,13 +299,8 @@ def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float
     0.0272
     """
     rounds, groups = whole_number("rounds", rounds, least=1), whole_number("groups", groups, least=1)
-    if not _at_least_zero(prior):
-        raise ParameterError.expected("prior", prior, "a number of 0 or more")
+    prior = positive_number("prior", prior, or_zero=True)
     groups = min(groups, rounds)
     each, more = divmod(rounds, groups)
     lost = prior + math.fsum(1 / (prior + np.arange(1, each + 1)))
     return float(diameter**2 * (groups * lost + more / (prior + each + 1)) / rounds)
-
-
-def _at_least_zero(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and bool(0 <= value < math.inf)

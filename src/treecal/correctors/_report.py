@@ -1,33 +1,28 @@
-"""What a correction changed: scores of the model's forecasts, and of those that were announced instead."""
+"""What a correction changed: scores of the model's forecasts, and of those announced instead."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array
-from treecal.correctors._state import nested, unnested
-from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet, Simplex, l2
+from treecal.geometry import Simplex, l2
 from treecal.ledger import Ledger
 
 FLOOR = 1e-9
-"""The least probability in a log score: an outcome that was ruled out costs 20.7, not infinity."""
-_ROLES = ("before", "after", "mean")
+"""The least probability in a log score: an outcome of probability 0 costs 20.7, not infinity."""
+ROLES = ("before", "after", "mean")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How good one sequence of forecasts was, per round; less is better in all four.
+    """Scores of one sequence of forecasts, per round; lower is better in all four.
 
     Attributes
     ----------
     brier
-        `Σ_p x(p)·‖y − p‖₂²`: of a distribution, the score that a draw from it has in expectation.
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution, the expected score of a draw from it.
     calibration
         The squared ℓ2 calibration error of the ledger: what renaming the same forecasts could have saved.
     refinement
@@ -78,7 +73,7 @@ class Correction:
     def __str__(self) -> str:
         how = "compared exactly" if self.resolution is None else f"binned in cells of {self.resolution:g}"
         lines = [f"{self.rounds:,} rounds, forecasts {how}", f"{'':8}   Brier = calibration + refinement   log score"]
-        for role in _ROLES:
+        for role in ROLES:
             s: Scores = getattr(self, role)
             log = "" if s.log is None else f"{s.log:.4f}"
             lines.append(f"{role:8}{s.brier:8.4f}{s.calibration:14.4f}{s.refinement:13.4f}{log:>12}".rstrip())
@@ -88,63 +83,16 @@ class Correction:
         return "\n".join(lines)
 
 
-class ScoreKeeper:
-    """Keeps what a report is read from: three ledgers, and the sums of two scores for each.
-
-    Costs three ledger records a round, and memory for every distinct forecast.
-
-    Parameters
-    ----------
-    space
-        The set outcomes and forecasts lie in.
-    """
-
-    def __init__(self, space: ConvexSet) -> None:
-        self.space = space
-        self.ledgers = {role: Ledger(space) for role in _ROLES}
-        self._sums = np.zeros((len(_ROLES), 2))  # Brier and log score
-        self._squares = 0.0
-
-    def record(self, before: Array, after: Forecast, outcome: Array) -> None:
-        """Record one round; everything comes checked."""
-        model = Forecast.trusted(before[None], uniform(1), None, self.space)
-        mean = Forecast.trusted(after.mean[None], uniform(1), None, self.space)
-        for row, (role, x) in enumerate(zip(_ROLES, (model, after, mean), strict=True)):
-            self.ledgers[role].record(x, outcome)
-            self._sums[row, 0] += x.weights @ l2.square(outcome - x.points)
-            if isinstance(self.space, Simplex):
-                self._sums[row, 1] -= x.weights @ (np.log(np.maximum(x.points, FLOOR)) @ outcome)
-        self._squares += float(outcome @ outcome)
-
-    def report(self, *, resolution: float | None) -> Correction:
-        """Return all scores, per round."""
-        rounds = self.ledgers["before"].rounds
-        if not rounds:
-            raise ParameterError("no round is recorded, so there is nothing to report.")
-        scores = []
-        for ledger, (brier, log) in zip(self.ledgers.values(), self._sums / rounds, strict=True):
-            reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
-            error = reading.error(l2.squared)
-            known = float(log) if isinstance(self.space, Simplex) else None
-            scores.append(Scores(float(brier), error, float(brier) - error, known))
-        before, after, mean = scores
-        return Correction(rounds, resolution, before, after, mean)
-
-    def scatter(self, counts: Array, sums: Array) -> float:
-        """Return how far outcomes lie from the mean of their group, squared, per round."""
-        used = counts > 0
-        means = math.fsum(l2.square(sums[used]) / counts[used])
-        return max(0.0, self._squares - means) / self.ledgers["before"].rounds
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the sums, and the rows of the ledgers."""
-        state: dict[str, Any] = {"sums": self._sums, "squares": self._squares}
-        for role, ledger in self.ledgers.items():
-            state |= nested(role, ledger.get_state())
-        return state
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._sums, self._squares = state["sums"], state["squares"]
-        for role, ledger in self.ledgers.items():
-            ledger.set_state(unnested(role, state))
+def scores(ledger: Ledger, squares: float, resolution: float | None) -> Scores:
+    """Return the scores of a ledger's forecasts, per round, given the sum of all `‖y‖²`."""
+    exact = ledger.exact()
+    reading = exact if resolution is None else ledger.binned(resolution=resolution)
+    calibration = reading.error(l2.squared)
+    # The mean outcomes ν_p make the Brier score Σ m_p‖ν_p − p‖² + (Σ‖y‖² − Σ m_p‖ν_p‖²); the log score is linear in y.
+    scatter = squares - math.fsum(exact.weights * l2.square(exact.outcomes))
+    brier = exact.error(l2.squared) + max(scatter, 0.0) / ledger.rounds
+    log = None
+    if isinstance(ledger.space, Simplex):
+        costs = -np.log(np.maximum(exact.forecasts, FLOOR))
+        log = math.fsum(exact.weights * (exact.outcomes * costs).sum(axis=1)) / ledger.rounds
+    return Scores(brier, calibration, brier - calibration, log)

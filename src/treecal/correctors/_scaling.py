@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from treecal._typing import Array
+from treecal._validate import positive_number
 from treecal.correctors._base import Corrector
 from treecal.exceptions import ParameterError
-from treecal.forecast import Forecast, uniform
+from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
@@ -22,7 +24,7 @@ LEAST = 1e-6
 
 @dataclass
 class Newton:
-    """Where the online Newton step stands: the parameters `θ`, and the curvature `A` of the losses so far."""
+    """The state of the online Newton step: the parameters `θ`, and the curvature `A` of the losses so far."""
 
     theta: Array
     curvature: Array
@@ -31,15 +33,15 @@ class Newton:
 class Scaling(Corrector):
     """Announces `softmax(F(b)·θ)`, where `F(b)` holds logarithms of the forecast and `θ` is learned online.
 
-    Each round takes one online Newton step on the log loss: with its gradient `∇ = F(b)ᵀ(p − y)`,
-    `A += ∇∇ᵀ`, then `θ ← θ − A⁻¹∇/rate`, brought back into `‖θ‖ <= radius` by the projection in the norm of `A`. It
-    starts with the identity, so that nothing is changed until there is a reason, and `A = ridge·I`.
+    Each round takes one online Newton step on the log loss: with its gradient `∇ = F(b)ᵀ(p − y)`, `A += ∇∇ᵀ`, then
+    `θ ← θ − A⁻¹∇/rate`, projected onto `‖θ‖ <= radius` in the norm of `A`. The start is `A = ridge·I` and the identity:
+    forecasts stay as they are until outcomes give a reason to change them.
 
     For any outcomes and any fixed `φ` in the ball, with `c_t = ∇_t·(θ_t − φ)`,
     `Σ(c_t − rate·c_t²/2) <= rate·ridge·‖θ_1 − φ‖²/2 + Σ ∇ᵀA⁻¹∇/(2·rate)`, where for `k` parameters
-    `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` asks, that is, it exceeds its
-    tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass gives the
-    parameters' identity and `F`.
+    `Σ ∇ᵀA⁻¹∇ <= k·ln(1 + Σ‖∇‖²/(k·ridge))`. Where the loss is as curved as `rate` needs, that is, it exceeds its
+    tangent by `rate·c²/2` or more, the left side bounds the regret, which is then `O(k log T)`. A subclass defines the
+    identity parameters and `F`.
 
     Parameters
     ----------
@@ -71,47 +73,36 @@ class Scaling(Corrector):
 
     _state: Newton
     method: ClassVar[str]
-    """What `treecal recalibrate --method` calls it."""
+    """Its name in `treecal recalibrate --method`."""
     _fields = ("space", "rate", "ridge", "radius", "audit")
 
     def __init__(
-        self,
-        space: ConvexSet,
-        *,
-        rate: float = 0.1,
-        ridge: float = 100.0,
-        radius: float = 100.0,
-        audit: bool = True,
+        self, space: ConvexSet, *, rate: float = 0.1, ridge: float = 100.0, radius: float = 100.0, audit: bool = True
     ) -> None:
         if not isinstance(space, Simplex):
-            raise ParameterError.expected("space", space, "a Simplex, because scaling is of probabilities")
+            raise ParameterError.expected("space", space, "a Simplex, because scaling needs probabilities")
         super().__init__(space, audit=audit)
-        for name, value in (("rate", rate), ("ridge", ridge), ("radius", radius)):
-            if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-                raise ParameterError.expected(name, value, "a positive number")
-        self.rate, self.ridge, self.radius = float(rate), float(ridge), float(radius)
-        identity = self._identity()
-        if math.sqrt(identity @ identity) > self.radius:
-            raise ParameterError.expected(
-                "radius", radius, f"at least {math.sqrt(identity @ identity):g}, the norm of the identity"
-            )
+        self.rate, self.ridge = positive_number("rate", rate), positive_number("ridge", ridge)
+        self.radius, identity = positive_number("radius", radius), self._identity()
+        if (size := math.sqrt(identity @ identity)) > self.radius:
+            raise ParameterError.expected("radius", radius, f"at least {size:g}, the norm of the identity")
         self._state = Newton(identity, self.ridge * np.eye(len(identity)))
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
-        """Yield the default, and one whose parameters reach the end of their ball."""
-        if isinstance(space, Simplex):
+        """Yield the default, and one whose parameters reach the edge of their ball."""
+        with suppress(ParameterError):
             yield cls(space)
             yield cls(space, rate=0.2, ridge=0.5, radius=1.01 * math.sqrt(space.dim))
 
     @classmethod
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the kind of scaling."""
+        """Return the one method of the class."""
         return {cls.method: cls}
 
     @property
     def theta(self) -> Array:
-        """The parameters as they stand."""
+        """The current parameters."""
         return np.array(self._state.theta)
 
     @abstractmethod
@@ -130,7 +121,7 @@ class Scaling(Corrector):
         return features, shares / shares.sum()
 
     def _announce(self, forecast: Array) -> Forecast:
-        return Forecast.trusted(self._map(forecast)[1][None], uniform(1), None, self.space)
+        return self._point(self._map(forecast)[1])
 
     def _learn(self, forecast: Array, outcome: Array) -> None:
         features, p = self._map(forecast)
@@ -169,12 +160,6 @@ class PlattScaling(Scaling):
     """
 
     method = "platt"
-
-    @classmethod
-    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
-        """Yield some for two classes."""
-        if space.dim == 2:
-            yield from super().examples(space)
 
     def _identity(self) -> Array:
         if self.space.dim != 2:
@@ -253,13 +238,8 @@ class VectorScaling(Scaling):
 def project(point: Array, matrix: Array, *, radius: float) -> Array:
     """Return the point of the Euclidean ball that is nearest in the norm of a positive definite matrix.
 
-    It minimises `(θ − u)ᵀA(θ − u)` over `‖θ‖ <= radius`. Outside the ball `A(θ − u) + λθ = 0` for the one `λ > 0` that
-    puts `θ = (A + λI)⁻¹Au` on the sphere: a root of one variable in the eigenbasis of `A`.
-
-    Examples
-    --------
-    >>> project(np.array([3.0, 4.0]), np.eye(2), radius=1.0).round(12)
-    array([0.6, 0.8])
+    It minimises `(θ − u)ᵀA(θ − u)` over `‖θ‖ <= radius`. For `u` outside the ball `A(θ − u) + λθ = 0`, with the one
+    `λ > 0` that puts `θ = (A + λI)⁻¹Au` on the sphere: a root of one variable in the eigenbasis of `A`.
     """
     size = math.sqrt(point @ point)
     if size <= radius:
@@ -274,7 +254,7 @@ def project(point: Array, matrix: Array, *, radius: float) -> Array:
 
     def excess(multiplier: float) -> float:
         theta = shrunk(multiplier)
-        # 1/‖θ‖ is nearly linear in λ, which root finders like.
+        # 1/‖θ‖ is nearly linear in λ, which suits root finders.
         return radius / math.sqrt(theta @ theta) - 1
 
     # Each coordinate shrinks by at most Λ_min/(Λ_min + λ), and at least by Λ_max/(Λ_max + λ).

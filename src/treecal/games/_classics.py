@@ -1,4 +1,4 @@
-"""Games everybody knows, and random ones."""
+"""Well-known games, and random ones."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rock_paper_scissors() -> Game:
 
 
 def shapley() -> Game:
-    """Return Shapley's game, on which fictitious play goes round in ever longer circles and never settles.
+    """Return Shapley's game, on which fictitious play cycles ever more slowly and never converges.
 
     The first player wants to match the second, who wants to be one step ahead.
 
@@ -84,7 +84,7 @@ def random_game(shape: tuple[int, ...], *, rng: np.random.Generator) -> Game:
     shape
         Number of actions of each player.
     rng
-        Where the payoffs are drawn from.
+        Draws the payoffs.
 
     Examples
     --------

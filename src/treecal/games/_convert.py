@@ -50,8 +50,7 @@ def payoffs_of_openspiel(game: Any) -> list[Array]:
                 game,
                 "payoff arrays",
                 "it is played over several moves",
-                hint="pyspiel.extensive_to_tensor_game(game) writes a small one out, a strategy to each action; "
-                "the result is exponentially larger.",
+                hint="pyspiel.extensive_to_tensor_game(game) converts a small one; the result is exponentially larger.",
             )
         game = spiel.extensive_to_tensor_game(game)
     return [np.array(game.player_utilities(i), dtype=np.float64) for i in range(game.num_players())]

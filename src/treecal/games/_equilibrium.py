@@ -1,9 +1,9 @@
-"""Correlated equilibria: what it gains to deviate from a joint distribution, and the best equilibria by linear program.
+"""Correlated equilibria: the gain from deviating from a joint distribution, and the best equilibria by linear program.
 
-A joint distribution over action profiles is read as a mediator: it draws a profile and tells each player its own part.
-It is a *correlated* equilibrium if nobody gains by answering what it is told with something else, and a *coarse* one if
-nobody gains by committing to one action before being told. Everything here works on losses scaled to `[0, 1]`; `Game`
-brings the answers back to payoff units.
+A joint distribution over action profiles acts as a mediator: it draws a profile and tells each player its own part. It
+is a *correlated* equilibrium if no player gains by playing something else than it is told, and a *coarse* one if no
+player gains by committing to one action before being told. All losses here are scaled to `[0, 1]`; `Game` converts the
+results to payoff units.
 """
 
 from __future__ import annotations
@@ -21,47 +21,19 @@ GAP = 1e-9
 
 
 def deviations(losses: Array, joint: Array, *, player: int) -> Array:
-    """Return `V[a, b]`: the player's loss in the rounds it was told `a`, had it played `b` in all of them.
-
-    Parameters
-    ----------
-    losses
-        The player's loss in each profile.
-    joint
-        The weight of each profile.
-    player
-        Whose axis the actions lie on.
-
-    Examples
-    --------
-    >>> deviations(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.5, 0.0], [0.0, 0.5]]), player=0)
-    array([[0. , 0.5],
-           [0.5, 0. ]])
-    """
+    """Return `V[a, b]`: the player's loss where it is told `a`, had it always played `b` there."""
     told = np.moveaxis(joint, player, 0).reshape(joint.shape[player], -1)
     played = np.moveaxis(losses, player, 0).reshape(joint.shape[player], -1)
     return np.asarray(told @ played.T)
 
 
 def swap_gain(table: Array) -> float:
-    """Return what the best swap of actions saves, `Σ_a max_b V[a, a] − V[a, b]`: never negative.
-
-    Examples
-    --------
-    >>> swap_gain(np.array([[0.5, 0.0], [0.0, 0.5]]))
-    1.0
-    """
+    """Return what the best swap of actions saves, `Σ_a max_b V[a, a] − V[a, b]`: never negative."""
     return float((table.diagonal() - table.min(axis=1)).sum())
 
 
 def external_gain(table: Array) -> float:
-    """Return what the best single action saves, `max_b Σ_a V[a, a] − V[a, b]`: negative if every one would cost.
-
-    Examples
-    --------
-    >>> external_gain(np.array([[0.5, 0.0], [0.0, 0.5]]))
-    0.5
-    """
+    """Return what the best single action saves, `max_b Σ_a V[a, a] − V[a, b]`: negative if every one costs more."""
     return float(table.trace() - table.sum(axis=0).min())
 
 
@@ -71,22 +43,6 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     The program is: over `x >= 0` with `Σ_s x(s) = 1`, maximise `Σ_s x(s)·reward(s)` subject to, for every player and
     every action `b`, `Σ_{s: s_i = a} x(s)·(ℓ_i(s) − ℓ_i(b, s_−i)) <= 0`: for every told action `a`, or, in a coarse
     equilibrium, summed over `a`. It has a solution for every game (Nash 1951).
-
-    Parameters
-    ----------
-    losses
-        Each player's loss in each profile, in `[0, 1]`.
-    reward
-        What to maximise the expectation of.
-    coarse
-        Whether players may only deviate before they are told anything.
-
-    Examples
-    --------
-    >>> guess = np.array([[0.0, 1.0], [1.0, 0.0]])
-    >>> best_equilibrium([guess, 1 - guess], np.eye(2), coarse=False)
-    array([[0.25, 0.25],
-           [0.25, 0.25]])
     """
     from scipy.optimize import linprog
     from scipy.sparse import coo_array
@@ -127,8 +83,5 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     gain_of = external_gain if coarse else swap_gain
     worst = max(gain_of(deviations(loss, joint, player=i)) for i, loss in enumerate(losses))
     if not worst <= GAP:
-        raise TreeCalError(
-            f"the equilibrium HiGHS found has a gap of {worst:.3g} of a player's range of payoffs, "
-            f"expected at most {GAP:g}.",
-        )
+        raise TreeCalError(f"the equilibrium has a gap of {worst:.3g} of a player's range, expected at most {GAP:g}.")
     return joint

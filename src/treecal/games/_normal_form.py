@@ -1,9 +1,9 @@
-"""Games in normal form: every player picks an action at once, and the profile of actions decides what each is paid."""
+"""Games in normal form: all players choose an action at once, and the profile of actions sets what each is paid."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from treecal.geometry._value import Value
 class Game(Value):
     """A game of two or more players, given by what each is paid in every profile of actions. Immutable.
 
-    Learners want losses in `[0, 1]`, so each player's payoffs are scaled: `loss = (high − payoff) / span`, with `high`
-    the player's best payoff and `span` the distance to its worst; a player who is always paid the same loses nothing.
-    Gaps and regrets are given in payoff units.
+    Learners take losses in `[0, 1]`, so each player's payoffs are scaled: `loss = (high − payoff) / span`, with `high`
+    the player's best payoff and `span` its distance to the worst; losses are 0 for a player whose payoff is constant.
+    Gaps and regrets are in payoff units.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Game(Value):
     shape
         Number of actions of each player.
     high, span
-        Each player's best payoff, and how far its worst lies below: what losses were scaled by.
+        Each player's best payoff, and how far its worst lies below: the scale of losses.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Game(Value):
         if len(arrays) < 2:
             raise ParameterError(
                 f"payoffs has length {len(arrays)}, expected an array for each of two or more players.",
-                hint="one player alone faces no game: the best action is the largest payoff.",
+                hint="for a single player the best action is the one with the largest payoff.",
             )
         shape = arrays[0].shape
         for i, array in enumerate(arrays):
@@ -78,13 +78,13 @@ class Game(Value):
         if min(shape) < 2:
             raise ParameterError(
                 f"player {int(np.argmin(shape))} has {min(shape)} action{'s' * (min(shape) != 1)}, expected 2 or more.",
-                hint="leave out players who have nothing to choose.",
+                hint="leave out players with a single action.",
             )
         self.payoffs = arrays
         self.shape = shape
         self.high = frozen(np.array([a.max() for a in arrays]))
         self.span = frozen(self.high - [a.min() for a in arrays])
-        # Contracting losses in place of payoffs keeps a large constant in the payoffs from drowning their differences.
+        # Losses, not payoffs, are contracted, so that a large constant in the payoffs does not drown their differences.
         self._losses = [
             frozen((high - a) / (span or 1.0)) for a, high, span in zip(arrays, self.high, self.span, strict=True)
         ]
@@ -156,7 +156,7 @@ class Game(Value):
         Parameters
         ----------
         mixtures
-            For each player, the weights of its actions; its own do not touch its own losses.
+            For each player, the weights of its actions; a player's own do not affect its losses.
 
         Examples
         --------
@@ -164,14 +164,14 @@ class Game(Value):
         [array([0.25, 0.75]), array([1., 0.])]
         """
         if len(mixtures) != self.players:
-            raise ParameterError(f"{len(mixtures)} mixtures came for {self.players} players, expected one each.")
+            raise ParameterError(f"mixtures has length {len(mixtures)}, expected {self.players}, one for each player.")
         read = [
             as_distribution(f"mixture of player {i}", w, shape=self.shape[i : i + 1]) for i, w in enumerate(mixtures)
         ]
         return self.trusted_losses(read)
 
     def trusted_losses(self, mixtures: Sequence[Array]) -> list[Array]:
-        """Return the same for mixtures that are known to be right."""
+        """Return the same for mixtures that are known to be valid."""
         answer = []
         for player, loss in enumerate(self._losses):
             for w in reversed(mixtures[player + 1 :]):
@@ -189,14 +189,14 @@ class Game(Value):
         >>> Game.zero_sum([[1, -1], [-1, 1]]).expected_payoffs([[0.5, 0.0], [0.0, 0.5]])
         array([ 1., -1.])
         """
-        x = self._joint(joint)
+        x = as_distribution("joint", joint, shape=self.shape)
         return np.array([(x * a).sum() for a in self.payoffs])
 
     def correlated_gap(self, joint: ArrayLike) -> float:
         """Return the least ε for which the joint distribution is an ε-correlated equilibrium, in payoff units.
 
-        That is the most any one player would gain on average by a fixed rule "when told a, play b instead", over all
-        such rules. For the average joint play of learners it equals the largest of their swap regrets per round.
+        That is the most that one player would gain on average by a fixed rule "when told a, play b instead". For the
+        average joint play of learners it equals the largest of their swap regrets per round.
 
         Parameters
         ----------
@@ -211,17 +211,13 @@ class Game(Value):
         >>> pennies.correlated_gap([[0.5, 0.0], [0.0, 0.5]])
         2.0
         """
-        x = self._joint(joint)
-        return max(
-            float(span) * swap_gain(deviations(loss, x, player=i))
-            for i, (loss, span) in enumerate(zip(self._losses, self.span, strict=True))
-        )
+        return max(self._gains(swap_gain, joint))
 
     def coarse_gap(self, joint: ArrayLike) -> float:
         """Return the least ε >= 0 for which the joint distribution is an ε-coarse correlated equilibrium.
 
-        That is the most any one player would gain on average by always playing one action, in payoff units: at most the
-        correlated gap, and 0 if every such action would cost.
+        That is the most that one player would gain on average by always playing one action, in payoff units: at most
+        the correlated gap, and 0 if every such action costs more.
 
         Parameters
         ----------
@@ -233,18 +229,18 @@ class Game(Value):
         >>> Game.zero_sum([[1, -1], [-1, 1]]).coarse_gap([[0.5, 0.0], [0.0, 0.5]])
         1.0
         """
-        x = self._joint(joint)
-        gains = (
-            float(span) * external_gain(deviations(loss, x, player=i))
-            for i, (loss, span) in enumerate(zip(self._losses, self.span, strict=True))
-        )
-        return max(0.0, *gains)
+        return max(0.0, *self._gains(external_gain, joint))
+
+    def _gains(self, gain: Callable[[Array], float], joint: ArrayLike) -> list[float]:
+        """Return what each player gains by its best deviation, in payoff units."""
+        x, players = as_distribution("joint", joint, shape=self.shape), zip(self._losses, self.span, strict=True)
+        return [float(span) * gain(deviations(loss, x, player=i)) for i, (loss, span) in enumerate(players)]
 
     def correlated_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:
         """Return the correlated equilibrium that maximises the objective, by linear program (HiGHS).
 
-        Its gap is at most 1e-9 of each player's span; that is checked, and a worse solution raises. The program has one
-        variable for each profile and one constraint for each pair of actions of one player.
+        Its gap is at most 1e-9 of each player's span, or it raises. The program has one variable for each profile and
+        one constraint for each pair of actions of one player.
 
         Parameters
         ----------
@@ -269,8 +265,8 @@ class Game(Value):
     def coarse_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:
         """Return the coarse correlated equilibrium that maximises the objective.
 
-        As `correlated_equilibrium`, with a constraint for each action only: there are more coarse equilibria, and the
-        best is at least as good.
+        As `correlated_equilibrium`, with one constraint for each action: there are more coarse equilibria, and the best
+        is at least as good.
 
         Parameters
         ----------
@@ -300,23 +296,12 @@ class Game(Value):
             raise ParameterError(f"objective has shape {array.shape}, expected {self.shape}.")
         return array
 
-    def _joint(self, joint: ArrayLike) -> Array:
-        return as_distribution("joint", joint, shape=self.shape)
-
     def __repr__(self) -> str:
         return f"Game({self.players} players with {' × '.join(map(str, self.shape))} actions)"
 
 
 def as_distribution(name: str, value: ArrayLike, *, shape: tuple[int, ...]) -> Array:
-    """Return weights that sum to 1 exactly as far as floats go, or say what is wrong with them.
-
-    Examples
-    --------
-    >>> as_distribution("joint", [0.5, 0.4], shape=(2,))
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.ParameterError: joint sums to 0.9, expected 1 within 1e-09.
-    """
+    """Return non-negative weights divided by their sum, which must be 1 within the tolerance."""
     weights = finite_array(name, value)
     if weights.shape != shape:
         raise ParameterError(f"{name} has shape {weights.shape}, expected {shape}.")

@@ -1,4 +1,4 @@
-"""Repeated play: let learners meet in a game, and keep the distribution of what they did together."""
+"""Repeated play: learners play a game against each other, and their joint distribution is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treecal.swap import ActionRegret
 
 @runtime_checkable
 class Player(Protocol):
-    """Anything that can play: the learners of `treecal.swap`, or a class of one's own.
+    """Anything that can play: the learners of `treecal.swap`, or any class with these two methods.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Play:
-    """What came of repeated play. Regrets and gaps are per round and in payoff units.
+    """The result of repeated play. Regrets and gaps are per round and in payoff units.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Play:
     checkpoints, gaps
         Rounds, evenly spaced in logarithm, and the correlated gap of the joint play up to each.
     plays
-        With `record=True`, what each player played: one `(rounds, actions)` array each. Otherwise None.
+        With `record=True`, the mixtures of each player, a `(rounds, actions)` array each. Otherwise None.
     """
 
     game: Game
@@ -93,14 +93,14 @@ def play(
     record: bool = False,
     progress: Callable[[int, int], object] | None = None,
 ) -> Play:
-    """Let the players meet for some rounds, each told after every round how its own actions would have done.
+    """Let the players play the game for some rounds, each observing after every round the losses of its own actions.
 
-    In a round everybody acts, and then each player observes the expected loss, scaled to `[0, 1]`, of each of its
-    actions against the mixtures of the others. If every player's swap regret vanishes, the joint play approaches the
-    set of correlated equilibria (Foster and Vohra 1997); if only external regrets do, that of coarse ones.
+    In a round all players act, and then each observes the expected loss, scaled to `[0, 1]`, of each of its actions
+    against the mixtures of the others. If every player's swap regret vanishes, the joint play approaches the set of
+    correlated equilibria (Foster and Vohra 1997); if only external regrets do, that of coarse ones.
 
     A round costs one pass over the payoffs for each player, besides the players' own work. Players keep what they have
-    learned, so a second call goes on from there.
+    learned, so a second call resumes from there.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def play(
     players
         One for each player of the game, each with `act()` and `observe(loss)`, in any mix.
     rounds
-        How often they meet.
+        Number of rounds.
     record
         Keep every mixture played.
     progress
@@ -167,12 +167,12 @@ def play(
 
 def _check_players(game: Game, players: Sequence[Player]) -> None:
     if len(players) != game.players:
-        raise ParameterError(f"{len(players)} players came to {game!r}, expected {game.players}.")
+        raise ParameterError(f"players has length {len(players)}, expected {game.players} for {game!r}.")
     for i, player in enumerate(players):
         if isinstance(player, type) or not isinstance(player, Player):
             raise ParameterError.expected(f"players[{i}]", player, "an object with act() and observe(loss)")
     if len({id(player) for player in players}) < len(players):
         raise ParameterError(
-            "players holds one object twice, expected a learner of its own for each player.",
-            hint="[Learner(...) for _ in range(n)], and not [learner] * n.",
+            "players holds one object twice, expected a separate learner for each player.",
+            hint="use [Learner(...) for _ in range(n)], not [learner] * n.",
         )

@@ -1,7 +1,7 @@
 """What every set of outcomes offers.
 
-Each set knows its centre and which points it contains; most know their size in any norm, their linear minimiser, their
-Euclidean projection and how to draw points. What a set cannot do it says, with the reason. Methods are vectorised over
+Every set has a centre and knows which points it contains; most have a size in any norm, a linear minimiser, a Euclidean
+projection and a way to draw points. What a set does not support raises with the reason. Methods are vectorised over
 leading axes.
 """
 
@@ -39,7 +39,7 @@ class Extent(float):
     exact: bool
 
     def __new__(cls, value: SupportsFloat, *, exact: bool = True) -> Extent:
-        """Make the number and note whether it is exact."""
+        """Make the number."""
         self = super().__new__(cls, value)
         self.exact = exact
         return self
@@ -49,9 +49,9 @@ class Extent(float):
 
 
 class ConvexSet(Value):
-    """A bounded convex set in R^dim. A set of your own needs `dim`, `centre` and `contains`, no more.
+    """A bounded convex set in R^dim. A subclass needs only `dim`, `centre` and `contains`.
 
-    Everything else has a default: sizes follow from `minimise` where it exists, and what cannot be done says so.
+    Everything else has a default: sizes follow from `minimise` where it exists, and what is not supported raises.
 
     Examples
     --------
@@ -69,19 +69,19 @@ class ConvexSet(Value):
     dim: int
     centre: Array
     default_norm: ClassVar[Norm] = l2
-    """What errors on the set are counted in unless a norm is named: ℓ1 on the simplex, ℓ2 elsewhere."""
+    """The norm of errors on the set where none is named: ℓ1 on the simplex, ℓ2 elsewhere."""
 
     @abstractmethod
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each point along the last axis lies in the set, within `tol` times the set's size."""
 
     def admits(self, outcome: Array) -> bool:
-        """Return whether one float64 vector of the right length may be used as an outcome: finite and inside."""
+        """Return whether one float64 vector of the right length is a valid outcome: finite and inside."""
         return bool(np.abs(outcome).max() <= LARGEST) and bool(self.contains(outcome))
 
     def complaint(self, outcome: Array) -> str:
-        """Say in what way a point lies outside the set."""
-        return "contains() says no"
+        """Return how a point lies outside the set, for error messages."""
+        return "contains() is False"
 
     def minimise(self, direction: ArrayLike) -> Array:
         """Return a point `q` of the set with the least `<q, direction>`."""
@@ -92,7 +92,7 @@ class ConvexSet(Value):
         raise UnsupportedError.by(self, "Euclidean projection", "its class defines no project()")
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:
-        """Draw one point, or `size` points, spread over the set: uniformly where that is easy."""
+        """Draw one point, or `size` points, from the set: uniformly where that is easy."""
         raise UnsupportedError.by(self, "sampling", "its class defines no sample()")
 
     def bounds(self) -> tuple[Array, Array]:
@@ -131,21 +131,13 @@ def frozen(array: Array) -> Array:
 
 
 def within_reach(name: str, value: ArrayLike, *, ndim: int | None = None) -> Array:
-    """Return a read-only float64 copy whose sums and squares stay finite, or say why not."""
+    """Return a read-only float64 copy whose sums and squares stay finite; others raise."""
     array = finite_array(name, value, ndim=ndim)
     if array.size and np.abs(array).max() > LARGEST:
         raise GeometryError(
             f"{name} reaches {np.abs(array).max():g}; beyond {LARGEST:.2g} sums and squares overflow.",
-            hint="choose other units.",
+            hint="rescale the units.",
         )
-    return array
-
-
-def as_points(space: ConvexSet, points: ArrayLike) -> Array:
-    """Return an array whose last axis fits the set."""
-    array = np.asarray(points, dtype=np.float64)
-    if array.ndim == 0 or array.shape[-1] != space.dim:
-        raise GeometryError(f"{space!r} was given an array of shape {array.shape}, expected (..., {space.dim}).")
     return array
 
 

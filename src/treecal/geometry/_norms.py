@@ -1,7 +1,7 @@
 """How far apart two points are: norms, their duals and their squares.
 
 A norm is a callable over the last axis of an array, so `tc.l1(gaps)` of an `(n, d)` array has shape `(n,)`. Wherever a
-norm is an argument the strings `"l1"`, `"l2"` and `"linf"` will do.
+norm is an argument the strings `"l1"`, `"l2"` and `"linf"` are accepted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Norm(Value, Distance):
 
     @property
     def absolute(self) -> bool:
-        """Whether the norm depends on the sizes of the coordinates alone, so that larger ones never lessen it."""
+        """Whether the norm depends only on the sizes of the coordinates, and so never falls as they grow."""
         return False
 
     def between(self, outcomes: ArrayLike, forecasts: ArrayLike) -> Array:
@@ -131,8 +131,8 @@ class Lp(Norm):
             return largest
         if self.p == 1:
             return _total(size)
-        # Scaled by a power of two near the largest entry: exact, and no power can overflow. The exponent is held
-        # where the scale is a normal number, so 0, inf and NaN scale harmlessly.
+        # Scaled by a power of two near the largest entry: exact, and no power can overflow. The exponent is clipped so
+        # that the scale is a normal number, and 0, inf and NaN stay what they are.
         scale: Array = np.ldexp(1.0, np.clip(np.frexp(largest)[1], -1021, 1022))
         scaled = size / scale[..., None]
         root = np.sqrt(_total(np.square(scaled))) if self.p == 2 else _total(scaled**self.p) ** (1 / self.p)
@@ -177,15 +177,15 @@ class Mahalanobis(Norm):
 
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = positive_definite("matrix", matrix)
-        self._factor = np.linalg.cholesky(self.matrix)
+        self.dim, self._factor = len(self.matrix), np.linalg.cholesky(self.matrix)
 
     def __call__(self, vectors: ArrayLike) -> Array:
         """Return `√(xᵀ A x)` of each vector along the last axis."""
-        return l2(_vectors(vectors, len(self.matrix)) @ self._factor)
+        return l2(as_points(self, vectors) @ self._factor)
 
     def square(self, vectors: ArrayLike) -> Array:
         """Return `xᵀ A x` of each vector along the last axis."""
-        return l2.square(_vectors(vectors, len(self.matrix)) @ self._factor)
+        return l2.square(as_points(self, vectors) @ self._factor)
 
     @cached_property
     def dual(self) -> Mahalanobis:
@@ -218,20 +218,18 @@ class Gauge(Norm):
 
     def __init__(self, *, halfspaces: ArrayLike | None = None, vertices: ArrayLike | None = None) -> None:
         if (halfspaces is None) == (vertices is None):
-            raise GeometryError("Gauge takes either halfspaces= or vertices=, and exactly one of them.")
+            raise GeometryError("Gauge takes either halfspaces= or vertices=, not both or neither.")
         self.halfspaces = None if halfspaces is None else finite_array("halfspaces", halfspaces, ndim=2)
         self.vertices = None if vertices is None else finite_array("vertices", vertices, ndim=2)
         self._rows: Array = self.halfspaces if self.halfspaces is not None else self.vertices  # type: ignore[assignment]
-        rank, dim = int(np.linalg.matrix_rank(self._rows)), self._rows.shape[1]
-        if rank < dim:
-            raise GeometryError(
-                f"the {'halfspaces' if vertices is None else 'vertices'} span {rank} of {dim} dimensions, so their "
-                f"unit ball is {'unbounded' if vertices is None else 'flat'} and gives no norm."
-            )
+        rank, self.dim = int(np.linalg.matrix_rank(self._rows)), self._rows.shape[1]
+        if rank < self.dim:
+            what, ball = ("halfspaces", "unbounded") if vertices is None else ("vertices", "flat")
+            raise GeometryError(f"the {what} span {rank} of {self.dim} dimensions: the unit ball would be {ball}.")
 
     def __call__(self, vectors: ArrayLike) -> Array:
         """Return the gauge of each vector along the last axis."""
-        array = _vectors(vectors, self._rows.shape[1])
+        array = as_points(self, vectors)
         if self.halfspaces is not None:
             largest: Array = np.max(np.abs(array @ self._rows.T), axis=-1)
             return largest
@@ -242,7 +240,7 @@ class Gauge(Norm):
         from scipy.optimize import linprog
 
         both_signs = np.concatenate([self._rows, -self._rows])
-        # LP solvers hold tolerances in absolute terms, so the vector is brought to size 1 first.
+        # LP solvers use absolute tolerances, so the vector is scaled to size 1 first.
         size = float(linf(x))
         if size == 0:
             return 0.0
@@ -262,23 +260,26 @@ def _total(entries: Array) -> Array:
     return total
 
 
-def _vectors(vectors: ArrayLike, dim: int) -> Array:
-    array = np.asarray(vectors, dtype=np.float64)
-    if array.ndim == 0 or array.shape[-1] != dim:
-        raise GeometryError(f"a norm on R^{dim} was given an array of shape {array.shape}, expected (..., {dim}).")
+def as_points(owner: Any, points: ArrayLike) -> Array:
+    """Return an array whose last axis has the dimension of a set or a norm."""
+    array = np.asarray(points, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] != owner.dim:
+        raise GeometryError(f"{owner!r} was given an array of shape {array.shape}, expected (..., {owner.dim}).")
     return array
 
 
-def positive_definite(name: str, matrix: ArrayLike) -> Array:
-    """Return a symmetric positive definite matrix as a read-only array, or say why it is none."""
+def positive_definite(name: str, matrix: ArrayLike, *, semi: bool = False) -> Array:
+    """Return a symmetric positive (semi)definite matrix as a read-only array; any other raises."""
     array = finite_array(name, matrix, ndim=2)
     if array.shape[0] != array.shape[1] or array.shape[0] == 0:
         raise GeometryError(f"{name} has shape {array.shape}, expected a square.")
     if not np.allclose(array, array.T, rtol=1e-12, atol=0):
-        raise GeometryError(f"{name} is not symmetric.", hint=f"({name} + {name}.T) / 2 gives the same norm.")
-    least = float(np.linalg.eigvalsh(array)[0])
-    if least <= 0:
-        raise GeometryError(f"{name} has the eigenvalue {least:.3g}, expected all to be positive.")
+        raise GeometryError(f"{name} is not symmetric.", hint=f"use ({name} + {name}.T) / 2.")
+    values = np.linalg.eigvalsh(array)
+    least = -1e-12 * max(values[-1], 1e-300) if semi else np.finfo(float).smallest_subnormal
+    if values[0] < least:
+        expected = "0 or more, which is convex" if semi else "positive ones"
+        raise GeometryError(f"{name} has the eigenvalue {values[0]:.3g}, expected {expected}.")
     return array
 
 
@@ -292,7 +293,7 @@ _BY_NAME = {"l1": l1, "l2": l2, "linf": linf}
 
 
 def as_norm(norm: Norm | str) -> Norm:
-    """Return the norm itself, or the one that a string names.
+    """Return the norm, by its name if that is given.
 
     Examples
     --------
@@ -306,7 +307,7 @@ def as_norm(norm: Norm | str) -> Norm:
 
 
 def as_distance(distance: Distance | str) -> Distance:
-    """Return the distance itself, or the norm that a string names.
+    """Return the distance, or the norm of a given name.
 
     Examples
     --------

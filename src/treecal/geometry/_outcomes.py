@@ -1,4 +1,4 @@
-"""Reading one outcome or start point: into float64 and inside the set, or an error that says what to do."""
+"""Reading one outcome or start point: as float64 and inside the set, or an error that says what to do."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry._convex import ConvexSet
+from treecal.geometry._convex import ConvexSet, frozen
 from treecal.geometry._sets import Simplex
 
 FLOAT64 = np.dtype(np.float64)
@@ -19,33 +18,14 @@ Refusal = type[OutcomeError] | type[ForecastError]
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
-    """Return whether this is a float64 vector of the set, so that nothing is left to read."""
+    """Return whether this is already a float64 vector of the set."""
     return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
 def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
-    Parameters
-    ----------
-    space
-        The set it must lie in.
-    value
-        What came: anything NumPy reads as a vector of real numbers.
-    round_
-        The 1-based round, for the error.
-    error
-        Its class: a point forecast must be what an outcome must be.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> read_outcome(Simplex(3), [0, 1, 0], 1)
-    array([0., 1., 0.])
-    >>> read_outcome(Simplex(3), [0.5, 0.3, 0.28], 41)
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.OutcomeError: outcome at round 41 lies outside Simplex(3): entries sum to 1.08, ...
+    The error names the 1-based round. Point forecasts are read by the same rules, with `error=ForecastError`.
     """
     if is_outcome(value, space):
         return value
@@ -54,11 +34,8 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
         return outcome
     if not np.isfinite(outcome).all():
         at = int(np.argmin(np.isfinite(outcome)))
-        raise error.at(
-            round_,
-            f"holds {outcome[at]} at entry {at}, expected finite numbers.",
-            hint="drop or impute missing values.",
-        )
+        problem = f"holds {outcome[at]} at entry {at}, expected finite numbers."
+        raise error.at(round_, problem, hint="drop or impute missing values.")
     hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
     raise error.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
 
@@ -76,8 +53,8 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     if raw.shape != (space.dim,):
         of_class = isinstance(space, Simplex) and raw.ndim == 0 and raw.dtype.kind in "iu"
         hint = f"for a class index k pass numpy.eye({space.dim})[k]." if of_class else None
-        came = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
-        raise error.at(round_, f"{came}, {expected}.", hint=hint)
+        found = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
+        raise error.at(round_, f"{found}, {expected}.", hint=hint)
     if raw.dtype.kind not in "biuf":
         kinds = sorted({type(entry).__name__ for entry in raw.tolist()})
         too_large = raw.dtype == object and kinds == ["int"]
@@ -89,10 +66,7 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
 
 def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:
     """Return the start point as a read-only vector: by default the centre."""
-    point = np.array(space.centre) if start is None else finite_array("start", start, ndim=1)
-    if point.shape != (space.dim,):
-        raise ParameterError(f"start has shape {point.shape}, expected ({space.dim},).")
+    point = frozen(space._point("start", start))
     if not space.admits(point):
         raise ParameterError(f"start lies outside {space!r}: {space.complaint(point)}.")
-    point.setflags(write=False)
     return point

@@ -12,20 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import GeometryError
-from treecal.geometry._convex import (
-    TOLERANCE,
-    ConvexSet,
-    Extent,
-    as_points,
-    farthest_pair,
-    frozen,
-    within_reach,
-)
-from treecal.geometry._norms import Norm, as_norm, l2, linf
+from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent, farthest_pair, frozen, within_reach
+from treecal.geometry._norms import Norm, as_norm, as_points, l2, linf
 
 
 class Polytope(ConvexSet):
-    """A bounded polytope: the convex hull of some vertices, or the meeting of some halfspaces.
+    """A bounded polytope: the convex hull of points, or the intersection of halfspaces.
 
     From vertices, sizes are exact in every norm, and membership and projection are one non-negative least-squares
     problem a point. From halfspaces, membership is a product with `A`, the minimiser is a linear program, and sizes are
@@ -34,7 +26,7 @@ class Polytope(ConvexSet):
     Parameters
     ----------
     vertices
-        Points `(n, d)`, whose mean is the centre. Points inside the hull of the others do no harm but move the centre.
+        Points `(n, d)`, whose mean is the centre. Points inside the hull of the others only move the centre.
     halfspaces
         `(A, b)` for the set `{x : A x <= b}`; its centre is that of the largest ball inside. Give one of the two.
 
@@ -54,7 +46,7 @@ class Polytope(ConvexSet):
         self, *, vertices: ArrayLike | None = None, halfspaces: tuple[ArrayLike, ArrayLike] | None = None
     ) -> None:
         if (vertices is None) == (halfspaces is None):
-            raise GeometryError("Polytope takes either vertices= or halfspaces=(A, b), and exactly one of them.")
+            raise GeometryError("Polytope takes either vertices= or halfspaces=(A, b), not both or neither.")
         self.vertices: Array | None = None
         self.halfspaces: tuple[Array, Array] | None = None
         if vertices is not None:
@@ -63,33 +55,29 @@ class Polytope(ConvexSet):
                 raise GeometryError(f"vertices has shape {self.vertices.shape}, expected one point or more.")
             self.dim = self.vertices.shape[1]
             self.centre = frozen(self.vertices.mean(axis=0))
+            self._box = frozen(self.vertices.min(axis=0)), frozen(self.vertices.max(axis=0))
         elif halfspaces is not None:
             A, b = finite_array("A", halfspaces[0], ndim=2), finite_array("b", halfspaces[1], ndim=1)
             if len(A) != len(b) or A.size == 0:
                 raise GeometryError(f"A has shape {A.shape} and b {b.shape}, expected (m, d) and (m,).")
             steep = l2(A)[:, None]
             if not steep.all():
-                raise GeometryError(f"row {int(np.argmin(steep))} of A is all zeros and bounds nothing.")
+                raise GeometryError(f"row {int(np.argmin(steep))} of A is all zeros, expected a direction.")
             self.halfspaces = (A, b)
             self._unit = (A / steep, b / steep[:, 0])  # rows of length 1: slacks are then distances
             self.dim = A.shape[1]
             self.centre = frozen(self._chebyshev_centre())
-            low, high = self.bounds()
-            within_reach("halfspaces", np.stack([low, high]))
-        self._size = float(np.abs(self.bounds()).max())
+            low, high = super().bounds()
+            self._box = within_reach("halfspaces", low), within_reach("halfspaces", high)
+        self._size = float(np.abs(self._box).max())
 
     _fields = ("vertices", "halfspaces")
 
     def _chebyshev_centre(self) -> Array:
         A, b = self._unit
         # Largest ball inside: maximise ρ with A c + ρ <= b.
-        solution = _linear_program(
-            np.r_[np.zeros(self.dim), -1.0],
-            np.c_[A, np.ones(len(A))],
-            b,
-            [(None, None)] * self.dim + [(0, None)],
-        )
-        return np.asarray(solution[:-1])
+        free = [(None, None)] * self.dim
+        return _linear_program(np.r_[np.zeros(self.dim), -1.0], np.c_[A, np.ones(len(A))], b, [*free, (0, None)])[:-1]
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each point lies in the polytope, within `tol` times its largest coordinate."""
@@ -101,10 +89,6 @@ class Polytope(ConvexSet):
         finite = np.abs(p).max(axis=-1) <= 2 * self._size + tol  # far-off, infinite and NaN points need no program
         nearest = self.project(np.where(finite[..., None], p, self.centre))
         return np.asarray(finite & (l2(np.where(finite[..., None], p - nearest, 0.0)) <= tol * self._size))[()]
-
-    def admits(self, outcome: Array) -> bool:
-        """Return whether the point lies in the polytope."""
-        return bool(self.contains(outcome))
 
     def complaint(self, outcome: Array) -> str:
         """Name the halfspace most violated, or the distance from the hull."""
@@ -156,7 +140,7 @@ class Polytope(ConvexSet):
         return np.asarray(x - scale * residual[:-1] / residual[-1])
 
     def sample(self, rng: np.random.Generator, size: int | None = None) -> Array:
-        """Draw mixtures of vertices with uniform weights: spread over the whole polytope, though not evenly."""
+        """Draw mixtures of vertices with uniform weights: from the whole polytope, but not uniformly."""
         count = 1 if size is None else size
         corners = self.vertices
         if corners is None:
@@ -166,13 +150,7 @@ class Polytope(ConvexSet):
 
     def bounds(self) -> tuple[Array, Array]:
         """Return the bounding box."""
-        if self.vertices is not None:
-            return self.vertices.min(axis=0), self.vertices.max(axis=0)
-        return self._bounding_box
-
-    @cached_property
-    def _bounding_box(self) -> tuple[Array, Array]:
-        return super().bounds()
+        return self._box
 
     def radius(self, norm: Norm | str, *, about: ArrayLike | None = None) -> Extent:
         """Return the greatest distance from `about`: exact from vertices, and in ℓ∞."""
@@ -198,7 +176,7 @@ class Polytope(ConvexSet):
 
     @cached_property
     def _enclosing_centre(self) -> Array:
-        """The centre of the smallest enclosing Euclidean ball: the least s with ‖v_i − c‖² <= s for all i."""
+        """The centre c of the smallest enclosing Euclidean ball: the least s with ‖v_i − c‖² <= s for all i."""
         from scipy.optimize import minimize
 
         assert self.vertices is not None
@@ -234,6 +212,6 @@ def _linear_program(cost: Array, A: Array, b: Array, limits: Sequence[tuple[floa
     if solution.x is None:
         raise GeometryError(
             f"halfspaces give no bounded set: {solution.message.strip()}",
-            hint="a bounded polytope in R^d needs at least d + 1 halfspaces that meet.",
+            hint="a bounded polytope in R^d needs at least d + 1 halfspaces with a common point.",
         )
     return np.asarray(solution.x)

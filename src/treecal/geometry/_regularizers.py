@@ -94,8 +94,8 @@ class NegativeEntropy(Regularizer):
 
     On the simplex `KL(y|p)` is at least `½‖y − p‖₁²` (Pinsker), hence at least `‖y − p‖₂²` and `2‖y − p‖_∞²`, since a
     zero-sum vector has `‖x‖₂² <= ½‖x‖₁²` and `‖x‖_∞ <= ½‖x‖₁`. The paper calls it 1-strongly convex in ℓ1; in the
-    paper's own convention it is ½ (erratum 3). Its divergence is infinite where a forecast rules out what happens.
-    Entries down to −1e-9 count as 0, as they do for the sets; below that R is +inf.
+    paper's own convention it is ½ (erratum 3). Its divergence is infinite where a forecast gives an outcome
+    probability 0. Entries down to −1e-9 count as 0, as they do for the sets; below that R is +inf.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class NegativeEntropy(Regularizer):
 class SmoothedEntropy(Regularizer):
     """`R(p) = 8 Σ q_i ln q_i` with `q = (p + u)/2`, `u` uniform: the entropy, bounded (erratum 3).
 
-    1-strongly convex in ℓ1 on the simplex, as the paper's proofs ask, and `D_R <= 4 ln(d + 1)` there.
+    1-strongly convex in ℓ1 on the simplex, as the paper's proofs need, and `D_R <= 4 ln(d + 1)` there.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class QuadraticForm(Regularizer):
 
 
 class CustomRegularizer(Regularizer):
-    """A convex function of your own, from its value and its gradient.
+    """Any convex function, from its value and its gradient.
 
     Parameters
     ----------

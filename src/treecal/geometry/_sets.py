@@ -19,33 +19,32 @@ from treecal.geometry._convex import (
     TOLERANCE,
     ConvexSet,
     Extent,
-    as_points,
     box_norm,
     farthest_pair,
     frozen,
     within_reach,
 )
-from treecal.geometry._norms import Lp, Norm, as_norm, l1, l2
+from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
-_NAMES = 6  # classes that are shown of a simplex
+_NAMES = 6  # the most class names in a repr
 
 
 @lru_cache(maxsize=8)
 def _corners(dim: int) -> frozenset[bytes]:
-    """Return the bytes of the unit vectors, by which a class is known without arithmetic; none if they are many."""
+    """Return the bytes of the unit vectors, to recognise a class without arithmetic; none if there are many."""
     return frozenset(row.tobytes() for row in np.eye(dim)) if dim <= 128 else frozenset()
 
 
 class Simplex(ConvexSet):
     """The probability simplex: `dim` non-negative numbers that sum to 1.
 
-    A vector is inside when its sum is 1 within `tol` and its negative entries add up to no more than `tol`.
+    A vector is inside when its sum is 1 within `tol` and its negative entries sum to at most `tol` in size.
 
-    It may know the names of its classes. They change no arithmetic, but they are part of the set: they are saved with
-    it, and the same classes under other names, in another order or without names are another set.
+    Its classes may have names. They do not affect arithmetic, but they are part of the set: they are saved with it, and
+    sets whose names differ, also in order, are not equal.
 
     Parameters
     ----------
@@ -71,7 +70,7 @@ class Simplex(ConvexSet):
 
     def __init__(self, dim: int | None = None, *, classes: Sequence[str] | None = None) -> None:
         if (dim is None) == (classes is None):
-            raise ParameterError("Simplex takes the number of classes or their names, one of the two.")
+            raise ParameterError("Simplex takes either the number of classes or their names, not both or neither.")
         self.classes = None if classes is None else _class_names(classes)
         self.dim = whole_number("dim", dim if self.classes is None else len(self.classes), least=1)
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
@@ -80,13 +79,13 @@ class Simplex(ConvexSet):
         self._corners = _corners(self.dim)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the argument that makes this simplex again: the names if it has some, otherwise their number."""
+        """Return the constructor's argument: the names if there are any, otherwise their number."""
         return {"dim": self.dim} if self.classes is None else {"classes": self.classes}
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is a probability vector, within `tol`."""
         p = as_points(self, points)
-        # Two sums settle it, NaN included: Σp >= 1 − tol and Σ|p| <= 1 + tol.
+        # Two sums decide, also for NaN: Σp >= 1 − tol and Σ|p| <= 1 + tol.
         return np.asarray((p.dot(self._ones) >= 1 - tol) & (np.abs(p).dot(self._ones) <= 1 + tol))[()]
 
     def admits(self, outcome: Array) -> bool:
@@ -100,7 +99,7 @@ class Simplex(ConvexSet):
         return bool(_LEAST <= total <= _MOST)  # NaN fails
 
     def complaint(self, outcome: Array) -> str:
-        """Say what the entries sum to, or which is negative."""
+        """Return which entry is negative, or what the entries sum to."""
         if outcome.min() < -TOLERANCE:
             return f"entry {outcome.argmin()} is {outcome.min():.6g}, expected 0 or more"
         return f"entries sum to {outcome.sum():.10g}, expected 1 within {TOLERANCE:g}"
@@ -149,8 +148,8 @@ class Simplex(ConvexSet):
 def _class_names(classes: Sequence[str]) -> tuple[str, ...]:
     names = () if isinstance(classes, str) else tuple(classes)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise ParameterError.expected("classes", classes, "one or more names, different and not empty")
-    return tuple(map(str, names))  # NumPy's text, too
+        raise ParameterError.expected("classes", classes, "one or more names, distinct and not empty")
+    return tuple(map(str, names))  # NumPy strings become plain ones
 
 
 class Box(ConvexSet):
@@ -197,12 +196,8 @@ class Box(ConvexSet):
         p, slack = as_points(self, points), tol * self._size
         return np.asarray(((p >= self.low - slack) & (p <= self.high + slack)).all(axis=-1))[()]
 
-    def admits(self, outcome: Array) -> bool:
-        """Return whether the vector is within the bounds."""
-        return bool(self.contains(outcome))
-
     def complaint(self, outcome: Array) -> str:
-        """Name the first coordinate that is out of bounds."""
+        """Return the coordinate that is farthest out of bounds."""
         at = int(np.argmax(np.maximum(self.low - outcome, outcome - self.high)))
         return f"entry {at} is {outcome[at]:.10g}, expected {self.low[at]:g} to {self.high[at]:g}"
 
@@ -257,7 +252,7 @@ class Ball(ConvexSet):
         norm = as_norm(norm)
         if not isinstance(norm, Lp):
             raise UnsupportedError(
-                f"Ball takes an ℓp norm, and {type(norm).__name__} is none.",
+                f"norm is a {type(norm).__name__}, expected an ℓp norm.",
                 hint="for the unit ball of a polytope's gauge use Polytope(vertices=...).",
             )
         self.norm = norm
@@ -271,7 +266,7 @@ class Ball(ConvexSet):
         self._size = self._radius + float(np.abs(self.centre).max())
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments that make this ball again."""
+        """Return the constructor's arguments, by name."""
         return {"dim": self.dim, "radius": self._radius, "norm": self.norm, "centre": self.centre}
 
     def __repr__(self) -> str:
@@ -286,12 +281,8 @@ class Ball(ConvexSet):
         distance = self.norm(as_points(self, points) - self.centre)
         return np.asarray(distance <= self._radius + tol * self._size)[()]
 
-    def admits(self, outcome: Array) -> bool:
-        """Return whether the vector is within the radius."""
-        return bool(self.contains(outcome))
-
     def complaint(self, outcome: Array) -> str:
-        """Say how far from the centre the vector is."""
+        """Return how far from the centre the vector is."""
         distance = self.norm(outcome - self.centre)
         return f"its {self.norm!r} distance from the centre is {distance:.10g}, expected at most {self._radius:g}"
 
@@ -364,7 +355,7 @@ class Ball(ConvexSet):
 
 
 class Product(ConvexSet):
-    """Several sets side by side: the vectors that fall into one part for each.
+    """The Cartesian product of several sets: vectors with one part in each.
 
     Parameters
     ----------
@@ -382,7 +373,7 @@ class Product(ConvexSet):
 
     def __init__(self, *sets: ConvexSet) -> None:
         if not sets or not all(isinstance(part, ConvexSet) for part in sets):
-            raise GeometryError(f"Product takes one set or more, and got {sets!r}.")
+            raise GeometryError(f"sets are {sets!r}, expected one ConvexSet or more.")
         self.sets = sets
         self.dim = sum(part.dim for part in sets)
         self.centre = frozen(np.concatenate([part.centre for part in sets]))
@@ -396,16 +387,12 @@ class Product(ConvexSet):
         inside = [part.contains(p, tol=tol) for part, p in zip(self.sets, self._split(points), strict=True)]
         return np.asarray(np.logical_and.reduce(inside))[()]
 
-    def admits(self, outcome: Array) -> bool:
-        """Return whether every part lies in its set."""
-        return all(part.admits(p) for part, p in zip(self.sets, self._split(outcome), strict=True))
-
     def complaint(self, outcome: Array) -> str:
-        """Say what the first part that lies outside complains of."""
+        """Return the first part that lies outside its set, and how."""
         for index, (part, p) in enumerate(zip(self.sets, self._split(outcome), strict=True)):
             if not part.admits(p):
                 return f"part {index} lies outside {part!r}: {part.complaint(p)}"
-        return "no part complains"
+        return super().complaint(outcome)
 
     def minimise(self, direction: ArrayLike) -> Array:
         """Return the minimisers of the parts."""

@@ -1,4 +1,4 @@
-"""Objects that are what they were made of."""
+"""Objects that are equal when they were made with equal arguments."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 
 def _plain(value: Any) -> Any:
-    """Turn a field into something hashable that equals itself exactly when the field does."""
+    """Return a hashable equivalent of a field: equal exactly when the fields are."""
     if isinstance(value, np.ndarray):
         return value.shape, (value + 0.0).tobytes()
     return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
 
 
 def _brief(value: Any) -> str:
-    """Show a field as it would be typed, or a long array by its shape."""
+    """Return a field as it would be typed; a long array by its shape."""
     if isinstance(value, np.ndarray):
         return str(value.tolist()) if value.size <= 16 else f"<array of shape {value.shape}>"
     return f"({', '.join(map(_brief, value))})" if isinstance(value, tuple) else repr(value)
@@ -24,14 +24,14 @@ def _brief(value: Any) -> str:
 class Value:
     """Compared, hashed, shown and saved by its constructor's arguments, which `_fields` names.
 
-    Sets, norms and regularizers are values: two `Simplex(3)` are the same set wherever they were made. A class that
-    does not name its fields, such as a user's own set, is compared by identity and cannot be saved by itself.
+    Sets, norms and regularizers are values: two `Simplex(3)` are equal. A class that does not name its fields, such as
+    a user-defined set, is compared by identity and cannot be saved.
     """
 
     _fields: ClassVar[tuple[str, ...] | None] = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments that make this object again, by name."""
+        """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields or ()}
 
     def __eq__(self, other: object) -> bool:

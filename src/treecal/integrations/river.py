@@ -11,10 +11,10 @@ import numpy as np
 from treecal._optional import require
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import read_forecast
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.geometry._outcomes import read_outcome
+from treecal.integrations._common import Make, checked_label, error_of, new_corrector, without_rounding
 
 require("river", extra="river", what="treecal.integrations.river")
 from river import base, metrics
@@ -27,32 +27,32 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     `learn_one(x, y)` first takes the classifier's probabilities for `x`, before it has seen `y`; then the classifier
     learns `y`, and the corrector learns from the probabilities and `y`. Where labels arrive late, these are the
-    probabilities at the time of the label. Sample weights, and all other keyword arguments, go to the classifier alone:
-    a corrector counts every round once.
+    probabilities at the time of the label. Sample weights and other keyword arguments go only to the classifier: a
+    corrector counts every round once.
 
-    Labels may appear at any time, in `y` or in the classifier's probabilities. A corrector is for a fixed set of
-    classes, and its guarantee is about these, so **a new label starts a new corrector**: from then on it corrects all
-    labels, it starts from the classifier's own probabilities, and its guarantee counts from that round. If labels are
-    rare, name them in `classes`, and nothing will be forgotten. Until the classifier returns probabilities, all known
-    labels count as equally likely. With fewer than two labels there is nothing to correct.
+    Labels may appear at any time, in `y` or in the classifier's probabilities. A corrector and its guarantee are for a
+    fixed set of classes, so **a new label starts a new corrector**, for all labels, from the classifier's own
+    probabilities; its guarantee counts from that round. Name rare labels in `classes` to avoid that. Until the
+    classifier returns probabilities, all known labels count as equally likely. With fewer than two labels there is
+    nothing to correct.
 
     Returns the mean of the corrector's forecast: one probability for each label is all that river's interface holds.
 
     Parameters
     ----------
     classifier
-        Any river classifier with probabilities, a pipeline too.
+        Any river classifier with probabilities, or a pipeline that ends in one.
     make
         Makes the corrector from a `Simplex` of as many classes as there are labels: a class such as
         `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
         `treecal.VectorScaling` without an audit, whose memory does not grow.
     classes
-        Labels that are known before they are seen.
+        Labels that are known in advance.
 
     Attributes
     ----------
     corrector
-        The corrector as it stands; None while there are fewer than two labels.
+        The current corrector; None while there are fewer than two labels.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         self._index, self.corrector = self._for(checked_label(label) for label in self.classes or ())
 
     def _for(self, labels: Iterable[Any]) -> tuple[dict[Any, int], Corrector | None]:
-        """Return the index and the corrector for these labels besides those known; new ones if a label is new."""
+        """Return the index and the corrector for these labels and the known ones; new ones if a label is new."""
         index = dict(self._index)
         for label in labels:
             index.setdefault(label, len(index))
@@ -87,17 +87,17 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         try:
             return self.classifier.predict_proba_one(x, **kwargs)
         except NotImplementedError:
-            raise UnsupportedError(f"{self.classifier} has no probabilities, so there are none to correct.") from None
+            raise UnsupportedError(f"{self.classifier} returns no probabilities to correct.") from None
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
-        """Return the corrected probability of each label; {} before there is any. Changes nothing.
+        """Return the corrected probability of each label; {} before the first one. Changes nothing.
 
         Parameters
         ----------
         x
             A dictionary of features.
         **kwargs
-            For the classifier.
+            Passed to the classifier.
         """
         given = self._ask(x, **kwargs)
         index, corrector = self._for(given)
@@ -106,7 +106,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         return dict(zip(index, corrector.predict(_vector(given, index)).mean.tolist(), strict=True))
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Let the classifier learn, and the corrector from the probabilities that the classifier gave before that.
+        """Update the classifier, and the corrector with the probabilities that the classifier gave before.
 
         Parameters
         ----------
@@ -115,12 +115,12 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         y
             A label.
         **kwargs
-            For the classifier.
+            Passed to the classifier.
         """
         given = self._ask(x)
         index, corrector = self._for([*given, checked_label(y)])
         if corrector is not None:
-            corrector.predict(_vector(given, index))  # refuses an invalid forecast, before anything is learned
+            corrector.predict(_vector(given, index))  # raises if it is invalid, before anything is learned
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
             corrector.update(np.eye(len(index))[index[y]])
@@ -132,7 +132,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     @property
     def _mutable_attributes(self) -> set[str]:
-        return {"classifier"}  # so that its own mutable attributes can be reached
+        return {"classifier"}  # gives access to its own mutable attributes
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -144,10 +144,10 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 class CalibrationError(metrics.base.ClassificationMetric):
     """Calibration error per round: how far the mean outcome of each bin lies from its forecasts.
 
-    It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label that is not mentioned has
-    probability 0, so that labels may appear over time. `revert` is exact, and a forecast that is reverted takes no
-    memory: in `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time for each
-    distinct forecast.
+    It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label without a probability has
+    probability 0, so that labels may appear over time. `revert` is exact and frees the memory of a forecast: in
+    `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time in proportion to the
+    distinct forecasts.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
         self.norm, self.resolution = norm, resolution
         self._counts: dict[frozenset[tuple[Any, float]], Counter[Any]] = {}
         self._rounds = 0
-        self.get()  # a norm or a resolution that makes no sense is refused now
+        self.get()  # raises if norm or resolution is invalid
 
     def update(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
         """Count one round: the outcome, and the probabilities that were forecast."""
@@ -181,7 +181,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
         self._rounds += 1
 
     def revert(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
-        """Take back a round that was counted; one that was not is refused."""
+        """Remove a round that was counted; any other raises."""
         forecast, label = self._read(y_true, y_pred, w)
         outcomes = self._counts.get(forecast, Counter())
         if not outcomes[label]:
@@ -200,16 +200,15 @@ class CalibrationError(metrics.base.ClassificationMetric):
             for table, items in ((points, forecast), (counts, outcomes.items())):
                 for label, value in items:
                     table[row, index[label]] = value
-        ledger = ledger_of(points, counts)
-        reading = ledger.exact() if self.resolution is None else ledger.binned(resolution=self.resolution)
-        return reading.error(self.norm, total=True) / max(self._rounds, 1)
+        return error_of(points, counts, self.norm, self.resolution) / max(self._rounds, 1)
 
     def _read(self, y_true: Any, y_pred: Probabilities, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
         if w != 1:
             raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        forecast = read_forecast(Simplex(len(y_pred)), _numbers(y_pred.values()), self._rounds + 1)
+        space, given = Simplex(len(y_pred)), _numbers(y_pred.values())
+        forecast = read_outcome(space, given, self._rounds + 1, error=ForecastError)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in pairs if p), checked_label(y_true)
 
@@ -230,20 +229,13 @@ class CalibrationError(metrics.base.ClassificationMetric):
 
 
 def _numbers(values: Iterable[Any]) -> Array | list[Any]:
-    """Return the values without rounding; what are no numbers stay as they are, for a check to refuse."""
+    """Return the values without rounding; what is not a number stays, to be refused by a check."""
     given = list(values)
     return without_rounding(np.array(given)) if all(isinstance(p, int | float | np.number) for p in given) else given
 
 
 def _vector(given: Probabilities, index: dict[Any, int]) -> Array | list[Any]:
-    """Return the classifier's probabilities as a vector; equal ones where it gives none.
-
-    Examples
-    --------
-    >>> index = {"a": 0, "b": 1, "c": 2}
-    >>> _vector({"b": 0.75, "a": 0.25}, index), _vector({}, {"a": 0, "b": 1})
-    (array([0.25, 0.75, 0.  ]), array([0.5, 0.5]))
-    """
+    """Return the classifier's probabilities as a vector; equal ones if it gives none."""
     if not any(given.values()):
         return np.full(len(index), 1 / len(index))
     return _numbers(given.get(label, 0.0) for label in index)

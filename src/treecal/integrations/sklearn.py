@@ -15,7 +15,7 @@ from treecal._validate import finite_array
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations._common import Make, checked_label, ledger_of, new_corrector, without_rounding
+from treecal.integrations._common import Make, checked_label, error_of, new_corrector, without_rounding
 
 require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -28,14 +28,14 @@ from sklearn.utils.validation import check_is_fitted
 
 
 class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc] # untyped
-    """A classifier whose probabilities are recalibrated by a corrector, and kept calibrated as outcomes come in.
+    """A classifier whose probabilities are recalibrated by a corrector, and kept calibrated as outcomes arrive.
 
     A corrector must learn from the model's probabilities for rows that the model has not learned from.
 
     - `partial_fit(X, y)` is for a model in use. The model gives its probabilities for all rows of `X`; then the
-      corrector learns, row by row, from these and `y`. A model that can learn by `partial_fit` does so too, on a copy,
-      after that; any other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is
-      fitted on the first batch, from which the corrector then learns nothing.
+      corrector learns, row by row, from these and `y`. After that a model with `partial_fit` learns too, on a copy; any
+      other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
+      from which the corrector then learns nothing.
     - `fit(X, y)` starts over. The corrector learns from cross-validated probabilities, in the order of the rows, and
       the model is fitted on all of them. One in a `FrozenEstimator` is not fitted: it should not have seen these rows.
 
@@ -45,7 +45,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     Parameters
     ----------
     estimator
-        A classifier with `predict_proba`; fitted, if `partial_fit` is to go on from there.
+        A classifier with `predict_proba`; fitted, if `partial_fit` is to resume from there.
     make
         Makes the corrector from a `Simplex` of as many classes: a class such as `treecal.Recalibrator`, or a function.
         By default `treecal.VectorScaling` without an audit.
@@ -57,11 +57,11 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     estimator_
         The model.
     corrector_
-        The corrector, which has learned.
+        The corrector, trained.
     classes_
         The labels, sorted.
     n_features_in_, feature_names_in_
-        Those of the model, if it knows them.
+        Those of the model, if it has them.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         return self._keep(model, model.classes_, corrector)
 
     def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Learn from a batch of outcomes; the corrector row by row, in order.
+        """Learn from a batch of outcomes; the corrector learns row by row, in order.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         y
             Their labels.
         classes
-            All labels there will ever be. For the first call; by default those of the model, if it is fitted.
+            All labels that can occur. For the first call; by default those of the model, if it is fitted.
         """
         labels = _read_labels(X, y)
         if hasattr(self, "corrector_"):
@@ -131,7 +131,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         return self._keep(model, known, corrector)
 
     def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None) -> Self:
-        """Fit the model on the batch: there are no probabilities yet that a corrector could learn from."""
+        """Fit the model on the batch: there are no probabilities yet for a corrector to learn from."""
         if classes is None:
             raise ParameterError(
                 "classes is None in the first partial_fit of a model that is not fitted, expected all labels.",
@@ -154,7 +154,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         return np.array([self.corrector_.predict(b).mean for b in _ask(self.estimator_, X, self.classes_)])
 
     def predict(self, X: Any) -> Any:
-        """Return the likeliest class of each row.
+        """Return the most likely class of each row.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     def _check_probabilities(self) -> None:
         if not hasattr(self.estimator, "predict_proba"):
             raise UnsupportedError(
-                f"{self.estimator!r} has no predict_proba, so there are no probabilities to correct.",
+                f"{self.estimator!r} has no predict_proba, which gives the probabilities to correct.",
                 hint="wrap it in sklearn.calibration.CalibratedClassifierCV.",
             )
 
@@ -190,13 +190,13 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags = get_tags(self.estimator).input_tags  # rows go to the model as they come
+        tags.input_tags = get_tags(self.estimator).input_tags  # rows are passed to the model unchanged
         return tags
 
 
 @dataclass(frozen=True)
 class CalibrationScorer:
-    """A scorer for `cross_val_score`, `GridSearchCV` and the like: minus the calibration error, so that more is better.
+    """A scorer for `cross_val_score`, `GridSearchCV` and others: minus the calibration error, so that higher is better.
 
     Parameters
     ----------
@@ -265,13 +265,11 @@ def calibration_error(
     points, row = np.unique(_checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
     counts = np.zeros(points.shape)
     np.add.at(counts, (row, _places(labels, known)), 1)
-    ledger = ledger_of(points, counts)
-    reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
-    return reading.error(norm)
+    return error_of(points, counts, norm, resolution) / len(labels)
 
 
 def _ask(model: Any, X: Any, classes: Any) -> Array:
-    """Return the model's probabilities, checked, with a column for each class; 0 for one that the model never saw."""
+    """Return the model's probabilities, checked, with a column for each class; 0 for one unknown to the model."""
     forecasts = np.asarray(model.predict_proba(X))
     rows = np.zeros((len(forecasts), len(classes)))
     rows[:, _places(model.classes_, classes)] = forecasts
@@ -279,7 +277,7 @@ def _ask(model: Any, X: Any, classes: Any) -> Array:
 
 
 def _learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
-    """Let the corrector learn, row by row, from the forecasts and the places of the labels."""
+    """Update the corrector, row by row, with the forecasts and the positions of the labels."""
     for b, y in zip(forecasts, np.eye(corrector.space.dim)[at], strict=True):
         corrector.predict(b)
         corrector.update(y)
@@ -298,26 +296,20 @@ def _read_labels(X: Any, y: ArrayLike) -> Any:
 
 
 def _places(labels: Any, classes: Any) -> Any:
-    """Return each label's place among the classes, or name one that is not there.
-
-    Examples
-    --------
-    >>> _places(np.array(["b", "a", "b"]), np.array(["a", "b"]))
-    array([1, 0, 1])
-    """
+    """Return each label's position among the classes; raises for one that is not among them."""
     index = {label: place for place, label in enumerate(classes.tolist())}
     at = np.array([index.get(label, -1) for label in labels.tolist()], np.intp)
     if (at < 0).any():
         unknown = labels[at < 0].tolist()[0]
         raise OutcomeError(
             f"label {unknown!r} is not one of the classes {list(index)}.",
-            hint="name all classes; a classifier's are fixed in fit, or in the first partial_fit(X, y, classes=[...]).",
+            hint="give all classes; a classifier's are fixed in fit, or in the first partial_fit(X, y, classes=[...]).",
         )
     return at
 
 
 def _checked_rows(forecasts: Array) -> Array:
-    """Return rows of probabilities without rounding, or name the first that is invalid."""
+    """Return rows of probabilities without rounding; raises for the first invalid one."""
     rows = without_rounding(forecasts)
     space = Simplex(rows.shape[1])
     good = space.contains(rows)
@@ -328,7 +320,7 @@ def _checked_rows(forecasts: Array) -> Array:
 
 
 def _is_fitted(estimator: Any) -> bool:
-    """Return whether the estimator says that it is fitted."""
+    """Return whether the estimator is fitted."""
     try:
         check_is_fitted(estimator)
     except NotFittedError:

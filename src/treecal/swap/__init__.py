@@ -1,8 +1,8 @@
-"""Swap regret: losses, learners, TreeSwap of any learner, its classical rivals, and the reductions."""
+"""Swap regret: losses, learners, TreeSwap of any learner, classical algorithms, and the reductions."""
 
 from treecal.swap._blum_mansour import BlumMansour, InternalRegretMatching, stationary
 from treecal.swap._learners import BeTheLeader, FollowTheLeader, Learner, RegretMatching
-from treecal.swap._losses import BregmanLoss, LinearLoss, Loss, VectorLoss, as_loss, average
+from treecal.swap._losses import BregmanLoss, LinearLoss, Loss
 from treecal.swap._numeric_losses import CallableLoss, QuadraticLoss
 from treecal.swap._reductions import BestResponse, L1BallForecaster, l1_ball_to_simplex, simplex_to_l1_ball
 from treecal.swap._regret import ActionRegret, PathRegret, PointRegret, external_regret, swap_regret
@@ -30,9 +30,6 @@ __all__ = [
     "QuadraticLoss",
     "RegretMatching",
     "TreeSwap",
-    "VectorLoss",
-    "as_loss",
-    "average",
     "external_regret",
     "l1_ball_to_simplex",
     "simplex_to_l1_ball",

@@ -1,4 +1,4 @@
-"""The classical ways to small swap regret over finitely many actions: a learner, or a regret, for every action."""
+"""The classical algorithms for swap regret over finitely many actions: a learner, or a regret, for every action."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from treecal._validate import finite_array, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import TOLERANCE
 from treecal.swap._learners import Learner
-from treecal.swap._losses import LinearLoss, VectorLoss
+from treecal.swap._losses import LinearLoss
 
 
 class BlumMansour(Learner):
@@ -27,7 +27,7 @@ class BlumMansour(Learner):
     Parameters
     ----------
     make_learner
-        Makes a fresh learner over the actions; it is called n times.
+        Makes a new learner over the actions; it is called n times.
     actions
         Number of actions `n`.
 
@@ -62,13 +62,13 @@ class BlumMansour(Learner):
     def _learn(self, loss: LinearLoss) -> None:
         play = self.act()
         for weight, learner in zip(play, self._learners, strict=True):
-            learner.observe(VectorLoss.trusted(weight * loss.vector))
+            learner.observe(LinearLoss.trusted(weight * loss.vector))
 
 
 class InternalRegretMatching(Learner):
-    """Plays the fixed point of the positive internal regrets: as likely to leave an action as to come to it.
+    """Plays the fixed point of the positive internal regrets: as likely to leave an action as to enter it.
 
-    `r(a, b)` is what would have been saved by b wherever a was played. For losses in [0, 1] no internal regret exceeds
+    `r(a, b)` is what playing b in place of a would have saved. For losses in [0, 1] no internal regret exceeds
     `√((n − 1)·rounds)`, and the swap regret is at most `√(n(n − 1)·rounds)`: the play makes the positive part of r
     orthogonal to each step, a step has squared length at most `n − 1`, and swap regret takes one b for each of n a's.
 
@@ -120,9 +120,7 @@ class InternalRegretMatching(Learner):
 
 
 def stationary(matrix: ArrayLike) -> Array:
-    """Return a distribution `p = pQ` of a stochastic matrix, to within 1e-10 in ℓ1.
-
-    Where there are several, one of them.
+    """Return a distribution `p = pQ` of a stochastic matrix, to within 1e-10 in ℓ1; one of them if there are several.
 
     Parameters
     ----------
@@ -143,7 +141,7 @@ def stationary(matrix: ArrayLike) -> Array:
     if Q.min() < -TOLERANCE or np.abs(Q.sum(axis=1) - 1).max() > TOLERANCE:
         raise ParameterError("matrix is not stochastic: expected rows of non-negative numbers that sum to 1.")
     system, right = Q.T - np.eye(n), np.zeros(n)
-    # The balance equations sum to 0, so one of them can make way for Σp = 1. Where the chain falls apart the rest is
+    # The balance equations sum to 0, so Σp = 1 can replace one of them. Where the chain is reducible the rest may be
     # singular, and least squares over all equations picks one of the solutions.
     last = system[-1].copy()
     system[-1], right[-1] = 1.0, 1.0
@@ -161,7 +159,7 @@ def stationary(matrix: ArrayLike) -> Array:
 
 
 def _cleaned(solution: ArrayLike) -> Array:
-    """Return the solution with rounding's negative entries gone, and sum 1."""
+    """Return the solution without negative entries, which are rounding, and with sum 1."""
     p = np.maximum(np.asarray(solution, dtype=np.float64), 0.0)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         return np.asarray(p / p.sum())

@@ -23,8 +23,8 @@ from treecal.swap._losses import LinearLoss, Loss, read_loss
 class Learner(ABC):
     """An online learner: `act()` plays, `observe(loss)` learns, round after round.
 
-    A subclass gives `_choose` and `_learn`. Losses reach `_learn` already checked: a bad one raises a `LossError` and
-    changes nothing.
+    A subclass defines `_choose` and `_learn`. Losses are checked first: an invalid one raises a `LossError` and changes
+    nothing.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Learner(ABC):
             self.space = Simplex(self.actions)
         self._rounds = 0
         self._kind: tuple[Any, ...] | None = None
-        self._play: Any = None
+        self._play: Array | None = None
 
     @property
     def rounds(self) -> int:
@@ -71,23 +71,22 @@ class Learner(ABC):
         return self._rounds
 
     @abstractmethod
-    def _choose(self) -> Any:
+    def _choose(self) -> Array:
         """Return the play for the coming round."""
 
     @abstractmethod
     def _learn(self, loss: Any) -> None:
-        """Take in a checked loss. What raises here must not have changed anything."""
+        """Learn from a checked loss; change nothing if this raises."""
 
     def act(self) -> Array:
         """Return the play for the coming round, read-only; the same one until `observe`."""
         if self._play is None:
-            play = np.asarray(self._choose())
-            play.setflags(write=False)
-            self._play = play
-        return self._play  # type: ignore[no-any-return]
+            self._play = np.asarray(self._choose())
+            self._play.setflags(write=False)
+        return self._play
 
     def observe(self, loss: Loss | ArrayLike) -> None:
-        """Learn the loss of the round: a `Loss`, or a plain vector. A bad one raises and changes nothing."""
+        """Learn the loss of the round: a `Loss`, or a plain vector. An invalid one raises and changes nothing."""
         read = self._read(loss)
         self._learn(read)
         self._kind = read.kind
@@ -95,18 +94,17 @@ class Learner(ABC):
         self._play = None
 
     def _read(self, loss: Loss | ArrayLike) -> Loss:
-        actions = self.actions is not None
-        read = read_loss(loss, self.space, round_=self.rounds + 1, actions=actions, like=self._kind)
+        read = read_loss(loss, self.space, round_=self.rounds + 1, like=self._kind)
         if not isinstance(read, self._takes):
             raise LossError(
                 f"loss at round {self.rounds + 1} is a {type(read).__name__}, and {type(self).__name__} takes "
                 f"{' or '.join(kind.__name__ for kind in self._takes)}.",
-                hint="of a convex loss, the gradient at the play will do: LinearLoss(gradient).",
+                hint="for a convex loss, use the gradient at the play: LinearLoss(gradient).",
             )
         return read
 
     def regret_bound(self, rounds: int) -> float:
-        """Return what the external regret after so many rounds cannot exceed; see the class for on which losses."""
+        """Return a bound on the external regret after `rounds` rounds, for the losses that the class names."""
         raise UnsupportedError.by(self, "regret bound", "none is known for all losses")
 
     def __repr__(self) -> str:
@@ -116,8 +114,8 @@ class Learner(ABC):
 class FollowTheLeader(Learner):
     """Plays the minimiser of all losses so far, and the centre at first.
 
-    For Bregman losses that is the mean outcome, and `TreeSwap` of it is TreeCal (Lemma 3.2); for linear losses the
-    set's linear minimiser; for quadratics and callables a numerical minimiser. It has no regret bound: losses that
+    For Bregman losses that is the mean outcome, and `TreeSwap` of it is TreeCal (Lemma 3.2); for linear losses it is
+    the set's linear minimiser, for quadratics and callables a numerical one. It has no regret bound: losses that
     alternate between two actions cost it one a round.
 
     Parameters
@@ -144,22 +142,22 @@ class FollowTheLeader(Learner):
         self._total = loss if self._total is None else self._total + loss
 
     def regret_bound(self, rounds: int) -> float:
-        """Raise: there is none below one loss a round."""
-        raise UnsupportedError.by(self, "regret bound", "losses that alternate make it pay every round")
+        """Raise: alternating losses make the regret grow linearly."""
+        raise UnsupportedError.by(self, "regret bound", "alternating losses make it pay every round")
 
 
 class BeTheLeader(FollowTheLeader):
-    """Plays the minimiser of all losses up to *and with* the coming one: its external regret is never positive.
+    """Plays the minimiser of all losses up to and *including* the coming one: its external regret is never positive.
 
-    It is clairvoyant, so it exists offline only: the losses are given in advance, and `observe` checks that they come
-    as foreseen. For analysis and tests; Theorem 3.1 compares TreeCal with it.
+    It needs the losses in advance, and `observe` checks that they are the ones given. For analysis and tests;
+    Theorem 3.1 compares TreeCal with it.
 
     Parameters
     ----------
     over
         A number of actions, or a `ConvexSet`.
     losses
-        All the losses there will be, in order.
+        All losses, in order.
 
     Examples
     --------
@@ -171,15 +169,15 @@ class BeTheLeader(FollowTheLeader):
     ...
     treecal.exceptions.LossError: loss at round 1 is not the one that was given in advance.
     <BLANKLINE>
-    Hint: Be-The-Leader plays against losses it knows; for a real stream use FollowTheLeader.
+    Hint: Be-The-Leader needs the losses in advance; for a real stream use FollowTheLeader.
     """
 
     def __init__(self, over: ConvexSet | int, *, losses: Sequence[Loss | ArrayLike]) -> None:
         super().__init__(over)
         if isinstance(losses, Loss) or not len(losses):
             raise ParameterError(
-                f"losses is {losses!r}, expected all the losses there will be.",
-                hint="Be-The-Leader plays the leader with the coming loss counted in, so it must have it in advance.",
+                f"losses is {losses!r}, expected a list of all losses.",
+                hint="Be-The-Leader counts the coming loss, so it needs the losses in advance.",
             )
         self._foreseen: list[Loss] = []
         for loss in losses:
@@ -190,7 +188,7 @@ class BeTheLeader(FollowTheLeader):
         if self.rounds == len(self._foreseen):
             raise HorizonError(
                 f"round {self.rounds + 1} is one too many: {self.rounds} losses were given in advance.",
-                hint="Be-The-Leader cannot play against a loss it does not know; FollowTheLeader can.",
+                hint="Be-The-Leader needs the losses in advance; for a real stream use FollowTheLeader.",
             )
         return self._foreseen[self.rounds]
 
@@ -202,7 +200,7 @@ class BeTheLeader(FollowTheLeader):
         if loss != self._coming():
             raise LossError(
                 f"loss at round {self.rounds + 1} is not the one that was given in advance.",
-                hint="Be-The-Leader plays against losses it knows; for a real stream use FollowTheLeader.",
+                hint="Be-The-Leader needs the losses in advance; for a real stream use FollowTheLeader.",
             )
         super()._learn(loss)
 

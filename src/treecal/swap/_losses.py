@@ -1,7 +1,7 @@
 """Losses that can be summed and averaged without keeping their history.
 
-A sum of losses is a loss of the same kind and the same size, so a learner that needs the sum of a million of them keeps
-one. (Only `CallableLoss`, for functions of which nothing is known, has to keep a list.)
+A sum of losses is a loss of the same kind and size, so a learner that needs the sum of a million keeps one. (Only
+`CallableLoss`, for arbitrary functions, has to keep a list.)
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from treecal.geometry._value import Value
 
 
 class Loss(Value, ABC):
-    """A function on a convex set, to be made small. Losses of one kind add, and can be scaled by positive numbers.
+    """A function on a convex set, to be minimised. Losses of one kind add, and scale by positive numbers.
 
-    Finite actions are the corners of a simplex and weights over them its points: the loss of the weights is the
+    Finitely many actions are the corners of a simplex, and weights over them its points: the loss of the weights is the
     expected loss of the actions.
 
     Examples
@@ -60,14 +60,14 @@ class Loss(Value, ABC):
         """Return the loss times `factor / divisor`, one of which is 1."""
 
     def complaint(self, space: ConvexSet) -> str | None:
-        """Say why this loss cannot be taken on the set; None if it can."""
+        """Return why the loss is not valid on the set; None if it is."""
         return None if self.dim == space.dim else f"has dimension {self.dim}, expected {space.dim} for {space!r}"
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Loss):
             return NotImplemented
         if self.kind != other.kind:
-            raise LossError(f"{self!r} and {other!r} are of different kinds and do not add up.")
+            raise LossError(f"{self!r} and {other!r} are of different kinds and cannot be added.")
         return self._plus(other)
 
     def __mul__(self, factor: float) -> Self:
@@ -82,12 +82,12 @@ class Loss(Value, ABC):
 
 
 class LinearLoss(Loss):
-    """`ℓ(p) = <v, p>` on a convex set.
+    """`ℓ(p) = <v, p>` on a convex set; for weights p over finitely many actions, the expected loss.
 
     Parameters
     ----------
     vector
-        `v`.
+        `v`; for actions, the loss of each.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class LinearLoss(Loss):
 
     @classmethod
     def trusted(cls, vector: Array) -> Self:
-        """Make a loss of a finite float64 vector that nobody else will change."""
+        """Make a loss of a finite float64 vector that no caller will change, without a check or a copy."""
         self = object.__new__(cls)
         self.vector = vector
         return self
@@ -116,17 +116,12 @@ class LinearLoss(Loss):
         """Number of coordinates."""
         return len(self.vector)
 
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """Linear, in so many dimensions: a vector over actions adds to a linear loss on their simplex."""
-        return LinearLoss, self.dim
-
     def value(self, points: ArrayLike) -> Array:
         """Return `<v, p>`."""
         return np.asarray(read_points(points, self.dim) @ self.vector)[()]
 
     def minimise(self, space: ConvexSet) -> Array:
-        """Return the set's linear minimiser; over finite actions the first one of least loss."""
+        """Return the set's linear minimiser; for actions, the first with the least loss."""
         return space.minimise(self.vector)
 
     def _plus(self, other: Self) -> Self:
@@ -136,43 +131,15 @@ class LinearLoss(Loss):
         return self.trusted(self.vector * factor if divisor == 1 else self.vector / divisor)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({np.array2string(self.vector, threshold=6, precision=4)})"
-
-
-class VectorLoss(LinearLoss):
-    """The loss of each of finitely many actions; of weights over them, the expected loss.
-
-    Parameters
-    ----------
-    values
-        One number for each action.
-
-    Examples
-    --------
-    >>> loss = VectorLoss([0.0, 1.0, 0.5])
-    >>> loss.value([0.5, 0.5, 0.0])
-    np.float64(0.5)
-    >>> (loss + VectorLoss([1.0, 0.0, 0.0])) / 2
-    VectorLoss([0.5  0.5  0.25])
-    """
-
-    _fields = ("values",)
-
-    def __init__(self, values: ArrayLike) -> None:
-        self.vector = read_vector("values", values)
-
-    @property
-    def values(self) -> Array:
-        """The loss of each action, `(n,)`."""
-        return self.vector
+        return f"LinearLoss({np.array2string(self.vector, threshold=6, precision=4)})"
 
 
 class BregmanLoss(Loss):
     """`ℓ(p) = D_R(y|p)`, the proper score whose swap regret is calibration error (Lemma 2.2).
 
-    The average over many outcomes is the divergence from their mean plus a constant (Lemma 2.1). Kept
-    are the outcomes' sum and count, the sum of `R(y)`, and one scale for all; the mean is divided out once, so that the
-    minimiser of the sum is TreeCal's label to the last bit.
+    The average over many outcomes is the divergence from their mean plus a constant (Lemma 2.1). It keeps the sum and
+    count of outcomes, the sum of `R(y)`, and one scale for all. The mean is one division, so that the minimiser of the
+    sum is TreeCal's point to the last bit.
 
     Parameters
     ----------
@@ -226,7 +193,7 @@ class BregmanLoss(Loss):
     def value(self, points: ArrayLike) -> Array:
         """Return `scale · Σ_y D_R(y|p)`."""
         jensen = self.constant - self.count * float(self.regularizer.value(self.mean))
-        # The gap is never negative, which rounding does not know.
+        # Rounding can make the gap negative.
         return self.scale * (
             self.count * self.regularizer.between(self.mean, read_points(points, self.dim)) + max(jensen, 0.0)
         )
@@ -236,11 +203,11 @@ class BregmanLoss(Loss):
         return self.mean
 
     def complaint(self, space: ConvexSet) -> str | None:
-        """Say whether the outcome lies outside the set."""
+        """Return how the outcome lies outside the set."""
         if problem := super().complaint(space):
             return problem
         mean = self.mean
-        # Rounding may carry the mean of outcomes at the very edge a little farther out.
+        # Rounding may move the mean of outcomes on the edge a little farther out.
         inside = space.admits(mean) if self.count == 1 else space.contains(mean, tol=2 * TOLERANCE)
         return None if inside else f"has an outcome outside {space!r}: {space.complaint(mean)}"
 
@@ -260,71 +227,20 @@ class BregmanLoss(Loss):
         return f"BregmanLoss({self.regularizer!r}, mean of {self.count:g}: {mean})"
 
 
-def as_loss(loss: Loss | ArrayLike) -> Loss:
-    """Return the loss itself; a plain vector is the loss of each action.
-
-    Examples
-    --------
-    >>> as_loss([0, 1])
-    VectorLoss([0. 1.])
-    """
-    return loss if isinstance(loss, Loss) else VectorLoss.trusted(read_vector("loss", loss))
-
-
-def average(losses: list[Loss]) -> Loss:
-    """Return the mean of losses of one kind.
-
-    Examples
-    --------
-    >>> average([VectorLoss([0.0, 1.0]), VectorLoss([1.0, 1.0])])
-    VectorLoss([0.5 1. ])
-    """
-    if not losses:
-        raise LossError("no losses came, expected one or more.")
-    total = losses[0]
-    for loss in losses[1:]:
-        total = total + loss
-    return total / len(losses)
-
-
-def read_loss(
-    loss: Loss | ArrayLike, space: ConvexSet, *, round_: int, actions: bool, like: tuple[Any, ...] | None = None
-) -> Loss:
-    """Return a loss that can be taken on the set, or say why it cannot.
-
-    Parameters
-    ----------
-    loss
-        A loss, or a vector: of one number for each action, or of a linear loss.
-    space
-        The set, or the simplex of weights over the actions.
-    round_
-        The 1-based round, for the error.
-    actions
-        Whether plays are weights over actions.
-    like
-        The kind of the losses before, if there were any.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> read_loss([0.0, 1.0, 0.5], Simplex(2), round_=3, actions=True)
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.LossError: loss at round 3 has dimension 3, expected 2 for Simplex(2).
-    """
+def read_loss(loss: Loss | ArrayLike, space: ConvexSet, *, round_: int, like: tuple[Any, ...] | None = None) -> Loss:
+    """Return the loss, or the linear loss of a vector, checked: valid on the set, and of the kind of those before."""
     where = f"loss at round {round_}"
     if not isinstance(loss, Loss):
-        loss = (VectorLoss if actions else LinearLoss).trusted(read_vector(where, loss))
+        loss = LinearLoss.trusted(read_vector(where, loss))
     if problem := loss.complaint(space):
         raise LossError(f"{where} {problem}.")
     if like is not None and loss.kind != like:
-        raise LossError(f"{where}, {loss!r}, is of another kind than those before: they do not add up.")
+        raise LossError(f"{where}, {loss!r}, is not of the same kind as the losses before it, so they cannot be added.")
     return loss
 
 
 def read_vector(name: str, value: Any) -> Array:
-    """Return a loss's vector as a read-only float64 copy, or say what is wrong with it."""
+    """Return a loss's vector as a read-only float64 copy, checked."""
     if type(value) is np.ndarray and value.dtype == np.float64 and value.ndim == 1 and value.size:
         copy: Array = value.copy()
         if max(copy.max(), -copy.min()) <= LARGEST:  # False for NaN
@@ -342,7 +258,7 @@ def read_vector(name: str, value: Any) -> Array:
 
 
 def read_points(points: ArrayLike, dim: int) -> Array:
-    """Return points to be valued, `(..., dim)`."""
+    """Return points as an array `(..., dim)`."""
     array = np.asarray(points, dtype=np.float64)
     if array.ndim == 0 or array.shape[-1] != dim:
         raise LossError(f"points have shape {array.shape}, expected (..., {dim}).")

@@ -1,4 +1,4 @@
-"""Losses whose minimiser is found numerically: quadratics, and functions of one's own."""
+"""Losses whose minimiser is found numerically: quadratics, and arbitrary functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import finite_array, whole_number
+from treecal._validate import whole_number
 from treecal.exceptions import LossError, TreeCalError
 from treecal.geometry import ConvexSet
+from treecal.geometry._norms import positive_definite
 from treecal.swap._losses import Loss, read_points, read_vector
 from treecal.swap._solve import descend, search
+
+_Map = Callable[[Array], Any]
+_Term = tuple[float, _Map, _Map | None]
 
 
 class QuadraticLoss(Loss):
@@ -40,16 +44,9 @@ class QuadraticLoss(Loss):
 
     def __init__(self, matrix: ArrayLike, *, vector: ArrayLike | None = None, constant: float = 0.0) -> None:
         try:
-            self.matrix = finite_array("matrix", matrix, ndim=2)
+            self.matrix = positive_definite("matrix", matrix, semi=True)
         except TreeCalError as error:
             raise LossError(str(error)) from None
-        if self.matrix.shape[0] != self.matrix.shape[1] or not self.matrix.size:
-            raise LossError(f"matrix has shape {self.matrix.shape}, expected a square.")
-        if not np.allclose(self.matrix, self.matrix.T, rtol=1e-12, atol=0):
-            raise LossError("matrix is not symmetric.", hint="(matrix + matrix.T) / 2 gives the same loss.")
-        eigenvalues = np.linalg.eigvalsh(self.matrix)
-        if eigenvalues[0] < -1e-12 * max(eigenvalues[-1], 1e-300):
-            raise LossError(f"matrix has the eigenvalue {eigenvalues[0]:.3g}, so the loss is not convex.")
         self.vector = read_vector("vector", np.zeros(len(self.matrix)) if vector is None else vector)
         if self.vector.shape != self.matrix.shape[:1]:
             raise LossError(f"vector has shape {self.vector.shape}, expected ({len(self.matrix)},).")
@@ -75,7 +72,7 @@ class QuadraticLoss(Loss):
         return np.asarray(2 * np.asarray(points, dtype=np.float64) @ self.matrix + self.vector)
 
     def minimise(self, space: ConvexSet) -> Array:
-        """Return the projection of the free minimiser where A is a multiple of 1, else by projected gradients."""
+        """Return the projected free minimiser where A is a multiple of the identity, else by projected gradients."""
         bend = self.matrix[0, 0]
         if not self.matrix.any():
             return space.minimise(self.vector)
@@ -95,7 +92,7 @@ class QuadraticLoss(Loss):
 
 
 class CallableLoss(Loss):
-    """Any function at all. Of a sum nothing is known but its terms: it keeps them all, and costs as much as they do.
+    """Any function. A sum has to keep all its terms, and costs as much as they do.
 
     Parameters
     ----------
@@ -104,8 +101,8 @@ class CallableLoss(Loss):
     dim
         `d`.
     gradient
-        Maps points `(..., d)` to gradients of the same shape, if there is one. With it the minimiser of a convex loss
-        is found by projected gradients; without it by SciPy, and only locally.
+        Maps points `(..., d)` to gradients of the same shape. With it the minimiser of a convex loss is found by
+        projected gradients; without it by SciPy, and only locally.
 
     Examples
     --------
@@ -116,18 +113,11 @@ class CallableLoss(Loss):
     (2, 0.25)
     """
 
-    def __init__(
-        self,
-        function: Callable[[Array], Any],
-        *,
-        dim: int,
-        gradient: Callable[[Array], Any] | None = None,
-    ) -> None:
+    def __init__(self, function: _Map, *, dim: int, gradient: _Map | None = None) -> None:
         if not callable(function):
-            raise LossError(f"function is {function!r}, expected something to call.")
+            raise LossError(f"function is {function!r}, expected a callable.")
         self._dim = whole_number("dim", dim, least=1)
-        self._terms: list[tuple[float, Callable[[Array], Any], Callable[[Array], Any] | None]]
-        self._terms = [(1.0, function, gradient)]
+        self._terms: list[_Term] = [(1.0, function, gradient)]
 
     @property
     def dim(self) -> int:
@@ -137,10 +127,10 @@ class CallableLoss(Loss):
     def __len__(self) -> int:
         return len(self._terms)
 
-    def _ask(self, function: Callable[[Array], Any], points: Array, shape: tuple[int, ...]) -> Array:
+    def _ask(self, function: _Map, points: Array, shape: tuple[int, ...]) -> Array:
         answer = np.asarray(function(points), dtype=np.float64)
         if answer.shape != shape:
-            raise LossError(f"the function gave shape {answer.shape} for points {points.shape}, expected {shape}.")
+            raise LossError(f"the function returned shape {answer.shape} for points {points.shape}, expected {shape}.")
         if not np.isfinite(answer).all():
             raise LossError("the function is not finite at a point of the set, expected finite numbers.")
         return answer
@@ -158,15 +148,16 @@ class CallableLoss(Loss):
             return search(self.value, space)
         return descend(self.value, lambda p: np.sum([w * self._ask(g, p, p.shape) for w, g in gradients], 0), space)
 
-    def _plus(self, other: Self) -> Self:
+    def _made(self, terms: list[_Term]) -> Self:
         made = object.__new__(type(self))
-        made._dim, made._terms = self._dim, self._terms + other._terms
+        made._dim, made._terms = self._dim, terms
         return made
 
+    def _plus(self, other: Self) -> Self:
+        return self._made(self._terms + other._terms)
+
     def _times(self, factor: float, divisor: int) -> Self:
-        made = object.__new__(type(self))
-        made._dim, made._terms = self._dim, [(w * factor / divisor, f, g) for w, f, g in self._terms]
-        return made
+        return self._made([(w * factor / divisor, f, g) for w, f, g in self._terms])
 
     def __repr__(self) -> str:
         return f"CallableLoss in R^{self.dim}, {len(self)} term{'s' * (len(self) != 1)}"

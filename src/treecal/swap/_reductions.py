@@ -13,25 +13,26 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import Ball, ConvexSet, Norm, Polytope, Simplex, as_norm, l1
+from treecal.geometry._outcomes import read_outcome
 from treecal.ledger import Ledger
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss, Loss
 
 
 class BestResponse(Learner):
-    """Any forecaster as a swap-regret learner: forecast the coming loss, and play what is best against the forecast.
+    """Any forecaster as a swap-regret learner: forecast the coming loss, and play the best response to the forecast.
 
-    To each forecast point p it plays `argmin_q <q, p>` over the actions, with p's weight. The full swap regret is at
+    For each forecast point p it plays `argmin_q <q, p>` over the actions, with p's weight. The full swap regret is at
     most `diam_*(actions)` times the forecaster's calibration error, in every norm (Lemma 4.2).
 
     Parameters
     ----------
     forecaster
-        Forecasts the vectors v that decide the losses `<q, v>`.
+        Forecasts the vectors v of the losses `<q, v>`.
     actions
-        Either a `ConvexSet` of q's, and a play is a `Forecast` over its points; or an `(n, d)` array with one action in
-        each row, and a play is n weights. With `numpy.eye(n)` the vectors v are the losses of n actions; with a matrix
-        of costs they are the mixed actions of an opponent.
+        Either a `ConvexSet` of q's, and a play is one of its points; or an `(n, d)` array with one action in each row,
+        and a play is n weights. With `numpy.eye(n)` the vectors v are the losses of n actions; with a matrix of costs
+        they are the mixed actions of an opponent.
 
     Examples
     --------
@@ -42,7 +43,7 @@ class BestResponse(Learner):
     ...     loss = np.eye(3)[t % 2]
     ...     ledger.record(learner.forecaster.predict(), loss)
     ...     learner.observe(loss)
-    >>> learner.act().round(2)  # the third action is never worse, but a leaf that has just begun knows nothing
+    >>> learner.act().round(2)  # the third action is never worse, but a new leaf has no information
     array([0.33, 0.  , 0.67])
     >>> round(learner.swap_bound(ledger, norm="l2"), 2)
     16.37
@@ -54,44 +55,29 @@ class BestResponse(Learner):
         self.hull = actions if isinstance(actions, ConvexSet) else Polytope(vertices=actions)
         self.matrix = None if isinstance(actions, ConvexSet) else finite_array("actions", actions, ndim=2)
         super().__init__(self.hull if self.matrix is None else len(self.matrix))
-        self.forecaster = forecaster
+        self.forecaster, self._rounds = forecaster, forecaster.rounds
         if self.hull.dim != forecaster.space.dim:
             raise ParameterError(f"actions lie in R^{self.hull.dim}, and forecasts in R^{forecaster.space.dim}.")
 
-    @property
-    def rounds(self) -> int:
-        """Number of losses seen."""
-        return self.forecaster.rounds
-
-    def _responses(self) -> tuple[Array, Forecast]:
-        """Return the best response to each forecast point: a point of the set, or weights on one action."""
-        forecast = self.forecaster.predict()
-        if self.matrix is None:
-            return self.hull.minimise(forecast.points), forecast
-        return self.space.minimise(forecast.points @ self.matrix.T), forecast
+    def parts(self) -> Forecast:
+        """Return the best response to each forecast point, with the forecast's nodes; `act` is their mean."""
+        x = self.forecaster.predict()
+        responses = self.space.minimise(x.points if self.matrix is None else x.points @ self.matrix.T)
+        return Forecast.trusted(responses, x.weights, x.nodes, self.space)
 
     def _choose(self) -> Array:
-        responses, forecast = self._responses()
-        return np.asarray(forecast.weights @ responses)
+        return self.parts().mean
 
-    def act(self) -> Any:
-        """Return the play for the coming round: weights over the actions; on a convex set, a `Forecast`."""
-        return self.parts() if self.actions is None else self._choose()
+    def _read(self, loss: Loss | ArrayLike) -> LinearLoss:
+        """Read the vector v of the round, which must be a point of the forecaster's set."""
+        vector = loss.vector if isinstance(loss, LinearLoss) else loss
+        return LinearLoss.trusted(read_outcome(self.forecaster.space, vector, self.rounds + 1))
 
-    def parts(self) -> Forecast:
-        """Return the best response to each forecast point, under the forecast's labels."""
-        responses, forecast = self._responses()
-        return Forecast.trusted(responses, forecast.weights, forecast.nodes, self.space)
-
-    def observe(self, loss: Loss | ArrayLike) -> None:
-        """Learn the vector v of the round, a point of the forecaster's set. A bad one raises and changes nothing."""
-        self._learn(loss.vector if isinstance(loss, LinearLoss) else loss)
-
-    def _learn(self, loss: Any) -> None:
-        self.forecaster.update(loss)
+    def _learn(self, loss: LinearLoss) -> None:
+        self.forecaster.update(loss.vector)
 
     def swap_bound(self, ledger: Ledger, *, norm: Norm | str = "l2") -> float:
-        """Return what the full swap regret cannot exceed, given the ledger of the forecasts: `diam_* · Cal`."""
+        """Return a bound on the full swap regret, given the ledger of the forecasts: `diam_* · Cal`."""
         norm = as_norm(norm)
         return float(self.hull.diameter(norm.dual)) * ledger.error(norm, total=True)
 
@@ -100,7 +86,7 @@ class BestResponse(Learner):
 
 
 def l1_ball_to_simplex(points: ArrayLike) -> Array:
-    """Return `φ(y)`: positive and negative part of each coordinate in turn, and what is left of 1.
+    """Return `φ(y)`: the positive and the negative part of each coordinate in turn, and 1 less their sum.
 
     Maps the unit ℓ1 ball of R^d into the simplex with 2d + 1 corners; `simplex_to_l1_ball` undoes it.
 
@@ -117,7 +103,7 @@ def l1_ball_to_simplex(points: ArrayLike) -> Array:
 
 
 def simplex_to_l1_ball(points: ArrayLike) -> Array:
-    """Return `ψ(z)`, `z_{2i−1} − z_{2i}`: linear, onto the unit ℓ1 ball, and no ℓ1 distance grows under it.
+    """Return `ψ(z)`, `z_{2i−1} − z_{2i}`: linear, onto the unit ℓ1 ball, and never increasing an ℓ1 distance.
 
     Examples
     --------
@@ -131,9 +117,9 @@ def simplex_to_l1_ball(points: ArrayLike) -> Array:
 
 
 class L1BallForecaster(Forecaster):
-    """A forecaster on the unit ℓ1 ball, made of one on the simplex with 2d + 1 corners (Lemma D.1).
+    """A forecaster on the unit ℓ1 ball, built on one on the simplex with 2d + 1 corners (Lemma D.1).
 
-    Its ℓ1 calibration error is at most that of the forecaster it is made of.
+    Its ℓ1 calibration error is at most that of the forecaster on the simplex.
 
     Parameters
     ----------
@@ -171,10 +157,10 @@ class L1BallForecaster(Forecaster):
         self.forecaster.update(l1_ball_to_simplex(outcome))
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state of the forecaster it is made of."""
+        """Return the state of the forecaster on the simplex."""
         return self.forecaster.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from such a state."""
+        """Resume from such a state."""
         self.forecaster.set_state(state)
         self._announced = None

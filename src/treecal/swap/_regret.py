@@ -1,10 +1,10 @@
 """Regrets: what could have been saved in hindsight. All are totals over the rounds, as in the paper.
 
 *External*: by one fixed play throughout. *Swap*: by one play for each play that was made,
-`Σ_a max_b Σ_t x_t(a)·(ℓ_t(a) − ℓ_t(b))`. *Labelled* swap: by one for each play under each label, never less. *Pure*:
-the same with the one play that was drawn each round.
+`Σ_a max_b Σ_t x_t(a)·(ℓ_t(a) − ℓ_t(b))`. *Per-node* swap (the paper's labelled one): by one for each play on each node
+of the tree, never less. *Pure*: the same with the one play that was drawn each round.
 
-Each class records round after round; the functions feed whole runs to them, and agree with them bit for bit.
+The classes record round by round; the functions feed whole runs to them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from treecal.ledger import Ledger
 from treecal.swap._losses import BregmanLoss, LinearLoss, Loss, read_loss
 
 LARGEST_MATRIX = 2**30
-"""Bytes that the losses by action played may take: a swap regret over 11,585 actions."""
+"""The most bytes that an n by n table of losses may take: n is at most 11,585."""
 
 
 class ActionRegret:
@@ -36,8 +36,8 @@ class ActionRegret:
     actions
         Number of actions `n`.
     swap
-        Whether to keep what swap regret needs: `Σ_t x_t(a)·ℓ_t(b)`, n by n numbers, and as much work a round. Over more
-        than 11,585 actions that is refused; for a play on a tree `PathRegret` bounds it in two vectors for each height.
+        Whether to keep what swap regret needs: `Σ_t x_t(a)·ℓ_t(b)`, n by n numbers, and as much work a round. More
+        than 11,585 actions are refused; for a play on a tree `PathRegret` bounds it in two vectors for each height.
 
     Examples
     --------
@@ -65,9 +65,9 @@ class ActionRegret:
     def record(self, play: ArrayLike, loss: Loss | ArrayLike) -> None:
         """Record one round: the weights, or the one action that was played, and the loss of each action."""
         weights = self._weights(play)
-        read = read_loss(loss, self.space, round_=self.rounds + 1, actions=True)
+        read = read_loss(loss, self.space, round_=self.rounds + 1)
         if not isinstance(read, LinearLoss):
-            raise LossError(f"{read!r} is no vector over actions.")
+            raise LossError(f"{read!r} is not a vector over actions.")
         self.rounds += 1
         self._paid += float(weights @ read.vector)
         self._losses += read.vector
@@ -98,8 +98,8 @@ class ActionRegret:
 class PointRegret:
     """External and swap regret over the points of a convex set, for linear or for Bregman losses.
 
-    Keeps a row for every distinct point ever played, told apart exactly. For Bregman losses that is the calibration
-    error of a ledger (Lemma 2.2).
+    Keeps a row for every distinct point played, compared bit for bit. For Bregman losses the swap regret is the
+    calibration error of a ledger (Lemma 2.2).
 
     Parameters
     ----------
@@ -133,15 +133,15 @@ class PointRegret:
         elif play.space is not space and play.space != space:
             play = Forecast(play.points, weights=play.weights, nodes=play.nodes, space=space)
         like = None if self._total is None else self._total.kind
-        read = read_loss(loss, space, round_=self.rounds + 1, actions=False, like=like)
+        read = read_loss(loss, space, round_=self.rounds + 1, like=like)
         if isinstance(read, BregmanLoss):
             if read.count != 1 or read.scale != 1:
                 raise LossError(f"{read!r} is an average, expected the loss of one outcome a round.")
             self._ledger.record(play, read.total)
         elif isinstance(read, LinearLoss):
             for i, (point, weight) in enumerate(zip(play.points + 0.0, play.weights, strict=True)):
-                label = b"" if play.nodes is None else play.nodes[i].tobytes()
-                _, sums = self._rows.setdefault((point.tobytes(), label), (point, np.zeros(space.dim)))
+                node = b"" if play.nodes is None else play.nodes[i].tobytes()
+                _, sums = self._rows.setdefault((point.tobytes(), node), (point, np.zeros(space.dim)))
                 sums += weight * read.vector
         else:
             raise LossError(f"the swap regret of {read!r} has no closed form, expected a linear or Bregman loss.")
@@ -156,22 +156,21 @@ class PointRegret:
         return self._paid - float(self._total.value(self._total.minimise(self.space)))
 
     def swap(self, *, per_node: bool = False) -> float:
-        """Return the swap regret: by point, or by point and label."""
+        """Return the swap regret: by point, or by point and node."""
         if isinstance(self._total, BregmanLoss):
             return self._ledger.error(self._total.regularizer, per_node=per_node, total=True)
         by_point: dict[tuple[bytes, bytes], tuple[Array, Array]] = {}
-        for (point, label), (p, v) in self._rows.items():
-            name = (point, label if per_node else b"")
+        for (point, node), (p, v) in self._rows.items():
+            name = (point, node if per_node else b"")
             by_point[name] = (p, by_point[name][1] + v if name in by_point else v)
         return math.fsum(_saving(p, v, self.space) for p, v in by_point.values())
 
 
 class PathRegret:
-    """Labelled swap regret of a play on a tree, in two vectors for each height: for any number of actions or rounds.
+    """Per-node swap regret of a play on a tree, in two vectors for each height: for any number of actions or rounds.
 
-    A node is played during one interval, under its own label `(height, index)`, so its share is known once the interval
-    ends and a new node of its height begins. Never less than the swap regret without labels, nor than that of the
-    mixture over actions.
+    A node `(height, index)` is played during one interval, so its share is known once the next node of its height
+    begins. Never less than the swap regret by point, nor than that of the mixture over actions.
 
     Parameters
     ----------
@@ -198,11 +197,11 @@ class PathRegret:
         self._alive: dict[int, tuple[int, Array, Array]] = {}  # by height: index, point, weighted sum of losses
 
     def record(self, parts: Forecast, loss: Loss | ArrayLike) -> None:
-        """Record one round: the labelled plays, such as `TreeSwap.parts()`, and the loss."""
+        """Record one round: plays with their nodes, such as `TreeSwap.parts()`, and the loss."""
         space = self.space
         if not isinstance(parts, Forecast) or parts.nodes is None or parts.points.shape[1] != space.dim:
-            raise ForecastError(f"parts is {parts!r}, expected a labelled Forecast in R^{space.dim}.")
-        read = read_loss(loss, space, round_=self.rounds + 1, actions=False)
+            raise ForecastError(f"parts is {parts!r}, expected a Forecast with nodes in R^{space.dim}.")
+        read = read_loss(loss, space, round_=self.rounds + 1)
         if not isinstance(read, LinearLoss):
             raise LossError(f"{read!r} is not linear.", hint="PointRegret takes Bregman losses.")
         nodes = [(int(height), int(index)) for height, index in parts.nodes]
@@ -211,7 +210,7 @@ class PathRegret:
         for (height, index), point in zip(nodes, parts.points, strict=True):
             now, played, _ = self._alive.get(height, (-1, point, point))
             if index < now or (index == now and not np.array_equal(point, played)):
-                raise ForecastError(f"node {height, index} came back with another play, or after it had ended.")
+                raise ForecastError(f"node {height, index} has another play than before, or had already ended.")
         for (height, index), point, weight in zip(nodes, parts.points, parts.weights, strict=True):
             if height not in self._alive or self._alive[height][0] < index:
                 self._ended += self._share(height)
@@ -227,7 +226,7 @@ class PathRegret:
         return _saving(point, losses, self.space)
 
     def swap(self) -> float:
-        """Return the labelled swap regret."""
+        """Return the per-node swap regret."""
         return self._ended + math.fsum(map(self._share, self._alive))
 
 
@@ -268,7 +267,7 @@ def swap_regret(
     plays, losses, space
         As for `external_regret`.
     per_node
-        Tell equal points under different labels apart; for Forecasts, such as `TreeSwap.parts()` gives.
+        Count equal points on different nodes separately; for Forecasts with nodes, such as `TreeSwap.parts()`.
 
     Examples
     --------
@@ -285,7 +284,7 @@ def swap_regret(
 
 def _run(plays: Any, losses: Any, *, space: ConvexSet | None, swap: bool) -> ActionRegret | PointRegret:
     if len(plays) != len(losses) or not len(plays):
-        raise ParameterError(f"{len(plays)} plays came with {len(losses)} losses, expected one each.")
+        raise ParameterError(f"there are {len(plays)} plays and {len(losses)} losses, expected one of each a round.")
     regret: ActionRegret | PointRegret
     if space is None and isinstance(plays[0], Forecast):
         space = plays[0].space
@@ -300,5 +299,5 @@ def _run(plays: Any, losses: Any, *, space: ConvexSet | None, swap: bool) -> Act
 
 
 def _saving(point: Array, losses: Array, space: ConvexSet) -> float:
-    """Return `<v, p> − min_q <v, q>`, which rounding alone can make negative."""
+    """Return `<v, p> − min_q <v, q>`, 0 where rounding makes it negative."""
     return max(float(losses @ (point - space.minimise(losses))), 0.0)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import ConvexSet, NegativeEntropy, QuadraticForm, Regularizer, Simplex, SquaredEuclidean
 from treecal.swap._learners import Learner
@@ -52,9 +52,7 @@ class FollowTheRegularizedLeader(Learner):
         super().__init__(over)
         if not isinstance(regularizer, Regularizer):
             raise ParameterError.expected("regularizer", regularizer, "a Regularizer", hint="NegativeEntropy().")
-        if not (isinstance(rate, int | float | np.number) and 0 < rate < math.inf):
-            raise ParameterError.expected("rate", rate, "a positive number")
-        self.regularizer, self.rate, self.anytime = regularizer, float(rate), anytime
+        self.regularizer, self.rate, self.anytime = regularizer, positive_number("rate", rate), anytime
         self._sum: Array | None = None
 
     def _rate(self, round_: int) -> float:
@@ -76,7 +74,7 @@ class FollowTheRegularizedLeader(Learner):
         return descend(lambda p: p @ pull + R.value(p), lambda p: pull + R.gradient(p), self.space)
 
     def regret_bound(self, rounds: int) -> float:
-        """Return the bound above; only the named cases know its constants."""
+        """Return the bound that the class states; only `Hedge` and `LazyGradientDescent` have its constants."""
         rounds = whole_number("rounds", rounds, least=0)
         if self._spread is None or self._cost is None:
             raise UnsupportedError.by(self, "regret bound", "the range of R on the set is not known")
@@ -98,7 +96,7 @@ class Hedge(FollowTheRegularizedLeader):
     actions
         Number of actions `n`.
     rounds
-        The number of rounds to come, if known; inside `TreeSwap` that is the arity.
+        The number of rounds, if known; inside `TreeSwap` that is the arity.
 
     Examples
     --------
@@ -117,15 +115,10 @@ class Hedge(FollowTheRegularizedLeader):
 
     def __init__(self, actions: int, *, rounds: int | None = None) -> None:
         n = whole_number("actions", actions, least=2)
-        anytime = rounds is None
-        rate = 2 * math.sqrt(math.log(n)) if rounds is None else math.sqrt(8 * math.log(n) / _rounds(rounds))
-        super().__init__(n, regularizer=NegativeEntropy(), rate=rate, anytime=anytime)
+        square = 4 * math.log(n) if rounds is None else 8 * math.log(n) / whole_number("rounds", rounds, least=1)
+        super().__init__(n, regularizer=NegativeEntropy(), rate=math.sqrt(square), anytime=rounds is None)
         # Weights do not change when a constant is added to the losses, so [0, 1] counts as G = ½, and α = ½ in ℓ1.
         self._spread, self._cost = math.log(n), 1 / 8
-
-    def regret_bound(self, rounds: int) -> float:
-        """Return `ln n/η + η·rounds/8`, or `√(rounds·ln n)` without a horizon; for losses in [0, 1]."""
-        return super().regret_bound(rounds)
 
 
 class LazyGradientDescent(FollowTheRegularizedLeader):
@@ -140,7 +133,7 @@ class LazyGradientDescent(FollowTheRegularizedLeader):
     over
         A number of actions, or a `ConvexSet` with a projection.
     rounds
-        The number of rounds to come, if known.
+        The number of rounds, if known.
     lipschitz
         `G`, the greatest ℓ2 norm of a loss vector.
 
@@ -154,38 +147,23 @@ class LazyGradientDescent(FollowTheRegularizedLeader):
     """
 
     def __init__(self, over: ConvexSet | int, *, rounds: int | None = None, lipschitz: float = 1.0) -> None:
-        if not (isinstance(lipschitz, int | float | np.number) and 0 < lipschitz < math.inf):
-            raise ParameterError.expected("lipschitz", lipschitz, "a positive number")
+        lipschitz = positive_number("lipschitz", lipschitz)
         super().__init__(over, regularizer=SquaredEuclidean(), rate=1.0, anytime=rounds is None)
         r = float(self.space.radius("l2"))
         if r == 0:
             raise ParameterError.expected("over", over, "a set of more than one point")
-        self.rate = r / float(lipschitz) / math.sqrt(2 if rounds is None else _rounds(rounds))
-        self._spread, self._cost = r * r / 2, float(lipschitz) ** 2 / 2
+        self.rate = r / lipschitz / math.sqrt(2 if rounds is None else whole_number("rounds", rounds, least=1))
+        self._spread, self._cost = r * r / 2, lipschitz**2 / 2
 
     def _choose(self) -> Array:
         if self._sum is None:
             return np.array(self.space.centre)
         return self.space.project(self.space.centre - self._rate(self._rounds + 1) * self._sum)
 
-    def regret_bound(self, rounds: int) -> float:
-        """Return `r²/(2η) + η·G²·rounds/2`, or `r·G·√(2·rounds)` without a horizon; for `‖v‖₂ <= G`."""
-        return super().regret_bound(rounds)
-
 
 def softmin(values: Array) -> Array:
-    """Return weights in proportion to `exp(−values)`, with no overflow.
-
-    Examples
-    --------
-    >>> softmin(np.array([1000.0, 1000.0]))
-    array([0.5, 0.5])
-    """
+    """Return weights in proportion to `exp(−values)`, without overflow."""
     weights = values.min() - values
     np.exp(weights, out=weights)
     weights /= weights.sum()
     return np.asarray(weights)
-
-
-def _rounds(rounds: int) -> int:
-    return whole_number("rounds", rounds, least=1)

@@ -1,4 +1,4 @@
-"""Minimisers over a convex set that knows its projection, for losses without a closed form."""
+"""Minimisers over a convex set with a projection, for losses without a closed form."""
 
 from __future__ import annotations
 
@@ -11,37 +11,24 @@ from treecal.exceptions import UnsupportedError
 from treecal.geometry import ConvexSet
 
 _STEEPEST = 1e8  # the entropy's gradient is infinite on the boundary; a finite one there still points inwards
+_STEPS = 10_000
 
 
-def descend(
-    value: Callable[[Array], Array],
-    gradient: Callable[[Array], Array],
-    space: ConvexSet,
-    *,
-    start: Array | None = None,
-    tolerance: float = 1e-10,
-    steps: int = 10_000,
-) -> Array:
+def descend(value: Callable[[Array], Array], gradient: Callable[[Array], Array], space: ConvexSet) -> Array:
     """Return a minimiser of a smooth convex function, by spectral projected gradients (Birgin, Martínez and Raydan).
 
-    It ends where a projected unit step moves no coordinate by more than `tolerance` times the point's size, the
-    condition of optimality; or where rounding lets no step improve the value further.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> descend(lambda p: ((p - 2) ** 2).sum(-1), lambda p: 2 * (p - 2), Simplex(2), start=np.array([1.0, 0.0]))
-    array([0.5, 0.5])
+    It ends where a projected unit step moves no coordinate by more than 1e-10 times the point's size, the condition
+    of optimality; or where rounding lets no step improve the value further.
     """
 
     def slope(point: Array) -> Array:
         return np.clip(gradient(point), -_STEEPEST, _STEEPEST)
 
-    point = np.array(space.centre if start is None else start)
+    point = np.array(space.centre)
     here, g, rate = float(value(point)), slope(point), 1.0
     recent, best, least = [here], point, here
-    for _ in range(steps):
-        if np.abs(space.project(point - g) - point).max() <= tolerance * (1 + np.abs(point).max()):
+    for _ in range(_STEPS):
+        if np.abs(space.project(point - g) - point).max() <= 1e-10 * (1 + np.abs(point).max()):
             return point
         direction = space.project(point - rate * g) - point
         fall, length = float(g @ direction), 1.0
@@ -58,14 +45,14 @@ def descend(
         recent = [*recent[-9:], there]  # the last ten: the value may rise between, which spectral steps need
         if there < least:
             best, least = point, there
-    raise UnsupportedError.by(space, "minimiser of this loss", f"projected gradients did not settle in {steps} steps")
+    raise UnsupportedError.by(space, "minimiser of this loss", f"projected gradients took {_STEPS} steps")
 
 
 def search(value: Callable[[Array], Array], space: ConvexSet) -> Array:
     """Return a local minimiser of a function whose gradient is not known, by SciPy.
 
     Minimises `value(Π(z)) + ‖z − Π(z)‖²` over all `z`, Π the projection onto the set: its minimisers project onto those
-    of the function over the set, and the function is never asked outside of the set.
+    of the function over the set, and the function is never evaluated outside the set.
     """
     from scipy.optimize import minimize
 

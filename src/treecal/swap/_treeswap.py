@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -18,30 +17,29 @@ from treecal.tree import Tree, carries
 
 
 class TreeSwap(Learner):
-    """Small full swap regret from small external regret, against any losses (Algorithm 2, labelled).
+    """Small full swap regret from small external regret, against any losses (Algorithm 2).
 
-    Time is cut into an `arity`-ary tree of intervals. Every node above the leaves runs a learner of its own, which
-    makes one play for each of its children in turn and is fed the average loss of each when it ends; a round's play is
-    uniform over the plays of the intervals it lies in.
+    Time is divided into an `arity`-ary tree of intervals. Every node above the leaves has its own learner, which makes
+    one play for each of its children in turn and observes the average loss of each when it ends. A round's play is the
+    uniform mixture of the plays of the intervals it lies in.
 
-    With losses in [0, b] and a learner whose external regret after n steps is at most `E(n)`, the labelled swap regret
-    of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem C.1, with 1 for its 3);
-    `treeswap_bound` has the exact form for all other numbers of rounds. It does not grow with the number of actions but
-    through E.
+    With losses in [0, b] and a learner whose external regret after n steps is at most `E(n)`, the per-node swap regret
+    (the paper's labelled one) of a full tree is at most `rounds·(E(arity)/arity + b/depth)` (Theorem C.1, with 1 for
+    its 3); `treeswap_bound` gives it for every number of rounds. The number of actions enters only through E.
 
-    Only the learners on the current path are alive: `O(depth)` of them. A round costs one `observe` of a learner, and
-    an amortised `arity/(arity − 1)` of its `act` and of a new one.
+    Only the `O(depth)` learners on the current path are kept. A round costs one `observe` of a learner, and an
+    amortised `arity/(arity − 1)` times its `act` and the making of a new one.
 
     Parameters
     ----------
     make_learner
-        Makes a fresh learner, such as `lambda: Hedge(n, rounds=arity)`; it is called for every node.
+        Makes a new learner, such as `lambda: Hedge(n, rounds=arity)`; it is called for every node.
     arity
         Children of each interval, the paper's H.
     depth
         Heights of the tree, the paper's L, for at most `arity**depth` rounds. Without it the tree grows with the
-        stream: while it has `m` heights each has weight `1/m`, and a new root's learner starts from the one average
-        loss of all that came before.
+        stream: while it has `m` heights each has weight `1/m`, and a new root's learner starts from the average loss
+        of all rounds before.
 
     Examples
     --------
@@ -54,7 +52,7 @@ class TreeSwap(Learner):
     >>> learner.parts().nodes.tolist()  # the leaf of round 6, and the interval of rounds 5 to 8
     [[0, 5], [1, 1]]
 
-    On a convex set the play is a `Forecast`, and with `FollowTheLeader` on Bregman losses it is TreeCal's:
+    On a convex set, with `FollowTheLeader` on Bregman losses, the mixture is TreeCal's forecast:
 
     >>> import treecal as tc
     >>> from treecal.swap import BregmanLoss, FollowTheLeader
@@ -63,7 +61,7 @@ class TreeSwap(Learner):
     >>> for y in [[1, 0], [1, 0], [0, 1]]:
     ...     learner.observe(BregmanLoss(R, y))
     ...     f.update(y)
-    >>> learner.act() == f.predict()
+    >>> learner.parts() == f.predict()
     True
 
     References
@@ -82,9 +80,8 @@ class TreeSwap(Learner):
         first = self._fresh()
         super().__init__(first.space if first.actions is None else first.actions)
         height = self.depth or 1
-        # By height: the learner of the node above, the sum of its finished children's losses, its play for the child
-        # that is under way, and (over actions) the sum of the plays from here to the root. The lowest `_stale` plays
-        # have yet to be asked for.
+        # By height: the learner of the node above, the sum of its finished children's losses, its play for the current
+        # child, and the sum of the plays from here to the root. The lowest `_stale` plays are out of date.
         self._learners = [first, *(self._fresh() for _ in range(height - 1))]
         self._sums: list[Loss | None] = [None] * height
         self._plays: list[Array] = [np.empty(0)] * height
@@ -101,8 +98,8 @@ class TreeSwap(Learner):
 
     def _learn(self, loss: Loss) -> None:
         self.tree.check(self.rounds + 1)
-        # The nodes below height `risen` on the path end for good with this round, and so do their parents' learners;
-        # the learner at `risen` goes on to its next child. All is made ready before anything is changed.
+        # The nodes below height `risen` on the path end with this round, and so do their parents' learners; the learner
+        # at `risen` moves on to its next child. Whatever may raise comes before any change.
         height, risen = len(self._learners), carries(self.rounds + 1, self.arity)
         ended = loss
         for j in range(risen):
@@ -128,29 +125,21 @@ class TreeSwap(Learner):
         self.tree.check(self.rounds + 1)
         for j in range(self._stale - 1, -1, -1):
             play = self._plays[j] = self._learners[j].act()
-            if self.actions is not None:
-                self._stacked[j] = play if j + 1 == len(self._plays) else self._stacked[j + 1] + play
+            self._stacked[j] = play if j + 1 == len(self._plays) else self._stacked[j + 1] + play
             self._stale = j
 
     def _choose(self) -> Array:
         self._refresh()
         return self._stacked[0] / len(self._plays)
 
-    def act(self) -> Any:
-        """Return the play for the coming round: weights over the actions; on a convex set, a `Forecast`."""
-        return self.parts() if self.actions is None else super().act()
-
     def parts(self) -> Forecast:
-        """Return the plays on the path, each under its node `(height, index)`, from leaf to root."""
+        """Return the plays on the path, with nodes `(height, index)`, from leaf to root; `act` is their mean."""
         self._refresh()
-        plays = np.array(self._plays)
-        plays.setflags(write=False)
-        return TreeForecast(plays, uniform(len(plays)), self.rounds, self.arity, self.space)
+        return TreeForecast(np.array(self._plays), uniform(len(self._plays)), self.rounds, self.arity, self.space)
 
     def regret_bound(self, rounds: int) -> float:
-        """Return `treeswap_bound` of the learner's own bound: for the labelled swap regret, losses in [0, 1]."""
-        regret = self._make().regret_bound
-        return treeswap_bound(rounds, arity=self.arity, depth=self.depth, regret=regret)
+        """Return `treeswap_bound` with the learner's own bound: for the per-node swap regret, losses in [0, 1]."""
+        return treeswap_bound(rounds, arity=self.arity, depth=self.depth, regret=self._make().regret_bound)
 
     def __repr__(self) -> str:
         depth = "" if self.depth is None else f", depth={self.depth}"
@@ -160,12 +149,12 @@ class TreeSwap(Learner):
 def treeswap_bound(
     rounds: int, *, arity: int, regret: Callable[[int], float], depth: int | None = None, scale: float = 1.0
 ) -> float:
-    """Return what the labelled swap regret of TreeSwap cannot exceed after any number of rounds.
+    """Return a bound on the per-node swap regret of TreeSwap after any number of rounds.
 
-    Per round that is `regret(arity)/arity + scale/depth` on a full tree. The proof, which gives all cases:
+    Per round that is `regret(arity)/arity + scale/depth` on a full tree. The proof, which covers all cases:
 
     Write `S_v` for the sum of the losses in the rounds of a node v, `p_v` for its play, and `M_j` for the sum of
-    `min S_v` over the nodes of height j. The labelled swap regret is `1/depth` times the sum over all nodes of
+    `min S_v` over the nodes of height j. The per-node swap regret is `1/depth` times the sum over all nodes of
     `S_v(p_v) − min S_v`. A parent u of height j + 1 with k finished children and a share λ < 1 of one more has, over
     its children, `Σ S_v(p_v) − min S_u <= arity^j·((1 − λ)·E(k) + λ·E(k + 1))`, E the learner's regret: the left side
     is convex in λ (a minimum of linear functions is concave), and λ = 0 and 1 are the learner's own regret. Summed
@@ -203,7 +192,7 @@ def treeswap_bound(
         return float(regret(steps)) if steps else 0.0
 
     def parents(span: int, j: int) -> float:
-        """Bound the regret of the parents of height j + 1 over so many rounds."""
+        """Bound the regret of the parents of height j + 1 over `span` rounds."""
         length: int = arity**j
         full, rest = divmod(span, length * arity)
         steps, part = divmod(rest, length)
@@ -214,7 +203,7 @@ def treeswap_bound(
         return (scale * rounds + math.fsum(parents(rounds, j) for j in range(tree.depth))) / tree.depth
     total = 0.0
     for begun, end, m in tree.epochs(rounds):
-        # The root's learner has a step for the part that is not played; the heights below lie within the epoch.
+        # The root's learner has one step for the earlier epochs; the heights below lie within this one.
         total += (sum(parents(end - begun, j) for j in range(m - 1)) + parents(end, m - 1)) / m
         total += scale * (end / m if end == rounds else end * (1 / m - 1 / (m + 1)))
     return total

@@ -1,9 +1,9 @@
-"""Certificates: calibration errors that TreeCal cannot exceed, on any sequence, with every constant.
+"""Certificates: bounds on TreeCal's calibration error on any sequence, with every constant.
 
 The argument, for a set, a norm, and `R` with `D_R(y|p) >= ‖y − p‖²` and Jensen gap `J`; the page
-`docs/explanation/certificate.md` tells it at length. Let node h of a parent cover `w_h` rounds with mean outcome `ν_h`,
-let `W_h` be the rounds up to and with it, `p_h` its label (the mean of its elder siblings) and `p̃_h` Be-The-Leader's
-(its own outcomes counted in).
+`docs/explanation/certificate.md` has the details. Let node h of a parent cover `w_h` rounds with mean outcome `ν_h`,
+let `W_h` be the rounds up to and including it, `p_h` its point (the mean of its elder siblings) and `p̃_h`
+Be-The-Leader's (which includes its own outcomes).
 
 1. *Telescoping.* Be-The-Leader loses no more than the parent's mean does, so
    `Σ_h w_h D_R(ν_h|p̃_h) <= Σ_h w_h D_R(ν_h|ν_parent)`, which is the parent's total Jensen gap less its children's.
@@ -15,8 +15,8 @@ let `W_h` be the rounds up to and with it, `p_h` its label (the mean of its elde
    weighted by the share of rounds, is a knapsack with a closed solution. Squares: the budget buys `z² = D²` where
    `a_h` is greatest first. Norms: `z_h = min(D, s·a_h²)`, with the `s` that spends the budget.
 
-Step 3 replaces Minkowski's inequality, `(√(κJ) + √(r²μ₀ + D²μ₁))²`, which uses the same facts and so is never less; it
-is given beside the bound, as is the paper's own with its constants put right.
+Step 3 replaces Minkowski's inequality, `(√(κJ) + √(r²μ₀ + D²μ₁))²`, which uses the same facts and so is never less. It
+is reported beside the bound, and so is the paper's own with its constants corrected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from treecal.tree import Tree
 
 
 class Shares(NamedTuple):
-    """How the rounds of a tree are shared out among its nodes.
+    """How the rounds of a tree are divided among its nodes.
 
     Attributes
     ----------
@@ -65,21 +65,7 @@ class Shares(NamedTuple):
 
 
 def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
-    """Return the exact shares of a tree after any number of rounds, in O(depth · arity).
-
-    Parameters
-    ----------
-    rounds
-        Rounds played.
-    arity, depth
-        The tree; without depth, the growing one.
-
-    Examples
-    --------
-    >>> s = shares(8**3, arity=8, depth=3)
-    >>> s.first, round(s.moved, 4)  # 1/arity, and (1/arity)·Σ 1/h²
-    (0.125, 0.0659)
-    """
+    """Return the exact shares of a tree after any number of rounds, in O(depth · arity)."""
     rounds = whole_number("rounds", rounds, least=1)
     tree = Tree(arity, depth)
     tree.check(rounds)
@@ -103,7 +89,7 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
 def _children(begins: int, ends: int, size: int, arity: int) -> tuple[float, Array, Array]:
     """Return the rounds of [begins, ends) in first children of `size` rounds; and stretch and rounds of the others."""
     parent = size * arity
-    # Whole parents are all alike; there may be a cut one at either end.
+    # Whole parents are all equal; there may be a partial one at either end.
     whole_from, whole_to = -(-begins // parent), ends // parent
     pieces = [(begins, min(whole_from * parent, ends), 1), (max(whole_to * parent, begins), ends, 1)]
     if whole_from > whole_to:  # both ends lie in one parent
@@ -127,12 +113,12 @@ def _children(begins: int, ends: int, size: int, arity: int) -> tuple[float, Arr
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """A calibration error per round that no sequence of outcomes can push a forecaster beyond.
+    """A bound on a forecaster's calibration error per round, for every sequence of outcomes.
 
     Attributes
     ----------
     bound
-        The error.
+        The bound.
     why
         What proves it.
 
@@ -150,21 +136,21 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class TreeCertificate(Certificate):
-    """The certificate of a tree, and the terms it is made of. It bounds the per-node error, and so the plain one.
+    """The certificate of a tree, with its terms. It bounds the per-node error, and so the plain one.
 
     Attributes
     ----------
     bound
         For the norm.
     why
-        "tree certificate", with Hedge's regret under the block rule.
+        "tree certificate"; under the block rule, with Hedge's regret.
     squared
         For the squared norm.
     minkowski, minkowski_squared
         The same by the simpler route, `√(κJ) + √(r²μ₀ + D²μ₁)` and its square; never less.
     paper, paper_squared
-        The paper's own, `6ρ/depth + (π²/3)D²/arity`, with its constants put right; None where ρ is not known or the
-        tree has no fixed depth.
+        The paper's own, `6ρ/depth + (π²/3)D²/arity`, with its constants corrected; None where ρ is unknown or the tree
+        has no fixed depth.
     gap
         The Jensen gap used, with its regularizer.
     kappa, mu0, mu1
@@ -205,7 +191,7 @@ def certificate(
     gap: JensenGap | None = None,
     rule: Literal["uniform", "block"] = "uniform",
 ) -> TreeCertificate:
-    """Return the worst-case calibration error of `TreeCal` per round, after so many rounds.
+    """Return the certificate of `TreeCal`: a bound on its calibration error per round after `rounds` rounds.
 
     Parameters
     ----------
@@ -218,8 +204,8 @@ def certificate(
     gap
         The Jensen gap; by default the least in closed form. `jensen_gap(space, norm, optimise=True)` may find a better.
     rule
-        "uniform" for TreeCal; "block" for `AdaptiveTreeCal(rule="block")` judged by the same norm, whose bounds are
-        TreeCal's and what Hedge over the heights may lose to it, `hedge`.
+        "uniform" for TreeCal; "block" for `AdaptiveTreeCal(rule="block")` with the same norm, whose bounds are
+        TreeCal's plus `hedge`, what Hedge over the heights may lose to it.
 
     Examples
     --------
@@ -304,7 +290,7 @@ def _worst_norm(share: Shares, budget: float, diameter: float) -> float:
 
 
 def sampling_cost(space: ConvexSet, norm: Norm | str, *, depth: int, block: int) -> float:
-    """Return what SampleTreeCal's draws add to the error per round, in expectation: `K·D·√(depth/block)`.
+    """Return a bound on what SampleTreeCal's draws add to the error per round, in expectation: `K·D·√(depth/block)`.
 
     For each point of a block's mixture the sum of `(p − y)(1[drawn] − 1/depth)` is a martingale of second moment at
     most `K²·D²·block/depth`, K the norm's martingale type-2 constant; sum over `depth` points and divide by the block.
@@ -330,7 +316,7 @@ def type_two(norm: Norm, dim: int) -> float:
     if isinstance(norm, Mahalanobis):
         return 1.0
     if not isinstance(norm, Lp):
-        raise UnsupportedError.by(norm, "type-2 constant here", "it is known for ℓp and ellipsoidal norms alone")
+        raise UnsupportedError.by(norm, "type-2 constant here", "it is known only for ℓp and ellipsoidal norms")
     if norm.p <= 2:
         return math.pow(dim, 1 / norm.p - 1 / 2)
     tried = [q for q in (2.0, *np.geomspace(2, 64, 200)) if q <= norm.p] + ([norm.p] if norm.p < math.inf else [])
@@ -350,7 +336,7 @@ def sample_certificate(
 ) -> float:
     """Return a bound on the expected pure calibration error of `SampleTreeCal` per round.
 
-    TreeCal's certificate on the finished blocks, plus the cost of sampling; rounds of an unfinished block may be off by
+    TreeCal's certificate on the finished blocks, plus the cost of sampling; rounds of an unfinished block count with
     the diameter.
 
     Examples

@@ -15,13 +15,13 @@ def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
 
 
 def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter: float) -> float:
-    """Return what `AdaptiveTreeCal(rule="block")` may lose to the best height, and so to TreeCal: in total, at most.
+    """Return the most that `AdaptiveTreeCal(rule="block")` can lose to the best height, and so to TreeCal, in total.
 
     Hedge's rounds are the top nodes, `N` of them of `B = arity^(depth−1)` rounds, and a height's cost in each is at
-    most `diameter` times the rounds it has. With rate `η = √(8 ln depth / N) / (diameter·B)` the labelled error is at
-    most `min_j E_j + ln(depth)/η + η·Σ(diameter·length)²/8`; when all are complete the last two add up to
-    `diameter·B·√(N ln(depth)/2)`. `min_j E_j` is at most the mean of the `E_j`, which is TreeCal's labelled error. A
-    tree without `depth` adds up the epochs, `N = arity − 1` in each, and the least `E_j` of each.
+    most `diameter` times its rounds. With rate `η = √(8 ln depth / N) / (diameter·B)` the per-node error is at most
+    `min_j E_j + ln(depth)/η + η·Σ(diameter·length)²/8`; when all are complete the last two sum to
+    `diameter·B·√(N ln(depth)/2)`. `min_j E_j` is at most the mean of the `E_j`, which is TreeCal's per-node error. A
+    tree without `depth` sums over epochs, `N = arity − 1` in each, with the least `E_j` of each.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter:
     arity, depth
         As for the forecaster.
     diameter
-        Of the set, in the norm that the heights are judged by.
+        Of the set, in the norm of the heights' costs.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Jensen gaps: how much a regularizer can vary over a set, the one number of (set, norm) that TreeCal's bound needs.
 
 For `R` with `D_R(y|p) >= ‖y − p‖²` on the set, the gap is `J = sup E[R(y)] − R(E[y])` over distributions on it. It is
-never more than the range of `R`, and no bound on `D_R` is needed. Each route below gives one `R`; adding an affine
-function to it changes nothing, and if `D_R >= α‖y − p‖²` then `R/α` will do, with gap `J/α`.
+never more than the range of `R`, and no bound on `D_R` is needed. Each route below gives one `R`. Adding an affine
+function to `R` changes nothing; if `D_R >= α‖y − p‖²`, then `R/α` qualifies, with gap `J/α`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from treecal.geometry import (
     Gauge,
     Lp,
     Mahalanobis,
+    NegativeEntropy,
     Norm,
     Simplex,
     SquaredEuclidean,
     as_norm,
     l2,
+    linf,
 )
-from treecal.geometry._norms import linf
 from treecal.geometry._vertices import log_vertices, vertices
 
 
@@ -43,9 +44,9 @@ class JensenGap:
     route
         Which argument gave it.
     regularizer
-        The function `R`, in words.
+        The function `R`, as text.
     rate
-        The greatest `D_R` on the set, the paper's ρ, where it is finite and known for this `R` or one of its kind.
+        The greatest `D_R` on the set, the paper's ρ, where it is finite and known for this `R` or a variant of it.
     matrix
         For quadratic forms found by optimisation, the form; None elsewhere.
     """
@@ -80,12 +81,8 @@ def euclidean(space: ConvexSet, norm: Norm) -> JensenGap | None:
     if modulus is None:
         return None
     scale = "" if modulus == 1 else f"{1 / modulus:.4g}·"
-    return JensenGap(
-        space.circumradius(l2) ** 2 / modulus,
-        "Euclidean",
-        f"{scale}‖x‖₂²",
-        rate=space.diameter(l2) ** 2 / modulus,
-    )
+    value, rate = space.circumradius(l2) ** 2 / modulus, space.diameter(l2) ** 2 / modulus
+    return JensenGap(value, "Euclidean", f"{scale}‖x‖₂²", rate)
 
 
 def entropy(space: ConvexSet, norm: Norm) -> JensenGap | None:
@@ -95,34 +92,26 @@ def entropy(space: ConvexSet, norm: Norm) -> JensenGap | None:
     `½·4^(1 − 1/p)` in ℓp, zero-sum vectors having `‖x‖_p <= 2^(1/p − 1)‖x‖₁`. The divergence itself is unbounded; the
     rate given is that of its smoothed form.
     """
-    if not isinstance(space, Simplex) or not isinstance(norm, Lp):
+    modulus = NegativeEntropy().modulus(norm, dim=space.dim)
+    if not isinstance(space, Simplex) or modulus is None:
         return None
-    modulus = 0.5 * 4 ** (1 - 1 / norm.p)
-    return JensenGap(
-        math.log(space.dim) / modulus,
-        "entropy",
-        f"{1 / modulus:.4g}·Σ x ln x",
-        rate=2 * math.log(space.dim + 1) / modulus,
-    )
+    value, rate = math.log(space.dim) / modulus, 2 * math.log(space.dim + 1) / modulus
+    return JensenGap(value, "entropy", f"{1 / modulus:.4g}·Σ x ln x", rate)
 
 
 def polytope(space: ConvexSet, norm: Norm) -> JensenGap | None:
     """Bound the gap of a polytope with n vertices in any norm: `(D²/2)·ln n`.
 
-    Lift outcomes to the n-simplex, `y = V q`. TreeCal commutes with linear maps, so its labelled error on the polytope
+    Lift outcomes to the n-simplex, `y = V q`. TreeCal commutes with linear maps, so its per-node error on the polytope
     is at most `D/2` times its ℓ1 error above, since `‖V(p − q)‖ <= (D/2)‖p − q‖₁` for p − q zero-sum; the entropy above
     has the gap `2 ln n`, scaled by `(D/2)²`.
     """
     log_count = log_vertices(space)
     if log_count is None:
         return None
-    diameter = space.diameter(norm)
-    return JensenGap(
-        diameter**2 / 2 * log_count,
-        "polytope",
-        f"lifted entropy over {_count(log_count)} vertices",
-        rate=diameter**2 * (log_count + math.log1p(math.exp(-log_count))),
-    )
+    square = space.diameter(norm) ** 2
+    rate = square * (log_count + math.log1p(math.exp(-log_count)))
+    return JensenGap(square / 2 * log_count, "polytope", f"lifted entropy over {_count(log_count)} vertices", rate)
 
 
 def quadratic_form(space: ConvexSet, norm: Norm) -> JensenGap | None:
@@ -131,8 +120,8 @@ def quadratic_form(space: ConvexSet, norm: Norm) -> JensenGap | None:
     Minimise the squared radius of the smallest ball in the norm of A that holds the vertices, over A with
     `xᵀAx >= ‖x‖²` on the directions of the polytope. With `b = Ac` and `γ >= bᵀA⁻¹b` (a Schur complement) the radius is
     `max_i v_iᵀAv_i − 2v_iᵀb + γ`: convex in (A, b, γ). With `‖x‖ = max_k |<f_k, x>|` the constraint is `A >= f_k f_kᵀ`
-    for all k. The answer is made a true bound whatever the solver's tolerance: A is scaled up until it satisfies its
-    constraints, and the radius is taken from the vertices.
+    for all k. The result is a true bound at any tolerance of the solver: A is scaled up until it satisfies its
+    constraints, and the radius is computed from the vertices.
     """
     corners, functionals = vertices(space), _functionals(norm, space.dim)
     if corners is None or functionals is None:
@@ -155,11 +144,11 @@ def quadratic_form(space: ConvexSet, norm: Norm) -> JensenGap | None:
 
 
 ROUTES: tuple[Callable[[ConvexSet, Norm], JensenGap | None], ...] = (euclidean, entropy, polytope)
-"""The closed forms. `quadratic_form` is tried as well when it is asked for."""
+"""The closed forms. `quadratic_form` is tried as well on request."""
 
 
 def jensen_gap(space: ConvexSet, norm: Norm | str, *, optimise: bool = False) -> JensenGap:
-    """Return the least bound on the Jensen gap that applies to a set and a norm, and say which it is.
+    """Return the least known bound on the Jensen gap of a set and a norm, with its route.
 
     Parameters
     ----------

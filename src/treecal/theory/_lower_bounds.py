@@ -1,18 +1,15 @@
-"""What no forecaster can do: the paper's lower bounds, as far as they are numbers.
+"""The paper's lower bounds: errors that no forecaster can avoid.
 
-Their constant `c` is not given in the paper, nor in the swap-regret lower bound they rest on (Daskalakis, Farina,
-Golowich, Sandholm and Zhang 2024): only that some small positive one exists. So `c` is an argument here, and a figure
-that comes out is a statement about its value, not about the world.
+Neither the paper nor the swap-regret lower bound it rests on (Daskalakis, Farina, Golowich, Sandholm and Zhang 2024)
+gives their constant `c`, only that some small positive one exists. So `c` is an argument here, and every result depends
+on the value chosen for it.
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
+from treecal._validate import positive_number, whole_number
 
 
 def log_rounds_simplex(dim: int, error: float, *, c: float) -> float:
@@ -42,7 +39,5 @@ def log_rounds_ball(dim: int, error: float, *, c: float) -> float:
 
 def _log_rounds(dim: int, error: float, c: float, root: int) -> float:
     dim = whole_number("dim", dim, least=1)
-    for name, value in (("error", error), ("c", c)):
-        if not (isinstance(value, int | float | np.number) and 0 < value < math.inf):
-            raise ParameterError.expected(name, value, "a positive number")
+    error, c = positive_number("error", error), positive_number("c", c)
     return c * min(math.exp(math.log(dim) / 14), math.pow(error, -1 / root))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.theory._certificates import Shares, certificate, from_shares
@@ -28,7 +28,7 @@ class Plan:
     log10_rounds
         The number of rounds, as a power of ten: it can be astronomical.
     sentence
-        The same in words.
+        The plan as a sentence.
     """
 
     arity: int
@@ -42,7 +42,7 @@ class Plan:
 
 
 def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error: float | None = None) -> Plan:
-    """Return the best tree for so many rounds, or the rounds and the tree that an error needs. Give one of the two.
+    """Return the best tree for a number of rounds, or the rounds and the tree that an error needs. Give one of the two.
 
     Other forecasters may guarantee less: `tc.recommend` compares them all.
 
@@ -68,24 +68,22 @@ def plan(space: ConvexSet, norm: Norm | str, *, rounds: int | None = None, error
     """
     norm = as_norm(norm)
     if (rounds is None) == (error is None):
-        raise ParameterError("plan takes either rounds= or error=, and exactly one of them.")
+        raise ParameterError("plan takes either rounds= or error=, not both or neither.")
     gap = jensen_gap(space, norm)
     if rounds is not None:
         return best_tree(space, norm, gap, whole_number("rounds", rounds, least=1))
-    if not (isinstance(error, int | float | np.number) and 0 < error < math.inf):
-        raise ParameterError.expected("error", error, "a positive number")
-    return _for_error(space, norm, gap, float(error))
+    return _for_error(space, norm, gap, positive_number("error", error))
 
 
-_WIDEST = 10_000  # wider trees are too shallow to be the best, and cost as much to certify
+_WIDEST = 10_000  # wider trees are too shallow to be the best, and slow to certify
 
 
 def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan:
-    """Return the tree of least certified error after so many rounds."""
+    """Return the tree with the least certified error after `rounds` rounds."""
     trees: list[tuple[int, int | None]] = [(arity, None) for arity in (2, 3, 4, 6, 8, 12, 16, 32, 64)]
     for depth in range(1, max(rounds - 1, 1).bit_length() + 1):
         arity = max(2, round(rounds ** (1 / depth)))
-        arity += arity**depth < rounds  # the least arity with leaves enough, and one more for a rounder tree
+        arity += arity**depth < rounds  # the least arity with enough leaves; one more may suit the rounds better
         if arity <= _WIDEST:
             trees += [(arity, depth), (arity + 1, depth)]
     tried = [(certificate(space, norm, rounds=rounds, arity=a, depth=d, gap=gap).bound, a, d) for a, d in trees]
@@ -115,7 +113,7 @@ def _for_error(space: ConvexSet, norm: Norm, gap: JensenGap, error: float) -> Pl
             low, high = (low, middle) if bound(middle, depth) <= error else (middle, high)
         return high
 
-    # At infinite arity the bound is √(J/depth): no smaller depth will do, and a few times it is always enough.
+    # At infinite arity the bound is √(J/depth), which gives the least depth; a few times that is always enough.
     floor = max(1.0, gap.value / error**2)
     tried = []
     for depth in sorted({math.ceil(floor * stretch) for stretch in np.geomspace(1.001, 8, 60)}):
@@ -123,7 +121,7 @@ def _for_error(space: ConvexSet, norm: Norm, gap: JensenGap, error: float) -> Pl
         if arity is not None:
             tried.append((depth * math.log10(arity), arity, depth))
     if not tried:
-        raise ParameterError.expected("error", error, "an error that float64 can plan for")
+        raise ParameterError.expected("error", error, "a larger one, for which float64 can plan")
     log10_rounds, arity, depth = min(tried)
     at_million = best_tree(space, norm, gap, 10**6).bound
     sentence = (
@@ -140,13 +138,8 @@ def _power(log10: float) -> str:
 def complete(arity: int, depth: int) -> Shares:
     """Return the shares of a complete tree, of any size.
 
-    Children beyond the 256th are put together in groups that are counted at their greatest stretch: an upper bound, in
-    time that does not grow with the arity.
-
-    Examples
-    --------
-    >>> round(complete(8, 3).moved, 4)
-    0.0659
+    Children beyond the 256th are grouped, each group at its greatest stretch: an upper bound, in time that hardly grows
+    with the arity.
     """
     single = np.arange(2, min(arity, 256) + 1, dtype=np.float64)
     edges = [257.0]

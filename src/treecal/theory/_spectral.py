@@ -3,35 +3,35 @@
 **The family.** Forecast n is stored as an average of outcomes, `p_n = Σ_t P_nt·y_t + (1 − Σ_t P_nt)·s`, the rest of its
 weight on a start point s; round t announces it with weight `Q_tn`, and the rest of round t's weight is on s, unstored.
 With `m_n = Σ_t Q_tn` and `G = Qᵀ − diag(m)·P`, row n of G sums to `m_n·(1 − Σ_t P_nt)`, so forecast n's gap is exactly
-`m_n(ν_n − p_n) = Σ_t G_nt·(y_t − s)`. TreeCal's first children, labelled s, are rows with P = 0 and need nothing more,
+`m_n(ν_n − p_n) = Σ_t G_nt·(y_t − s)`. TreeCal's first children, which play s, are rows with P = 0 and need no more,
 but the set is then measured from s. A row that sums to 0 gives the same for every s; where all do, as in harmonic
-replay, the set is measured from the centre of its smallest ball. What was announced unstored (harmonic's first
-forecast) adds at most its weight times the radius about s.
+replay, the set is measured from the centre of its smallest ball. What is announced unstored (harmonic's first forecast)
+adds at most its weight times the radius about s.
 
 **The bound.** If all `‖y_t − s‖ <= r`, then for any positive c, e, by Cauchy and Schwarz twice,
 
     Σ_n ‖(G(y − s))_n‖ = max {Σ_nt G_nt <u_n, y_t − s> : ‖u_n‖ <= 1} <= r · ‖C^(−1/2) G E^(−1/2)‖₂ · √(Σc·Σe).
 
-An ellipsoidal norm is ℓ2 after a linear map, with which averages commute: G stays, only r changes. This is the labelled
-error; the unlabelled one is no larger.
+An ellipsoidal norm is ℓ2 after a linear map, with which averages commute: G stays, only r changes. This is the per-node
+error; the plain one is no larger.
 
 **The best weights.** The least right side over c, e is the dual of the semidefinite program that maximises
 `Σ G_nt <u_n, y_t>` over unit vectors of any dimension, and equals it: the best weights' bound is *attained*, by a
 stream in a ball of enough dimensions. A pair is stationary when `(Gy)_n = c_n·u_n` and `(Gᵀu)_t = e_t·y_t`, and at
 the maximum these c, e make the norm 1. So the half-steps `u_n ∝ (Gy)_n` and `y_t ∝ (Gᵀu)_t`, each the exact maximum
-over its block, with momentum between them, find the hard stream and the weights together. Where they stop matters
-to tightness alone: every c, e gives a true bound.
+over its block, with momentum between them, find the hard stream and the weights together. Stopping early costs only
+tightness: every c, e gives a true bound.
 
 **The norm, from above.** Iterations give eigenvalues from below; a bound from above takes an argument. Let λ be the top
 eigenvalue of `B = AᵀA`, v its unit eigenvector, τ any guess of λ, b a standard Gaussian vector and `T_k` the Chebyshev
 polynomial. If λ > τ then `T_k(2λ/τ − 1)·|<b, v>| <= ‖T_k(2B/τ − 1)·b‖ =: g`, and `<b, v>`, one Gaussian number, is less
-than `δ√(π/2)` in size with probability less than δ. So, but for a probability δ (over our draw, not over outcomes),
+than `δ√(π/2)` in size with probability less than δ. So, except with probability δ (over our draw, not over outcomes),
 
     λ <= τ·(1 + cosh(arccosh(g / (δ√(π/2))) / k)) / 2:
 
-the rate of Kuczyński and Woźniakowski's theorem on Lanczos with a random start (1992), in O(T) memory and with nothing
-to reorthogonalise. Rounding in the recurrence grows like k², far from the factor 2 that g is given for it. Up to
-`DENSE_ROUNDS` rounds a dense SVD leaves nothing to chance. What rounding can have done to products with G is added.
+the rate of Kuczyński and Woźniakowski's theorem on Lanczos with a random start (1992), in O(T) memory and without
+reorthogonalisation. Rounding in the recurrence grows like k², far below the factor 2 that g is given for it. Up to
+`DENSE_ROUNDS` rounds a dense SVD involves no chance. A bound on the rounding in products with G is added.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 DENSE_ROUNDS = 256
-"""Up to so many rounds the norm is computed by a dense SVD."""
+"""The most rounds for which the norm is computed by a dense SVD."""
 
 _EPS = 2.0**-52
 _LEAST_WEIGHT = 1e-2  # of a weight, relative to the mass of its forecast or to one round: keeps the scaling tame
@@ -63,7 +63,7 @@ _Product = Callable[[Array], Array]  # over the last axis
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """One member of the averaging-and-replay family over a number of rounds: its matrix G, never written out.
+    """One member of the averaging-and-replay family over a number of rounds, as its matrix G, never formed.
 
     Attributes
     ----------
@@ -160,15 +160,15 @@ class Replay:
 
     @classmethod
     def dense(cls, averages: ArrayLike, replays: ArrayLike) -> Replay:
-        """Return a member of your own, from its matrices.
+        """Return any other member, from its matrices.
 
         Parameters
         ----------
         averages
-            `P`, forecasts × rounds, non-negative; what a row's sum lacks to 1 lies on the start point.
+            `P`, forecasts × rounds, non-negative; the rest of a row to 1 is the weight of the start point.
         replays
-            `Q`, rounds × forecasts, non-negative; what a row's sum lacks to 1 is announced as the start point. A
-            forecast may be announced only after the last outcome in it.
+            `Q`, rounds × forecasts, non-negative; the rest of a row to 1 is announced as the start point. A forecast
+            may be announced only after the last outcome in it.
         """
         P, Q = finite_array("averages", averages, ndim=2), finite_array("replays", replays, ndim=2)
         if not P.shape[1] or P.shape != Q.shape[::-1]:
@@ -198,21 +198,21 @@ class Replay:
 
 @dataclass(frozen=True, eq=False)
 class SpectralCertificate:
-    """A worst-case bound on the labelled error per round, and what it was made of.
+    """A worst-case bound on the per-node error per round, and its terms.
 
     Attributes
     ----------
     bound
         `(radius·(norm + tolerance)·√(Σc·Σe) + opening·start_radius) / rounds`: no stream in the set does worse.
     attained
-        The error per round of `radius·stream`, in a ball of that radius about the start point, with as many
-        dimensions or more: no certificate for that ball can be lower.
+        The error per round of `radius·stream`, in a ball of that radius about the start point with at least as many
+        dimensions: no certificate for that ball can be lower.
     norm, tolerance
-        The norm of `C^(−1/2) G E^(−1/2)` as found, from below; and what was added to make it an upper bound.
+        The norm of `C^(−1/2) G E^(−1/2)` as computed, from below; and what was added to make it an upper bound.
     c, e
         The weights of forecasts and of rounds.
     radius, start_radius
-        The radius that stored forecasts are charged with, and the radius about the start point.
+        The radius used for stored forecasts, and the radius about the start point.
     stream
         The hard stream, `(rounds, dim)`, in the unit ball about the start point.
     method, failure
@@ -245,7 +245,7 @@ def spectral_certificate(
     failure: float = 1e-9,
     rng: np.random.Generator | None = None,
 ) -> SpectralCertificate:
-    """Bound the labelled error per round of a forecaster, over all streams, in ℓ2 or an ellipsoidal norm.
+    """Bound the per-node error per round of a forecaster, over all streams, in ℓ2 or an ellipsoidal norm.
 
     Costs about `2·steps·dim` products with G for the weights and, beyond `DENSE_ROUNDS` rounds, some
     `30/√tolerance` more for the norm.
@@ -263,13 +263,13 @@ def spectral_certificate(
     weights
         Positive `(c, e)` to use in place of the best.
     dim, steps
-        Dimension of the hard stream that the weights are read from, and steps towards it. More is slower and tighter.
+        Dimension of the hard stream that gives the weights, and steps towards it. More is slower and tighter.
     tolerance
-        The relative error to aim at in the norm.
+        The relative error to aim for in the norm.
     failure
-        The probability of a wrong bound to put up with; 0 asks for the dense SVD at any number of rounds.
+        The accepted probability of a wrong bound; 0 computes the dense SVD at any number of rounds.
     rng
-        Where the random start comes from; by default the same one each time.
+        Gives the random start; by default the same one each time.
 
     Examples
     --------
@@ -281,7 +281,7 @@ def spectral_certificate(
     0.66
     """
     if not isinstance(replay, Replay):
-        raise ParameterError.expected("replay", replay, "a Replay", hint="for one, Replay.tree(1000, arity=8).")
+        raise ParameterError.expected("replay", replay, "a Replay", hint="for example Replay.tree(1000, arity=8).")
     dim, steps = whole_number("dim", dim, least=1), whole_number("steps", steps, least=1)
     for name, value, low in (("tolerance", tolerance, 1e-6), ("failure", failure, 0.0)):
         if not (isinstance(value, int | float | np.number) and low <= value < 1):
@@ -316,12 +316,12 @@ def spectral_certificate(
 def _radii(replay: Replay, space: ConvexSet | None, norm: Norm, start: ArrayLike | None) -> tuple[float, float]:
     """Return the radius for the stored forecasts, and the one about the start point."""
     if not (isinstance(norm, Mahalanobis) or (isinstance(norm, Lp) and norm.p == 2)):
-        why = "the argument is Cauchy and Schwarz's, for ℓ2 and Mahalanobis norms"
-        hint = "a Mahalanobis norm nowhere smaller bounds this one too; TreeCal has Jensen-gap bounds in every norm."
+        why = "the proof, by Cauchy and Schwarz, is for ℓ2 and Mahalanobis norms"
+        hint = "use a Mahalanobis norm that is nowhere smaller; TreeCal has Jensen-gap bounds in every norm."
         raise UnsupportedError.by(norm, "spectral certificate", why, hint=hint)
     if space is None:
         if start is not None:
-            raise ParameterError("start came without a space, expected both or neither.")
+            raise ParameterError("start is given without a space, expected both or neither.")
         return 1.0, 1.0
     about = float(space.radius(norm, about=start))
     return (min(about, float(space.circumradius(norm))) if replay.centred else about), about
@@ -349,7 +349,7 @@ def _hard_stream(replay: Replay, dim: int, steps: int, rng: np.random.Generator)
 
 
 def _units(vectors: Array) -> tuple[Array, Array]:
-    """Return the rows brought to length 1, and their lengths; a row of zeros stays."""
+    """Return the rows scaled to length 1, and their lengths; a row of zeros stays."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     return vectors / np.where(lengths > 0, lengths, 1.0)[:, None], lengths
 
@@ -364,7 +364,7 @@ def _norm_by_svd(replay: Replay, c: Array, e: Array) -> tuple[float, float]:
 def _norm_by_chebyshev(
     replay: Replay, c: Array, e: Array, *, tolerance: float, failure: float, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Return the norm of C^(−1/2) G E^(−1/2) from below, and from above but for the probability `failure`."""
+    """Return the norm of C^(−1/2) G E^(−1/2) from below, and from above except with probability `failure`."""
     product, adjoint, root = replay.operator.matvec, replay.operator.rmatvec, np.sqrt(e)
 
     def square(x: Array) -> Array:
@@ -376,13 +376,13 @@ def _norm_by_chebyshev(
             older, newer = newer, 4 / top * square(newer) - 2 * newer - older
         return newer
 
-    # Each polynomial grows what lies above the last estimate, and the Rayleigh quotient of the result is the next.
+    # Each polynomial amplifies what lies above the last estimate; the Rayleigh quotient of the result is the next one.
     x, top = rng.standard_normal(replay.rounds), 0.0
     for degree in (0, 8, 24, 72):
         x = grown(x, top, degree) if degree else x
         x /= math.sqrt(x @ x)
         top = max(top, float(x @ square(x)))
-    least = failure * math.sqrt(math.pi / 2)  # the length of b along the top eigenvector, but for `failure`
+    least = failure * math.sqrt(math.pi / 2)  # of b along the top eigenvector, except with probability `failure`
     aim = 2 * math.sqrt(replay.rounds) / least
     degree = math.ceil(math.acosh(aim) / math.acosh(1 + 4 * tolerance))
     growth = 2 * float(np.linalg.norm(grown(rng.standard_normal(replay.rounds), top, degree)))
@@ -391,7 +391,7 @@ def _norm_by_chebyshev(
 
 
 def _rounding(replay: Replay, c: Array, e: Array) -> float:
-    """Bound what rounding in the products can have taken from the norm of C^(−1/2) G E^(−1/2).
+    """Bound what rounding in the products can take from the norm of C^(−1/2) G E^(−1/2).
 
     Whatever its order, a sum over the rounds errs by `rounds·eps`, and an FFT by O(eps·log rounds), times
     `‖|G|‖ <= √(‖|G|‖_∞·‖|G|‖_1)`, whose rows sum to at most 2m and whose columns, `Q1 + Pᵀm`, to at most `2 − Gᵀ1`.
@@ -422,23 +422,23 @@ class _Level:
 
 
 def _tree_levels(tree: Tree, rounds: int) -> list[_Level]:
-    """Return the levels of the tree over so many rounds."""
+    """Return the levels of the tree over `rounds` rounds."""
     levels = []
     for height in range(tree.heights(rounds - 1)):
-        span = min(tree.arity**height, rounds)  # longer intervals have one node, cut short, and no number too large
+        span = min(tree.arity**height, rounds)  # a longer interval is one node, cut short; and no integer overflows
         index = np.arange(-(-rounds // span))
         starts, digit = index * span, index % tree.arity
         share = 1.0 / tree.heights(starts)
         masses = share * np.minimum(span, rounds - starts)
         pull = np.where(digit > 0, masses / (np.maximum(digit, 1) * span), 0.0)
-        # The interval that a growing tree's first rounds fill was never announced: the tree was not yet so high.
+        # A growing tree's first interval of each height was never announced: the tree was lower then.
         first = int(tree.depth is None and height > 0)
         levels.append(_Level(share, pull, masses[first:], first, min(tree.arity, len(index))))
     return levels
 
 
 def _operator(rows: int, columns: int, product: _Product, adjoint: _Product) -> LinearOperator:
-    """Return the operator of two functions over the last axis, which SciPy asks for over the first."""
+    """Return the operator of two functions over the last axis; SciPy has vectors along the first."""
     from scipy.sparse.linalg import LinearOperator
 
     def first_axis(function: _Product) -> _Product:
