@@ -79,7 +79,7 @@ def test_the_command_line_offers_it_with_its_options(seen: Any) -> None:
     assert "persistence" in seen["help"]
     assert "Share of yesterday's outcome in the forecast. (persistence)" in seen["help"]
     assert seen["forecast"][1]["mean"] == pytest.approx([1 / 6, 4 / 6, 1 / 6])
-    assert "the forecaster persistence takes no --bins" in seen["refused"]
+    assert "the forecaster persistence does not take --bins" in seen["refused"]
     assert "it takes --trust" in seen["refused"]
 
 

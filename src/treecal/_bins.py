@@ -1,4 +1,4 @@
-"""Bins of equal width from 0 to 1: the one rule of audits, in all their engines, and of reliability diagrams.
+"""Bins of equal width from 0 to 1: the rule of audits, in all their engines, and of reliability diagrams.
 
 Bin `k` of `bins` holds a probability `p` if `k/bins <= p < (k + 1)/bins`, where the edges are the floats that the
 divisions give; the last bin holds 1 as well. So 0.29 lies in bin 29 of 100, though `0.29 * 100` is less than 29.
@@ -38,14 +38,7 @@ def bin_of(p: Any, bins: float) -> Any:
 
 
 def bin_sql(p: str, bins: int) -> str:
-    """Return SQL for `bin_of`, that DuckDB and Spark understand.
-
-    Examples
-    --------
-    >>> print(bin_sql("p", 10))
-    CAST(LEAST(FLOOR(p * 10e0) + CASE WHEN p >= (FLOOR(p * 10e0) + 1) / 10e0 THEN 1 ELSE 0 END
-    - CASE WHEN p < FLOOR(p * 10e0) / 10e0 THEN 1 ELSE 0 END, 9) AS BIGINT)
-    """
+    """Return SQL for `bin_of`, for DuckDB and Spark."""
     guess, count = f"FLOOR({p} * {bins}e0)", f"{bins}e0"
     up = f"CASE WHEN {p} >= ({guess} + 1) / {count} THEN 1 ELSE 0 END"
     down = f"CASE WHEN {p} < {guess} / {count} THEN 1 ELSE 0 END"

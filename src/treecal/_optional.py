@@ -1,4 +1,4 @@
-"""The one way to import a package that not every installation has."""
+"""The import of optional packages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,12 @@ from treecal.exceptions import UnsupportedError
 
 
 def require(module: str, *, extra: str, what: str) -> Any:
-    """Import a module of an optional package, or say what is missing, what needs it, and how to install it.
+    """Import a module of an optional package, or raise an error that says what needs it and which extra installs it.
 
-    A package that is installed and yet does not load raises its own error: it is broken, not missing.
-
-    Parameters
-    ----------
-    module
-        The module's full name.
-    extra
-        The extra of this package that installs it.
-    what
-        What needs it, as the subject of a sentence.
+    A package that is installed but does not load raises its own error: it is broken, not missing.
 
     Examples
     --------
-    >>> require("json.decoder", extra="files", what="reading files").__name__
-    'json.decoder'
     >>> require("a_package_that_is_not_there", extra="files", what="reading files")
     Traceback (most recent call last):
     treecal.exceptions.UnsupportedError: reading files needs a_package_that_is_not_there, which is not installed.

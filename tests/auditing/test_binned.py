@@ -176,7 +176,7 @@ def test_float32_probabilities_are_taken() -> None:
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert p.dtype == np.float32
     found = audit({"p": p, "y": p.argmax(axis=1)}, forecast="p", outcome="y", classes=range(50))
-    assert found.whole.rows == 500
+    assert found.whole.rounds == 500
 
 
 def test_the_columns_names_settle_the_order() -> None:

@@ -81,7 +81,7 @@ def test_bad_rows_are_the_same_rows_in_both_passes(
     classes = range(p.shape[1])
     found = audit(table, forecast=names, outcome="y", classes=classes, on_error="collect")
     assert found.problems.count == len(bad) == len(list(found.problems))
-    assert found.whole.rows == len(y)
+    assert found.whole.rounds == len(y)
     assert found.whole.exact is not None
     assert found.whole.exact.errors["l1"] == ledger(p, y).error("l1")
 
@@ -182,3 +182,11 @@ def test_outcomes_must_be_classes() -> None:
     log = {"p": np.full((2, 2), 0.5), "a": np.array([1, 0]), "b": np.array([0, 2])}
     with pytest.raises(FileError, match=r"row 2: the outcome is \[0\.0, 2\.0\], expected one 1 among a, b"):
         audit(log, forecast="p", outcome=["a", "b"])
+
+
+def test_groups_by_many_columns() -> None:
+    """Thirty columns of eight values each: their combinations are more than an integer can number."""
+    rows, columns = 8, [f"c{k}" for k in range(30)]
+    values = {name: np.roll(np.arange(rows), k) for k, name in enumerate(columns)}
+    found = audit({"p": np.full(rows, 0.5), "y": np.arange(rows) % 2, **values}, forecast="p", outcome="y", by=columns)
+    assert set(found.groups) == {tuple((i - k) % rows for k in range(30)) for i in range(rows)}

@@ -101,7 +101,7 @@ def test_a_group_of_bad_rows_only_is_no_group(tmp_path: Path) -> None:
     pq.write_table(log(100, 0, {50: "NaN"}), tmp_path / "log.parquet")
     found = audit(tmp_path / "log.parquet", forecast=NAMES, outcome="y", by="g", on_error="skip")
     assert list(found.groups) == [("a",), ("b",), (None,)]
-    assert sum(part.rows for part in found.groups.values()) == found.whole.rows == 99
+    assert sum(part.rounds for part in found.groups.values()) == found.whole.rounds == 99
 
 
 def test_what_arrow_and_sql_see_differently_is_left_to_sql(tmp_path: Path, direct: list[dict[str, str]]) -> None:

@@ -146,7 +146,7 @@ def test_recalibrate_and_audit_read_alike(what: str, tmp_path: Path) -> None:
     assert stream.err == whole.err
     assert stream.code == whole.code == (2 if invalid < 0 else int(invalid > 0))
     if invalid >= 0:
-        assert len(stream.lines) - 1 == json.loads(whole.out)["whole"]["rows"] == valid
+        assert len(stream.lines) - 1 == json.loads(whole.out)["whole"]["rounds"] == valid
     if invalid:
         stop = [run(command, path, *SKY, *COLUMNS) for command in ("recalibrate", "audit")]
         assert stop[0].err == stop[1].err

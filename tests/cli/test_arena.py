@@ -20,8 +20,10 @@ def test_the_table_is_the_race_s() -> None:
     race = arena.race(chosen, streams, [tc.Simplex(3)], rounds=30, norms=["l2"], seeds=range(2), workers=1)
     document = json.loads(run(*SMALL, *TWO, "--norm", "l2", "--seeds", 2, "--json").out)
     assert document["norm"] == "l2"
-    strip = [{key: row[key] for key in ("forecaster", "stream", "seed", "rounds", "error")} for row in race.to_pylist()]
-    assert [{key: row[key] for key in strip[0]} for row in document["runs"]] == strip
+    keys = ("forecaster", "stream", "seed", "rounds")
+    for row, run_ in zip(race.to_pylist(), document["runs"], strict=True):
+        assert [run_[key] for key in keys] == [row[key] for key in keys]
+        assert run_["errors"] == {"l2": {"exact": row["error"], "per_node": row["per_node"]}}
     done = run(*SMALL, *TWO, "--norm", "l2", "--seeds", 2)
     assert done.err == ""
     for error in arena.final(race, norm="l2").values():
@@ -44,6 +46,6 @@ def test_a_race_goes_on_in_its_folder(tmp_path: Path) -> None:
 
 def test_bad_options() -> None:
     refused(run(*SMALL, "--streams", "weather"), "--streams is 'weather', expected one of i.i.d., ")
-    refused(run(*SMALL, "--forecasters", ","), "--forecasters is ',', expected different names")
+    refused(run(*SMALL, "--forecasters", ","), "--forecasters is ',', expected distinct names")
     refused(run(*SMALL, "--seeds", 0), "--seeds is 0")
     refused(run("arena", "--rounds", 0), "rounds is 0")

@@ -46,7 +46,8 @@ def test_json_is_the_audit(tmp_path: Path) -> None:
     assert json.loads(done.out) == json.loads(json.dumps(found.to_dict()))
     assert [group["by"] for group in json.loads(done.out)["groups"]] == [{"model": "=cmd()"}, {"model": "plain"}]
     document = json.loads(run("audit", log, *WIDE, "--no-exact", "--json").out)
-    assert document["whole"]["exact"] is None
+    assert (document["whole"]["forecasts"], document["whole"]["errors"]) == (None, {})
+    assert document["whole"]["classes"]["a"]["exact"] is None
 
 
 def test_the_table_is_for_people(tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
     assert json.loads(collected.out)["invalid"] == 3
     rows = read_table(bad)
     assert [(row["row"], row["line"]) for row in rows] == [("301", "302"), ("302", "303"), ("303", "304")]
-    assert "sum to 0.97" in rows[1]["problem"]
+    assert "sum to 0.97" in rows[1]["reason"]
     refused(run("audit", log, *options, "--on-error", "collect"), "--invalid-rows and --on-error collect go together")
 
 

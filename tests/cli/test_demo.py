@@ -52,7 +52,7 @@ def test_demo_prints_a_table_for_each_stream_and_writes_the_report(
         "the model, recalibrated",
     ):
         assert word in out
-    assert err == f"treecal: the report, with pictures, is {report}.\n"
+    assert err == f"treecal: report written to {report}.\n"
     page = report.read_text(encoding="utf-8")
     assert page.count("<img") > 10
     assert "the model, recalibrated" in page
@@ -66,7 +66,8 @@ def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]
         assert told["stream"] == section.title
         for verdict, line in zip(section.verdicts, told["entries"], strict=True):
             assert line["forecaster"] == verdict.entry.name
-            assert line["exact_error"] == pytest.approx(verdict.entry.ledger.error("l1"))
+            assert line["errors"]["l1"]["exact"] == pytest.approx(verdict.entry.ledger.error("l1"))
+            assert (line["errors"]["l1"].get("binned") == verdict.error) == (verdict.reading.resolution is not None)
 
 
 @pytest.mark.usefixtures("short")

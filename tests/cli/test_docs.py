@@ -59,3 +59,27 @@ def test_every_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: py
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
+
+
+def test_the_table_of_json_keys_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("rain,sun,outcome\n" + "0.5,0.5,sun\n0.5,0.5,rain\n" * 4)
+    two = ("--classes", "rain,sun")
+    commands: list[tuple[object, ...]] = [
+        ("forecast", path, *two, "--outcome", "outcome"),
+        ("forecast", path, *two, "--outcome", "outcome", "--announce", "draw"),
+        ("recalibrate", path, *two, "--json"),
+        ("replay", path, *two, "--json"),
+        ("audit", path, "--forecast", "rain,sun", "--outcome", "outcome", "--json"),
+        ("plan", "--dim", 2, "--error", 0.5, "--json"),
+        ("recommend", "--dim", 2, "--rounds", 20, "--json"),
+        ("arena", "--dim", 2, "--rounds", 10, "--workers", 1, "--streams", "drift", "--json"),
+        ("game", "chicken", "--rounds", 10, "--json"),
+    ]
+    documented = set(re.findall(r"`(\w+)`", PAGE.read_text("utf-8").split("## JSON")[1].split("\n## ")[0]))
+    documented |= {"arity", "depth", "sentence"}  # of plan
+    for command in commands:
+        for document in run(*command).lines:
+            rows = [document, *document.get("gaps", []), *document.get("runs", []), document.get("whole", {})]
+            keys = set[str]().union(*rows) - {"dim", "note"}  # of the arena's table
+            assert keys <= documented, (command, keys - documented)

@@ -50,15 +50,15 @@ def test_what_is_missing_is_named_and_what_is_broken_is_found(monkeypatch: pytes
     assert "Something is broken" in done.out
     states = {part["part"]: part for part in json.loads(run("doctor", "--json").out)["parts"]}
     assert states["snapshots"]["state"] == "broken"
-    assert "ZeroDivisionError: by zero" in states["snapshots"]["what"]
+    assert "ZeroDivisionError: by zero" in states["snapshots"]["result"]
     assert states["pygambit"]["state"] == "not installed"
-    assert 'pip install "treecal[games]"' in states["pygambit"]["what"]
+    assert 'pip install "treecal[games]"' in states["pygambit"]["result"]
     assert states["arena"]["state"] == "works"
 
 
 def test_a_wrong_answer_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tc, "certificate", lambda *_, **__: SimpleNamespace(bound=0.01))
-    with pytest.raises(tc.TreeCalError, match=r"does not hold that an error of .* is within the certified 0.010"):
+    with pytest.raises(tc.TreeCalError, match=r"expected that an error of .* is within the certified 0.010"):
         checks.forecasters()
 
 
@@ -107,7 +107,7 @@ def test_without_an_extra_its_parts_are_not_installed_and_nothing_is_broken(extr
     assert {part["state"] for part in found.values()} <= {"works", "not installed"}
     for part in PARTS.get(extra, ()):
         assert found[part]["state"] == "not installed", found[part]
-        assert f'which is not installed. Hint: pip install "treecal[{extra}]".' in found[part]["what"]
+        assert f'which is not installed. Hint: pip install "treecal[{extra}]".' in found[part]["result"]
 
 
 def test_a_plain_installation_is_well() -> None:

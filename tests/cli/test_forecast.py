@@ -207,7 +207,7 @@ def test_a_snapshot_of_other_classes_is_refused_by_name(tmp_path: Path) -> None:
     arguments = ["forecast", "--forecaster", "running-mean", "--snapshot", snapshot]
     assert run(*arguments, "--classes", "rain,sun", stdin="rain\n" * 4 + "sun\n").code == 0
     before = snapshot.read_bytes()
-    classes = f"the classes of {snapshot} are rain, sun; these are "
+    classes = f"the classes of {snapshot} are rain, sun, not "
     refused(run(*arguments, "--classes", "wet,sun"), classes + "wet, sun.", "--classes rain,sun resumes it")
     refused(run(*arguments, "--classes", "sun,rain"), classes + "sun, rain.")
     refused(run(*arguments, "--dim", 2), classes + "0, 1.")
@@ -281,7 +281,7 @@ BAD_LINES = {
     "[0.5, true]": "it[1] is True, expected a number",
     "null": "it is missing, expected one of rain, sun",
     "true": "it is True, expected one of rain, sun",
-    '{"weather": "sun", "day": 1}': "it has the columns weather, day, and none is called outcome",
+    '{"weather": "sun", "day": 1}': "it has the columns weather, day, none named outcome",
     '{"outcome": null}': "outcome is missing, expected one of rain, sun",
     '{"outcome": {"rain": 1}}': "entries for rain, expected rain, sun",
     "[" * 100_000: "nested too deeply",
@@ -324,10 +324,10 @@ def test_bad_lines_are_skipped_or_collected_and_counted() -> None:
     ("content", "words"),
     [
         ("weather\nsun\nsun,rain\n", ["line 3", "2 cells, expected 1"]),
-        ("weather,weather\nsun,sun\n", ["two columns called 'weather'"]),
+        ("weather,weather\nsun,sun\n", ["two columns named 'weather'"]),
         ("", ["first line", "is empty"]),
         ("\nsun\n", ["first line", "is empty"]),
-        ("day,sky\n1,sun\n", ["x.csv has the columns day, sky, and none is called outcome"]),
+        ("day,sky\n1,sun\n", ["x.csv has the columns day, sky, none named outcome"]),
         ('weather\n"sun\n', ["line 2", "not CSV"]),
         ("outcome,day\nsun,1\n\nhail,2\n", ["line 4", "outcome is 'hail', expected one of rain, sun"]),
         ("weather\nsun\n\nrain\n", ["line 3", "weather is missing"]),
@@ -345,17 +345,17 @@ def test_bad_files_and_options() -> None:
         ("nowhere.csv", "--dim", "2"): "there is no file nowhere.csv",
         ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
         ("/", "--dim", "2", "--kind", "csv"): "/ is a folder",
-        (): "no outcome set is given",
+        (): "no outcome set given",
         ("--classes", "a"): "two or more names",
-        ("--classes", "a,a"): "different names",
-        ("--classes", "a,\udcff"): "different names",
+        ("--classes", "a,a"): "distinct names",
+        ("--classes", "a,\udcff"): "distinct names",
         ("--classes", "a,b", "--dim", "3"): "--dim is 3, but --classes names 2",
         ("--dim", "2", "--box", "0", "1", "--ball", "1"): "--box and --ball",
         ("--dim", "2", "--box", "1", "0"): "above high",
         ("--dim", "0"): "dim is 0",
-        ("--dim", "1" + "0" * 15): "not enough memory",
+        ("--dim", "1" + "0" * 15): "out of memory",
         ("--dim", "3", "--forecaster", "binary-grid"): "Simplex(2)",
-        ("--dim", "2", "--bins", "3"): "takes no --bins",
+        ("--dim", "2", "--bins", "3"): "does not take --bins",
         ("--dim", "2", "--arity", "1"): "arity is 1",
         ("--dim", "2", "--seed", "-1"): "--seed is -1",
         ("--dim", "2", "--every", "0"): "--every is 0",
@@ -375,7 +375,7 @@ def test_a_bad_row_of_parquet_is_named(tmp_path: Path) -> None:
 def test_truncated_parquet(tmp_path: Path) -> None:
     path = write_files(tmp_path)[1]
     path.write_bytes(path.read_bytes()[:-20])
-    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "cut short or damaged")
+    refused(run("forecast", path, "--classes", "rain,snow,sun", "--outcome", "weather"), "truncated or damaged")
 
 
 def test_the_horizon_is_an_end_and_not_a_bad_line() -> None:

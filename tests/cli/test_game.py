@@ -20,13 +20,13 @@ def test_chicken_is_what_the_library_plays() -> None:
         player.observe(rng.random(2))
     result = games.play(games.chicken(), players, rounds=300)
     document = json.loads(run("game", "chicken", "--arity", 4, "--rounds", 300, "--seed", 3, "--json").out)
-    assert document["gap"] == result.correlated_gap
+    assert document["correlated_gap"] == result.correlated_gap
     assert document["joint"] == result.joint.tolist()
-    assert [point["gap"] for point in document["over_time"]] == result.gaps.tolist()
+    assert [point["correlated_gap"] for point in document["over_time"]] == result.gaps.tolist()
     assert sum(document["best_payoffs"]) == pytest.approx(10.5)
     done = run("game", "chicken", "--arity", 4, "--rounds", 300, "--seed", 3)
     assert done.err == ""
-    assert f"no player of chicken would gain more than {result.correlated_gap:.4f} a round" in done.out
+    assert f"no player of chicken would gain more than {result.correlated_gap:.4f} per round" in done.out
     assert f"{result.joint.max():.3f}" in done.out
 
 
@@ -44,7 +44,7 @@ def test_swap_regret_settles_where_external_regret_need_not() -> None:
     gaps = {}
     for learner in ("treeswap", "hedge"):
         document = json.loads(run("game", "shapley", "--learner", learner, "--rounds", 2000, "--json").out)
-        gaps[learner] = document["gap"]
+        gaps[learner] = document["correlated_gap"]
     assert 5 * gaps["treeswap"] < gaps["hedge"]
 
 
@@ -77,4 +77,4 @@ def test_bad_files(tmp_path: Path) -> None:
     refused(run("game", "poker"), "chicken, matching-pennies")
     refused(run("game", "chicken", "--rounds", 0), "--rounds is 0")
     refused(run("game", "chicken", "--arity", 1), "arity is 1")
-    refused(run("game"), "WHICH")
+    refused(run("game"), "NAME")

@@ -21,7 +21,7 @@ def test_the_best_tree() -> None:
     assert f"{best.bound:.3f}" in shown
 
 
-def test_a_tree_of_one_s_own() -> None:
+def test_a_chosen_tree() -> None:
     c = tc.certificate(tc.Ball(3, radius=2), "l2", rounds=512, arity=8, depth=3)
     arguments = ["plan", "--dim", 3, "--ball", 2, "--norm", "l2", "--rounds", 512, "--arity", 8, "--depth", 3]
     document = json.loads(run(*arguments, "--json").out)
@@ -39,21 +39,24 @@ def test_the_rounds_an_error_takes() -> None:
     assert json.loads(run(*arguments, "--json").out)["log10_rounds"] == best.log10_rounds
 
 
-def test_who_promises_most() -> None:
+def test_the_best_certificate() -> None:
     found = tc.recommend(tc.Simplex(2), "l1", rounds=200)
     document = json.loads(run("recommend", "--dim", 2, "--rounds", 200, "--json").out)
-    assert [(c["forecaster"], c["bound"]) for c in document["table"]] == [(c.forecaster, c.bound) for c in found.table]
-    assert document["promises"] == (found.best.bound is not None and found.best.bound < found.trivial)
+    assert [(c["forecaster"], c["bound"]) for c in document["forecasters"]] == [
+        (c.forecaster, c.bound) for c in found.table
+    ]
+    assert document["radius"] == found.trivial
     shown = run("recommend", "--dim", 2, "--rounds", 200).out
     for choice in found.table:
         assert choice.forecaster in shown
         assert choice.bound is None or f"{choice.bound:.3f}" in shown
 
 
-def test_where_nobody_promises_anything_it_says_so() -> None:
+def test_without_a_useful_certificate_it_says_so() -> None:
     done = run("recommend", "--dim", 5, "--rounds", 2)
     assert "No certificate beats" in done.out
-    assert json.loads(run("recommend", "--dim", 5, "--rounds", 2, "--json").out)["promises"] is False
+    document = json.loads(run("recommend", "--dim", 5, "--rounds", 2, "--json").out)
+    assert all(c["bound"] is None or c["bound"] >= document["radius"] for c in document["forecasters"])
 
 
 @pytest.mark.parametrize(
@@ -65,10 +68,10 @@ def test_where_nobody_promises_anything_it_says_so() -> None:
         (["plan", "--dim", 3, "--error", -1], "error is -1"),
         (["plan", "--dim", 3, "--rounds", 10, "--norm", "l0.5"], "--norm is 'l0.5'"),
         (["plan", "--dim", 3, "--rounds", 10, "--norm", "max"], "--norm is 'max'"),
-        (["plan", "--dim", 3, "--rounds", 10, "--depth", 3], "--depth came without --arity"),
-        (["plan", "--dim", 3, "--error", 0.1, "--arity", 3], "--arity takes --rounds"),
+        (["plan", "--dim", 3, "--rounds", 10, "--depth", 3], "--depth needs --arity"),
+        (["plan", "--dim", 3, "--error", 0.1, "--arity", 3], "--arity needs --rounds"),
         (["plan", "--dim", 3, "--rounds", 10, "--arity", 2, "--depth", 2], "4 rounds"),
-        (["plan", "--rounds", 10], "no outcome set is given"),
+        (["plan", "--rounds", 10], "no outcome set given"),
         (["recommend", "--dim", 3], "--rounds"),
         (["recommend", "--dim", 3, "--rounds", "x"], "--rounds"),
     ],

@@ -1,4 +1,4 @@
-"""`treecal recalibrate`: what a model says, put right before the outcome is learnt."""
+"""`treecal recalibrate`: a model's forecasts, corrected before the outcome is read."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_in_a_pipe_probabilities_come_first_and_the_outcome_after() -> None:
         ('{"forecast": [1], "outcome": "sun"}', "forecast is [1], expected a list of 2 numbers"),
         ('{"forecast": 1.5, "outcome": "sun"}', "forecast is 1.5, expected a probability"),
         ('{"rain": 0.5, "outcome": "sun"}', "sun is missing, expected a number"),
-        ('{"p": 0.5}', "neither forecast nor outcome among p"),
+        ('{"p": 0.5}', "neither forecast nor outcome, only p"),
         ('{"outcome": "sun"}', "came before its forecast"),
         ("[0.5, 0.5]", "not an object"),
         ("{}", "nothing"),
@@ -132,4 +132,4 @@ def test_bad_options() -> None:
 
 def test_no_rows_no_scores() -> None:
     done = run("recalibrate", "--classes", "a,b")
-    assert (done.code, done.out, done.err) == (0, "", "treecal: there were no outcomes, so there are no scores.\n")
+    assert (done.code, done.out, done.err) == (0, "", "treecal: no outcomes, so no scores.\n")

@@ -47,7 +47,7 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
     done = run("replay", days, "--outcome", "sky", *options, "--json", "--top", 5)
     document = json.loads(done.out)
     assert (done.code, done.err, document["rounds"], document["classes"]) == (0, "", 300, list(SKY))
-    distances = {"l1": tc.l1, "l2": tc.l2, "linf": tc.linf, "l2 squared": tc.l2.squared, "KL": tc.NegativeEntropy()}
+    distances = {repr(d): d for d in (tc.l1, tc.l2, tc.linf, tc.l2.squared, tc.NegativeEntropy())}
     assert set(document["errors"]) == set(distances)
     for name, distance in distances.items():
         for kind, per_node in (("exact", False), ("per_node", True)):
@@ -70,6 +70,15 @@ def test_named_classes_and_other_norms(days: Path) -> None:
         assert named["errors"][name] == pytest.approx(found["errors"][name])
 
 
+def test_classes_without_names_are_lists_as_in_forecasts(tmp_path: Path) -> None:
+    path = tmp_path / "days.jsonl"
+    path.write_text("0\n1\n1\n")
+    document = json.loads(run("replay", path, "--dim", 2, "--json").out)
+    assert document["classes"] == ["0", "1"]
+    first = run("forecast", path, "--dim", 2).lines[0]
+    assert document["gaps"][-1]["forecast"] == first["points"][0] == [0.5, 0.5]
+
+
 def test_vectors(tmp_path: Path) -> None:
     points = np.random.default_rng(0).random((100, 2)).round(3)
     path = tmp_path / "points.csv"
@@ -78,7 +87,7 @@ def test_vectors(tmp_path: Path) -> None:
     ledger = played(tc.AdaptiveTreeCal(tc.Box(0, 1, dim=2)), points)
     assert document["errors"]["l2"]["exact"] == pytest.approx(ledger.error("l2"))
     assert document["classes"] is None
-    assert "KL" not in document["errors"]
+    assert "NegativeEntropy()" not in document["errors"]
 
 
 def test_a_csv_of_all_forecasts_is_whole_and_inert(tmp_path: Path) -> None:
@@ -157,7 +166,7 @@ def test_bad_rows_are_skipped_or_collected(tmp_path: Path) -> None:
         ("x.csv", b"\x00\x01\x02\xff\xfe", "UTF-8"),
         ("x.parquet", b"PAR1 and then nothing", "Parquet"),
         ("x.jsonl", b"{]\n", "JSON"),
-        ("x.dat", b"sun\n", "known kind"),
+        ("x.dat", b"sun\n", "is unknown"),
     ],
 )
 def test_bad_files(name: str, content: bytes, words: str, tmp_path: Path) -> None:

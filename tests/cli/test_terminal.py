@@ -145,3 +145,12 @@ def test_json_is_json_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> N
     emit({"x": [math.inf, -math.inf, None], "y": np.array([[0.5, math.inf]]), 3: np.int64(2), "e": Exit.FLAWED})
     found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert found == {"x": ["inf", "-inf", None], "y": [[0.5, "inf"]], "3": 2, "e": 1}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_readable(name: str) -> None:
+    """Examples stand apart from the prose, and no option refers to another docstring or to its being off."""
+    shown = run(name, "--help").out
+    assert "\n treecal " in shown or "\n printf " in shown
+    for noise in ("default: False", "default: None", "As for"):
+        assert noise not in shown

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecal.exceptions import FileError, ParameterError, TreeCalError
-from treecal.io import Outcomes, read_outcomes
+from treecal.io import Outcomes, open_source, read_outcomes
 
 HEAD = "p_a,p_b,y\n"
 JUNK = random.Random(0).randbytes(5000)
@@ -31,17 +31,17 @@ def read(source: Any, **options: Any) -> Outcomes:
     ("content", "message"),
     [
         ("", r"log\.csv is empty"),
-        ("\n", "its first line is, expected the names of the columns"),
+        ("\n", "has an empty first line, expected the names of the columns"),
         (HEAD, "has no rows"),
         (HEAD.strip(), "has no rows"),
         (JUNK, "is not text in UTF-8"),
         ("p_A,p_b,y\n0.5,0.5,a\n", r"no column 'p_a'. It has p_A, p_b, y.\n\nHint: did you mean p_A\?"),
-        ("0.4,0.6,a\n0.5,0.5,b\n", "the first line seems to hold a row"),
-        ("y,y\n1,2\n", "two columns called 'y'"),
+        ("0.4,0.6,a\n0.5,0.5,b\n", "the first line seems to be a row"),
+        ("y,y\n1,2\n", "two columns named 'y'"),
         (",p_b,y\n1,2,3\n", "no name for column 1"),
         (
             "p_a;p_b;y\n0,5;0,5;a\n",
-            r"line 2 \(row 1\): p_a is '0,5', expected a number.\n\nHint: write numbers with a p",
+            r"line 2 \(row 1\): p_a is '0,5', expected a number.\n\nHint: write decimals with a p",
         ),
         (HEAD + "0.5,0.5,a\n0.1,x,b\n", r"line 3 \(row 2\): p_b is 'x', expected a number"),
         (HEAD + "0.5,0.5,a\n0.1,,b\n", r"line 3 \(row 2\): p_b is missing"),
@@ -55,7 +55,7 @@ def read(source: Any, **options: Any) -> Outcomes:
         (HEAD + "0.5,0.5,a\n0.5,0.5,a,b\n0.5,0.5,a\n", r"line 3 \(row 2\): it has 4 cells, expected 3"),
         (HEAD + '0.5,0.5,"a\nb"\n\n0.5,0.4,a\n', r"line 5 \(row 2\): the probabilities sum to 0.9"),
         (HEAD.replace("\n", "\r\n") + "0.5,0.5,a\r\n0.5,0.4,a\r\n", r"line 3 \(row 2\): the probabilities sum to 0.9"),
-        (HEAD + "0.5,0.5,a\n0.5,0.5,b\r\n", r"not CSV all through.\n\nHint: its lines end in different ways"),
+        (HEAD + "0.5,0.5,a\n0.5,0.5,b\r\n", r"not all of it is valid CSV.\n\nHint: it may mix line endings"),
         ((HEAD + "0.5,0.5,é\n").encode("latin-1"), r"line 2 \(row 1\): it is not text in UTF-8"),
         (HEAD + "0.5,0.5,a\n0.5,0.5,b\n0.5,0.5,c\n", r"holds 3 labels \(a, b, c\), expected 2"),
     ],
@@ -78,19 +78,19 @@ def test_a_byte_order_mark_and_semicolons_are_no_problem(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("log.parquet", JUNK, "No magic bytes.*no Parquet file, or it was cut short"),
-        ("log.parquet", b"PAR1", "no Parquet file, or it was cut short"),
+        ("log.parquet", JUNK, "No magic bytes.*not a Parquet file, or it is truncated"),
+        ("log.parquet", b"PAR1", "not a Parquet file, or it is truncated"),
         ("log.jsonl", "no json\n", r"line 1 \(row 1\): it is not JSON"),
         ("log.jsonl", "\n\n", "is empty, expected JSON lines"),
-        ("log.jsonl", '[{"p_a": 1}]', "expected JSON lines: one object a line"),
+        ("log.jsonl", '[{"p_a": 1}]', "expected JSON lines: one object per line"),
         (
             "log.jsonl",
             '{"p_a":0.5,"p_b":0.5,"y":"a"}\n\n{"p_a":0.5,"p_b":{},"y":"a"}',
             r"line 3 \(row 2\): p_b is {}, expected a number",
         ),
         ("log.jsonl", '{"p_a":0.5,"p_b":0.5,"y":"a"}\n{"p_a":0.5,', r"line 2 \(row 2\): it is not JSON"),
-        ("log.csv.gz", "no gzip", "cannot be read: it is not a whole gzip file"),
-        ("log.docx", "words", "of no known kind"),
+        ("log.csv.gz", "no gzip", "cannot be read: it is not a complete gzip file"),
+        ("log.docx", "words", "the format of .* is unknown"),
         ("log.csv", None, "there is no file"),
     ],
 )
@@ -111,7 +111,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({"p_a": p, "p_b": 1 - p, "y": rng.integers(2, size=20_000)}), path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1000])
-    with pytest.raises(FileError, match="cut short or damaged"):
+    with pytest.raises(FileError, match="truncated or damaged"):
         read(path)
     path.write_bytes(whole[:2000] + JUNK + whole[7000:])
     with pytest.raises(TreeCalError):
@@ -138,7 +138,7 @@ def test_tables_in_memory() -> None:
         read(pa.table({"p_a": [True], "p_b": [0.5], "y": ["a"]}))
     with pytest.raises(ParameterError, match="the source is a list"):
         read([1, 2])
-    with pytest.raises(ParameterError, match="columns of one and the same length"):
+    with pytest.raises(ParameterError, match="expected one or two dimensions and equal lengths"):
         read({"p_a": np.zeros(2), "p_b": np.zeros(3), "y": np.zeros(3)})
 
 
@@ -150,15 +150,16 @@ def test_arguments() -> None:
     log = {"p_a": np.array([0.5]), "p_b": np.array([0.5]), "y": np.array([1])}
     cases: list[tuple[dict[str, Any], str]] = [
         ({"on_error": "ignore"}, "'stop', 'skip' or 'collect'"),
-        ({"memory_limit": "lots"}, "memory_limit is 'lots', expected an amount of memory such as '1GB'"),
         ({"tolerance": 2}, "tolerance is 2"),
-        ({"classes": ["a", "a"]}, "different names"),
+        ({"classes": ["a", "a"]}, "distinct names"),
         ({"classes": ["a", "b", "c"]}, r"3 classes \(a, b, c\), expected 2"),
         ({"classes": ["a", "b"]}, "expected integers, as 'y' holds"),
-        ({"forecast": ["p_a", "p_a"]}, "different columns"),
+        ({"forecast": ["p_a", "p_a"]}, "distinct columns"),
     ]
     for options, message in cases:
         with pytest.raises(ParameterError, match=message):
             read(log, **options)
+    with pytest.raises(ParameterError, match="memory_limit is 'lots', expected an amount of memory such as '1GB'"):
+        open_source(log, memory_limit="lots")
     with pytest.raises(FileError, match="no column 'model'"):
         read(log, keep=["model"])

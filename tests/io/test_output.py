@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from treecal.exceptions import FileError
-from treecal.io import inert, new_file
+from treecal.io import new_file
+from treecal.io._output import inert
 
 
 def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
     target = tmp_path / "a.csv"
     target.write_text("mine")
-    with pytest.raises(FileError, match=r"a.csv exists, and nothing is overwritten"), new_file(target):
+    with pytest.raises(FileError, match=r"a.csv exists and is not overwritten"), new_file(target):
         pytest.fail("the block should not run")
     with new_file(target, force=True) as temporary:
         temporary.write_text("new")

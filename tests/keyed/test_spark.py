@@ -88,7 +88,7 @@ def test_an_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
     log = a_log(100_000)
     here, there = audit(log, **ARGUMENTS).to_dict(), spark_audit(cluster.createDataFrame(log), **ARGUMENTS).to_dict()
     assert here | {"source": None} == there | {"source": None}
-    assert here["whole"]["rows"] == 100_000
+    assert here["whole"]["rounds"] == 100_000
 
 
 def test_an_audit_of_more_classes_than_spark_takes_columns_to_group_by(cluster: Any) -> None:
@@ -110,18 +110,18 @@ def test_probabilities_on_edges_lie_in_the_bins_of_one_machine(cluster: Any) -> 
 def test_hard_rows_of_a_log_are_valid_where_the_table_says_so(cluster: Any) -> None:
     arguments: dict[str, Any] = {"forecast": ["a", "b", "c"], "outcome": "y", "classes": CLASSES}
     kind = "a double, b double, c double, y string"
-    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 20 invalid rows, as .*on_error='skip'"):
+    with pytest.raises(tc.TreeCalError, match=r"(?s)the log has 20 invalid rows, such as .*on_error='skip'"):
         spark_audit(cluster.createDataFrame(ROWS, kind), **arguments)
     found = spark_audit(cluster.createDataFrame(ROWS, kind), **arguments, on_error="skip")
     expected = [row for row in ROWS if is_valid(row)]
-    assert (found.whole.rows, found.problems.count) == (len(expected), 20)
+    assert (found.whole.rounds, found.problems.count) == (len(expected), 20)
     assert str(found.problems).startswith("20 ")
     assert found.whole.to_dict() == spark_audit(cluster.createDataFrame(expected, kind), **arguments).whole.to_dict()
     with pytest.raises(tc.TreeCalError, match="no column 'z'; its columns are a, b, c, y"):
         spark_audit(cluster.createDataFrame(ROWS, kind), **{**arguments, "outcome": "z"})
     for row, valid in ADDED_FROM_THE_LEFT:
         log = cluster.createDataFrame([*VALID[1:2], row], kind)
-        assert spark_audit(log, **arguments, on_error="skip", tolerance=0).whole.rows == 1 + valid
+        assert spark_audit(log, **arguments, on_error="skip", tolerance=0).whole.rounds == 1 + valid
 
 
 @pytest.mark.heavy
@@ -135,7 +135,7 @@ def test_a_hundred_million_rows_have_the_digits_of_duckdb(cluster: Any, tmp_path
             writer.write_table(pa.table({"p": p, "q": 1 - p, "y": label}))
     arguments: dict[str, Any] = {"forecast": ["p", "q"], "outcome": "y", "classes": ["yes", "no"]}
     here, there = audit(path, **arguments).to_dict(), spark_audit(cluster.read.parquet(path), **arguments).to_dict()
-    assert here["whole"]["rows"] == 100_000_000
+    assert here["whole"]["rounds"] == 100_000_000
     assert here | {"source": None} == there | {"source": None}
 
 

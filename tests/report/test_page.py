@@ -180,7 +180,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     target, parts = tmp_path / "report.html", audit()
     assert report.write(target, parts, title="first") == target
     first = target.read_text("utf-8")
-    with pytest.raises(tc.TreeCalError, match="exists, and nothing is overwritten"):
+    with pytest.raises(tc.TreeCalError, match="exists and is not overwritten"):
         report.write(target, parts, title="second")
     assert target.read_text("utf-8") == first == report.render(parts, title="first")
     report.write(target, parts, title="second", force=True)

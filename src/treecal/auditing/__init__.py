@@ -1,6 +1,6 @@
-"""Auditing a log of anybody's forecasts: how calibrated they were, exactly and in bins, in all and by group.
+"""Audits of logs of forecasts: how calibrated they are, exactly and in bins, overall and by group.
 
-An engine counts: DuckDB and Arrow here, Spark in `treecal.auditing.spark`. What is made of the counts is the same.
+An engine counts: DuckDB and Arrow here, Spark in `treecal.auditing.spark`. All else is shared.
 """
 
 from treecal.auditing._exact import Exact

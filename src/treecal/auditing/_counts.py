@@ -1,4 +1,4 @@
-"""What an engine counts, and the audit that is made of it: the same for every engine."""
+"""What an engine counts, and the audit that follows from it: the same for every engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treecal.exceptions import ParameterError
 from treecal.io import Problems
 
 DIGITS = 51
-"""Sums of probabilities are kept in multiples of 2^-51."""
+"""Sums of probabilities are multiples of 2^-51."""
 _MEMORY = 1 << 29
 
 
@@ -29,15 +29,15 @@ class Rows(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """What is counted in each group, class and bin; in the place of one more class, by the most likely one of a row.
+    """The counts of each group, class and bin; as one more class, those of the most likely class of each row.
 
-    All are whole numbers, so they depend neither on the order of rows nor on how rows come in chunks. A sum is
+    All are whole numbers, so they depend neither on the order of the rows nor on their chunks. A sum is
     `ones + rest / 2^51`.
 
     Attributes
     ----------
     weight, hits
-        Rows, and those among them whose outcome is the class, `(g, d + 1, b)`.
+        Number of rows, and of those whose outcome is the class, `(g, d + 1, b)`.
     ones, rest
         The sum of the probabilities, `(g, d + 1, b)`.
     brier_ones, brier_rest
@@ -53,12 +53,12 @@ class Cells(NamedTuple):
 
     @classmethod
     def empty(cls, *, classes: int, bins: int) -> Cells:
-        """Return cells of one group that hold nothing."""
+        """Return the empty cells of one group."""
         shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 2
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
     def with_room(self, groups: Groups) -> Cells:
-        """Return the same cells, with more of them if there are more groups; there may be as many as memory holds."""
+        """Return the same cells with room for all groups, up to a limit of memory."""
         (room, *shape), count = self.weight.shape, len(groups.index)
         if count <= room:
             return self
@@ -66,7 +66,7 @@ class Cells(NamedTuple):
         if count > most:
             raise ParameterError(
                 f"there are more than {most:,} groups by {', '.join(groups.by)}.",
-                hint="group by columns of fewer distinct values.",
+                hint="group by columns with fewer distinct values.",
             )
         more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
         return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
@@ -74,7 +74,7 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that an engine counts: groups, cells, and what the exact errors are made of."""
+    """All that an engine counts: groups, cells, and the sums of exact errors."""
 
     groups: Groups
     cells: Cells
@@ -89,7 +89,7 @@ class Counts:
 
     def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
-        # Python's whole numbers, which do not overflow.
+        # Python integers, which do not overflow.
         *table, ones, rest = (count[at].astype(object).sum(axis=0) for count in self.cells)
         found = []
         for weight, hits, *sums in zip(*table, strict=True):
@@ -103,10 +103,10 @@ class Counts:
 
 
 def _mean(ones: int, rest: int, rows: int) -> float:
-    """Return the mean of a sum in two parts, to the 15 decimals that are certain."""
+    """Return the mean of a sum in two parts, to the 15 decimals that are correct."""
     return round(((ones << DIGITS) + rest) / (rows << DIGITS), 15) if rows else np.nan
 
 
 def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
-    """Sort values of a kind together, and missing ones to the end."""
+    """Return a sort key: values of a type together, missing ones last."""
     return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]

@@ -1,4 +1,4 @@
-"""The exact audit: the database counts how often each distinct forecast was made, and its errors are a ledger's."""
+"""The exact errors of an audit, from the counts of its distinct forecasts: those of a ledger."""
 
 from __future__ import annotations
 
@@ -16,28 +16,19 @@ from treecal.exceptions import ParameterError
 from treecal.geometry import Distance, as_distance, l1
 
 JOINT = -1
-"""In the place of a class: all of them together."""
+"""Stands for all classes together."""
 _WHOLE = -1
 
 
 @dataclass
 class ExactSum:
-    """A sum of floats that is rounded once, at the end, so that their order leaves no trace.
-
-    Examples
-    --------
-    >>> total = ExactSum()
-    >>> for terms in ([1e100, 1.0], [-1e100]):
-    ...     total.add(np.array(terms))
-    >>> total.value
-    1.0
-    """
+    """A sum of floats that is rounded once, at the end, so that it does not depend on their order."""
 
     parts: list[float] = field(default_factory=list)
 
     def add(self, terms: Array) -> None:
         """Add some terms."""
-        # fsum rounds correctly, so what it leaves of the terms gets smaller each time, until nothing is left.
+        # fsum rounds correctly, so the remainder gets smaller each time, until it is 0.
         rest = terms.tolist()
         while part := math.fsum(rest):
             self.parts.append(part)
@@ -62,7 +53,7 @@ class Exact:
     errors
         `Σ_p m_p · D(ν_p, p) / T`, by the name of the distance `D`.
     classes
-        The same of each class by itself, in the order of the classes: `Σ_p m_p · |ν_p − p| / T` over its distinct
+        The error of each class on its own, in the order of the classes: `Σ_p m_p · |ν_p − p| / T` over its distinct
         probabilities `p`.
     """
 
@@ -72,7 +63,7 @@ class Exact:
 
 
 def named_distances(norms: Iterable[Distance | str]) -> dict[str, Distance]:
-    """Return what to measure exact errors in, by name."""
+    """Return the distances of the exact errors, by name."""
     named = {repr(distance): distance for distance in map(as_distance, norms)}
     if not named:
         raise ParameterError("norms is empty, expected one or more.", hint="exact=False leaves the exact errors out.")
@@ -81,29 +72,27 @@ def named_distances(norms: Iterable[Distance | str]) -> dict[str, Distance]:
 
 @dataclass
 class _Sum:
-    """Of some distinct forecasts: how many, in how many rounds, and the sum of their errors in each distance."""
+    """The number of some distinct forecasts, their rounds, and the sum of their errors in each distance."""
 
     forecasts: int = 0
     rounds: int = 0
-    errors: dict[str, ExactSum] = field(default_factory=dict)
+    errors: dict[str, ExactSum] = field(default_factory=lambda: defaultdict(ExactSum))
 
     def add(self, forecasts: int, rounds: int, errors: Mapping[str, Array]) -> None:
         self.forecasts += forecasts
         self.rounds += rounds
         for name, terms in errors.items():
-            self.errors.setdefault(name, ExactSum()).add(terms)
+            self.errors[name].add(terms)
 
 
 @dataclass
 class ErrorSums:
-    """The errors of all rows and of each group, joint and by class, added up batch by batch of distinct forecasts.
-
-    Nothing is kept of a forecast but its share of these sums.
+    """The sums of errors of all rows and of each group, joint and by class, over batches of distinct forecasts.
 
     Attributes
     ----------
     distances
-        What joint errors are measured in, by name; those of a class are absolute differences.
+        The distances of joint errors, by name; those of a class are absolute differences.
     groups
         The groups.
     sums
@@ -115,7 +104,7 @@ class ErrorSums:
     sums: defaultdict[tuple[int, int], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
 
     def add(self, batch: Any) -> int:
-        """Add a batch of what `distinct_forecasts` asks for; return how many joint forecasts of all rows are in it."""
+        """Add a batch of `distinct_forecasts`; return the number of joint forecasts of all rows in it."""
         k, rounds = (batch.column(name).to_numpy().astype(np.int64) for name in ("k", "rounds"))
         whole = batch.column("whole").to_numpy(zero_copy_only=False)
         group = np.full(len(k), _WHOLE)
@@ -123,20 +112,21 @@ class ErrorSums:
             by = [batch.column(f"by{i}").take(grouped) for i in range(len(self.groups.by))]
             group[grouped] = self.groups.of(by, len(grouped))
         for chosen, distances in ((k == JOINT, self.distances), (k != JOINT, {"l1": l1})):
-            if len(at := np.flatnonzero(chosen)):
-                points, counts = (
-                    batch.column(name).take(at).flatten().to_numpy().reshape(len(at), -1) for name in ("p", "n")
-                )
-                weight = rounds[at].astype(np.float64)
-                means = counts / weight[:, None]
-                errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
-                for which, run in _runs(group[at], k[at]):
-                    parts = {name: terms[run] for name, terms in errors.items()}
-                    self.sums[which].add(len(run), int(rounds[at][run].sum()), parts)
+            if not len(at := np.flatnonzero(chosen)):
+                continue
+            points, counts = (
+                batch.column(name).take(at).flatten().to_numpy().reshape(len(at), -1) for name in ("p", "n")
+            )
+            weight = rounds[at]
+            means = counts / weight[:, None]
+            errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
+            for which, run in _runs(group[at], k[at]):
+                parts = {name: terms[run] for name, terms in errors.items()}
+                self.sums[which].add(len(run), int(weight[run].sum()), parts)
         return int((whole & (k == JOINT)).sum())
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return all sums as rows of one table, for `add_rows` of another process."""
+        """Return all sums as rows of a table, for `add_rows` in another process."""
         keys = {_WHOLE: (None,) * len(self.groups.by)} | {g: key for key, g in self.groups.index.items()}
         return [
             {f"by{i}": value for i, value in enumerate(keys[group])}
@@ -163,7 +153,7 @@ class ErrorSums:
 
 
 def _runs(group: Integers, k: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:
-    """Yield each pair of a group and a class, with the places where it stands."""
+    """Yield each pair of group and class, with its positions."""
     order = np.lexsort((k, group))
     pairs = np.stack([group[order], k[order]])
     starts = np.flatnonzero(np.any(np.diff(pairs, prepend=pairs[:, :1] - 1), axis=0))

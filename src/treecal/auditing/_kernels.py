@@ -1,7 +1,7 @@
 """The loop over rows of the binned audit. Numba compiles it, so this module is imported only when an audit runs.
 
-A number from 0 to 2 is rounded to a multiple of 2^-51 by adding 2 to it: the digits of such a float, read as an
-integer, count these multiples. What an integer cannot hold any more is carried over to another one, which counts ones.
+A number from 0 to 2 is rounded to a multiple of 2^-51 by adding 2 to it: the bits of that float, read as an integer,
+count these multiples. Before an integer overflows, it is carried over to another one, which counts ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from treecal.auditing._counts import DIGITS, Cells, Rows
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1
-_BLOCK = 1024  # rows at a time, so that what is known of them stays in the cache
+_BLOCK = 1024  # rows at a time, so that intermediate arrays stay in the cache
 
 _bin = njit(inline="always", error_model="numpy")(bin_of)
 
@@ -22,7 +22,7 @@ _bin = njit(inline="always", error_model="numpy")(bin_of)
 @njit(cache=True, nogil=True, error_model="numpy")
 def tally(rows: Rows, cells: Cells) -> None:
     """Add valid rows to the cells."""
-    # No function is called with an array in here: counting references to it would take longer than the work.
+    # No function is called with an array: reference counting would take longer than the work.
     d, n = rows.forecasts.shape
     bins = cells.weight.shape[2]
     width, count = (d + 1) * bins, float(bins)
@@ -43,7 +43,7 @@ def tally(rows: Rows, cells: Cells) -> None:
                 squares[i] += row[i] * row[i]
         for k in range(d + 1):
             row = rows.forecasts[k, start : start + size] if k < d else most[:size]
-            for i in range(size):  # without looking anything up, so that several rows are worked on at once
+            for i in range(size):  # no lookups, so that it vectorises
                 above[i] = row[i] + 2.0
                 cell[i] = group[i] * width + k * bins + np.int64(_bin(row[i], count))
             for i in range(size):

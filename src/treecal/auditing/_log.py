@@ -22,7 +22,7 @@ from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
 from treecal.io._valid import valid_sql
 
 Progress = Callable[[str, int, float | None], None]
-"""Told what is under way, how many of it came so far, and the share that is done, if that is known."""
+"""Called with the stage, the number of its items so far, and the share that is done, if that is known."""
 
 
 def audit(
@@ -41,12 +41,11 @@ def audit(
     temp_directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit a log of forecasts and outcomes: any file or table, larger than memory if need be.
+    """Audit a log of forecasts and outcomes: a file or table of any size, also larger than memory.
 
-    The binned errors take one pass in memory that does not grow with the rows. The exact ones take one query more, in
-    which DuckDB reads the log twice and groups rows by forecast, and by the probability of each class, on disk where
-    memory does not suffice. The same rows give the same digits, in whatever order and from whatever kind of file they
-    come. The exact errors are those that a `tc.Ledger` reads.
+    The binned errors take one pass in constant memory. The exact errors, those of a `tc.Ledger`, take one more query:
+    DuckDB reads the log twice and groups rows by forecast, and by the probability of each class, on disk where memory
+    does not suffice. The same rows give the same digits, in any order and from any kind of file.
 
     Parameters
     ----------
@@ -54,30 +53,30 @@ def audit(
         A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table; a DuckDB
         relation; or a mapping from names to NumPy arrays.
     forecast
-        Columns of probabilities, one for each class in order; or one of lists; or, of two classes, the column of the
-        second's.
+        Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
+        the second one.
     outcome
-        The column of labels; or one for each class, with a 1 for the class of the outcome and 0 for the others.
+        The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others.
     classes
-        The labels, in the order of the probabilities. By default they are looked for in the log: columns called like
-        the labels (`p_rain`, `p_sun`) settle the order; then integers from 0; all else is sorted.
+        The labels, in the order of the probabilities. By default those in the log: columns named like the labels
+        (`p_rain`, `p_sun`) set the order; else integers count from 0, and all others are sorted.
     by
         Columns to group rows by.
     bins
-        Number of bins, all of one width, for the binned errors.
+        Number of bins of equal width for the binned errors.
     norms
         Norms, squared norms or regularizers (or names of norms) for the exact errors.
     exact
-        Whether to look for the exact errors, too.
+        Whether to compute the exact errors.
     on_error
-        At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps what was wrong with each.
+        At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
-        How far from 1 the probabilities of a row may sum: by default enough for float32 and for six decimals. They are
-        audited as they are, not made to sum to 1.
+        How far from 1 the probabilities of a row may sum; the default suffices for float32 and for six decimals. They
+        are audited as they are, not rescaled.
     memory_limit, temp_directory
-        Memory that DuckDB may use, and where it goes when that is not enough.
+        Memory that DuckDB may use, and where it spills.
     progress
-        Told every now and then how far things are.
+        Called every now and then.
 
     Examples
     --------
@@ -118,7 +117,7 @@ def audit(
 
 @dataclass
 class _Watch:
-    """Tells how far an audit is: called at each batch, and by the source while one is waited for."""
+    """Reports progress: called at each batch, and by the source while one is awaited."""
 
     source: Source
     progress: Progress | None
@@ -154,7 +153,7 @@ def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cel
 
 
 def _exact(outcomes: Outcomes, errors: ErrorSums, watch: _Watch) -> ErrorSums:
-    """Let DuckDB count the distinct forecasts, and add up their errors."""
+    """Count the distinct forecasts in DuckDB, and sum their errors."""
     d, by = len(outcomes.labels), len(errors.groups.by)
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by)
     if outcomes.problems.count:

@@ -1,4 +1,4 @@
-"""What an audit found: reliability bins, errors, and the words and tables to show them."""
+"""The result of an audit: reliability bins and errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from treecal.io import Problems
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Rows in bins of equal width by a probability: what a reliability diagram shows.
-
-    A bin holds its lower edge; the last one holds 1 as well.
+    """Rows in bins of equal width by a probability: a reliability diagram. A bin holds its lower edge, the last also 1.
 
     Attributes
     ----------
@@ -29,7 +27,7 @@ class Bins:
     weight
         Rows in each bin.
     outcome
-        Mean outcome in each bin, as 0 or 1: how often the class was the outcome; NaN in an empty one.
+        Mean outcome in each bin, the share of rows whose outcome is the class; NaN in an empty one.
     """
 
     forecast: Array
@@ -43,7 +41,7 @@ class Bins:
 
     @property
     def gap(self) -> Array:
-        """How far the mean outcome is from the mean probability in each bin."""
+        """Distance between mean outcome and mean probability in each bin."""
         return np.abs(self.outcome - self.forecast)
 
     @property
@@ -76,12 +74,10 @@ class Bins:
 
     def filled(self) -> Iterator[dict[str, Any]]:
         """Yield `low` and `high` edge, `forecast`, `weight`, `outcome` and `gap` of each bin that is not empty."""
-        edges = self.edges
-        columns = (edges[:-1], edges[1:], self.forecast, self.weight, self.outcome, self.gap)
-        for values in zip(*(column.tolist() for column in columns), strict=True):
-            row = dict(zip(("low", "high", "forecast", "weight", "outcome", "gap"), values, strict=True))
-            if row["weight"]:
-                yield row
+        names = ("low", "high", "forecast", "weight", "outcome", "gap")
+        columns = (self.edges[:-1], self.edges[1:], self.forecast, self.weight, self.outcome, self.gap)
+        for values in zip(*(column[self.weight > 0].tolist() for column in columns), strict=True):
+            yield dict(zip(names, values, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,19 +86,19 @@ class Calibration:
 
     Attributes
     ----------
-    rows
+    rounds
         Number of rows.
     brier
         Mean of `Σ_k (p_k - y_k)²`.
     top_label
-        Rows binned by the probability of their most likely class, and how often that class was the outcome.
+        Rows binned by the probability of their most likely class; the outcome is whether that class was right.
     classes
         Rows binned by the probability of each class, by its name.
     exact
-        Errors of distinct forecasts, compared bit for bit; None if that was not asked for.
+        Errors of distinct forecasts, compared bit for bit; None if they were not computed.
     """
 
-    rows: int
+    rounds: int
     brier: float
     top_label: Bins
     classes: dict[str, Bins]
@@ -115,34 +111,36 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values (an infinite error is a float that JSON lacks)."""
-        exact = None
-        if self.exact is not None:
-            classes = dict(zip(self.classes, self.exact.classes, strict=True))
-            exact = {"forecasts": self.exact.forecasts, "errors": self.exact.errors, "classes": classes}
+        exact = self.exact
+        each = (None,) * len(self.classes) if exact is None else exact.classes
         return {
-            "rows": self.rows,
+            "rounds": self.rounds,
+            "forecasts": None if exact is None else exact.forecasts,
+            "errors": {} if exact is None else {name: {"exact": error} for name, error in exact.errors.items()},
             "brier": self.brier,
-            "exact": exact,
             "classwise_ece": self.classwise_ece,
             "top_label": self.top_label.to_dict(),
-            "classes": {name: bins.to_dict() for name, bins in self.classes.items()},
+            "classes": {
+                name: {"exact": error, **bins.to_dict()}
+                for (name, bins), error in zip(self.classes.items(), each, strict=True)
+            },
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """How calibrated the forecasts of a log are, in all and by group. Made by `tc.audit`; `print` shows it.
+    """How calibrated the forecasts of a log are, overall and by group. Returned by `tc.audit`; `print` shows it.
 
     Attributes
     ----------
     source
-        What was audited.
+        Name of the log.
     classes
         Names of the classes.
     columns
-        What their probabilities are called in the log.
+        Names of the columns of their probabilities.
     by
-        The columns that make the groups.
+        The columns that rows are grouped by.
     whole
         All rows.
     groups
@@ -173,7 +171,7 @@ class Audit:
         }
 
     def bins(self) -> Iterator[dict[str, Any]]:
-        """Yield every bin that is not empty as a row of one table: of all rows first, then of each group."""
+        """Yield every bin that is not empty as a row of one table: first of all rows, then of each group."""
         parts = [((None,) * len(self.by), self.whole), *self.groups.items()]
         for key, part in parts:
             group = dict(zip(self.by, map(_plain, key), strict=True))

@@ -1,4 +1,4 @@
-"""An audit for people: a sentence, the errors, and the classes."""
+"""An audit as tables: a sentence, the errors, and the classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def shown(audit: Audit) -> Group:
-    """Return the audit as rich shows it."""
+    """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit.whole)), Text(), errors(audit), Text(), classes(audit)]
     if audit.problems.count:
         parts += [Text(), Text(str(audit.problems))]
@@ -29,17 +29,18 @@ def text(audit: Audit) -> str:
 
 
 def verdict(whole: Calibration) -> str:
-    """Return in a sentence or two what was found."""
+    """Return the result in a sentence or two."""
     top = whole.top_label
     gap = top.mean_forecast - top.mean_outcome
     words = (
-        f"{whole.rows:,} row{'s' * (whole.rows != 1)}. The most likely class has mean forecast {top.mean_forecast:.3f} "
-        f"and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident by {abs(gap):.3f}."
+        f"{whole.rounds:,} row{'s' * (whole.rounds != 1)}. The most likely class has mean forecast "
+        f"{top.mean_forecast:.3f} and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident "
+        f"by {abs(gap):.3f}."
     )
-    if whole.exact is not None and whole.exact.forecasts > max(1, whole.rows / 10):
+    if whole.exact is not None and whole.exact.forecasts > max(1, whole.rounds / 10):
         words += (
-            f" There are {whole.exact.forecasts:,} distinct forecasts, so most come in few rows and the exact errors "
-            "are mostly chance: look at the binned ones."
+            f" There are {whole.exact.forecasts:,} distinct forecasts, too many for the exact errors to mean more than "
+            "chance: use the binned ones."
         )
     return words
 
@@ -55,7 +56,7 @@ def errors(audit: Audit) -> Table:
         table.add_column(name, justify="right")
     for key, part in [(("all",) * len(audit.by), audit.whole), *audit.groups.items()]:
         figures: list[float] = [part.top_label.ece, part.top_label.mce, part.classwise_ece, part.brier]
-        counts = [f"{part.rows:,}"]
+        counts = [f"{part.rounds:,}"]
         if part.exact is not None:
             counts.append(f"{part.exact.forecasts:,}")
             figures = [*(part.exact.errors[name] for name in names), *figures]
@@ -81,6 +82,6 @@ def classes(audit: Audit) -> Table:
 
 
 def _cell(name: Any) -> Text:
-    """Return a name from the log as it may be shown: nothing that a terminal or rich would obey."""
+    """Return a name from the log, with nothing that a terminal or rich would interpret."""
     words = "(missing)" if name is None else str(name)
     return Text(words if words.isprintable() else repr(words)[1:-1])

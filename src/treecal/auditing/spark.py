@@ -1,4 +1,4 @@
-"""The audit of a log of forecasts on Spark: rows are counted by Spark alone, and give the digits of `tc.audit`."""
+"""The audit of a log of forecasts on Spark."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def audit(
     on_error: Literal["stop", "skip"] = "stop",
     tolerance: float = 1e-6,
 ) -> Audit:
-    """Audit a log of forecasts and outcomes, however long: the same numbers as `tc.audit`, to the last digit.
+    """Audit a log of forecasts and outcomes of any size: the same numbers as `tc.audit`, to the last digit.
 
-    Spark groups rows by forecast and by bin and counts in whole numbers; no Python sees a row. The errors of the
-    distinct forecasts are then added up exactly, task by task, so that neither order nor partitions leave a trace.
+    Spark groups rows by forecast and by bin and counts in whole numbers, without Python. The errors of the distinct
+    forecasts are then summed exactly, task by task, so that neither order nor partitions matter.
 
     Parameters
     ----------
     log
         The log.
     forecast
-        Columns of probabilities, one for each class in order.
+        Columns of probabilities, one per class in order.
     outcome
         The column of labels.
     classes
@@ -66,7 +66,7 @@ def audit(
     if on_error not in ("stop", "skip"):
         raise ParameterError.expected("on_error", on_error, "'stop' or 'skip'")
     if len(forecast) != len(classes) or len(classes) < 2:
-        raise ParameterError(f"{len(forecast)} forecast columns came with {len(classes)} classes, expected one each.")
+        raise ParameterError(f"{len(forecast)} forecast columns for {len(classes)} classes, expected one each.")
     for name in (*forecast, outcome, *by):
         if name not in log.columns:
             raise FileError(f"the log has no column {name!r}; its columns are {', '.join(log.columns)}.")
@@ -78,8 +78,8 @@ def audit(
     if problems.count and on_error == "stop":
         example = rows.where(f"({valid}) IS NOT TRUE").take(1)[0].asDict()
         raise FileError(
-            f"the log has {problems.count:,} invalid row{'s' * (problems.count != 1)}, as {example}: expected a label "
-            f"that is one of the classes, and probabilities from 0 that sum to 1 within {tolerance:g}.",
+            f"the log has {problems.count:,} invalid row{'s' * (problems.count != 1)}, such as {example}: expected one "
+            f"of the classes, and probabilities from 0 that sum to 1 within {tolerance:g}.",
             hint="on_error='skip' leaves them out.",
         )
     rows, groups = rows.where(valid), Groups(by)
@@ -94,7 +94,7 @@ def audit(
 def _rows(
     log: DataFrame, forecast: Sequence[str], outcome: str, classes: Sequence[str | int], by: Sequence[str]
 ) -> DataFrame:
-    """Return the columns that count under the names that the SQL knows them by; a label is the index of its class."""
+    """Return the columns under the names that the SQL expects; a label is the index of its class."""
     functions = pyspark("pyspark.sql.functions")
     label = functions.lit(None).cast("int")
     for k, name in enumerate(classes):
@@ -106,8 +106,8 @@ def _rows(
 def _binned(d: int, bins: int, by: int) -> str:
     """Return SQL for the counts and sums of `treecal.auditing._kernels.tally`: a cell for each group, class and bin.
 
-    In the place of class `d` stands the most likely one; in that of `d + 1`, in bin 0, half the Brier score. Amounts
-    are rounded to multiples of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow.
+    Class `d` is the most likely one; class `d + 1`, in bin 0, is half the Brier score. Amounts are rounded to multiples
+    of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow.
     """
     p, keys = [f"p{k}" for k in range(d)], "".join(f"by{k}, " for k in range(by))
     top = " ".join(f"WHEN p{k} = most THEN {k}" for k in range(d))
@@ -131,7 +131,7 @@ def _binned(d: int, bins: int, by: int) -> str:
 
 
 def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
-    """Return what that SQL counted as cells, and number the groups."""
+    """Return these counts as cells, and number the groups."""
     by = [counted.column(f"by{i}").combine_chunks() for i in range(len(groups.by))]
     group = groups.of(by, len(counted))
     k, b, n, hits, high, low = (counted.column(name).to_numpy() for name in ("k", "b", "n", "hits", "high", "low"))
@@ -146,7 +146,7 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
 
 
 def _error_sums(rows: DataFrame, distances: Mapping[str, Distance], groups: Groups, d: int) -> list[dict[str, Any]]:
-    """Return the sums of errors that each task adds up over its distinct forecasts."""
+    """Return the sums of errors, which each task computes over its distinct forecasts."""
     by = len(groups.by)
     question = sql.distinct_forecasts("SELECT * FROM {rows}", classes=d, by=by, dialect=sql.SPARK)
     found = rows.sparkSession.sql(question, rows=rows)
@@ -156,7 +156,7 @@ def _error_sums(rows: DataFrame, distances: Mapping[str, Distance], groups: Grou
 
 
 def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...]) -> Iterator[Any]:
-    """Add up the errors of distinct forecasts; yield the sums as one batch."""
+    """Sum the errors of distinct forecasts; yield the sums as one batch."""
     sums, schema = ErrorSums(distances, Groups(by)), None
     for batch in batches:
         sums.add(batch)

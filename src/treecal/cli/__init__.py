@@ -24,15 +24,17 @@ from treecal.exceptions import TreeCalError
 
 app = App(
     name="treecal",
-    help="""Calibrated forecasts of vector outcomes, whatever the sequence.
+    help="""Calibrated forecasts of vector outcomes, for every sequence of outcomes.
 
-Words for people and progress go to standard error, results to standard output; `--json` makes the result one JSON
+Results go to standard output, messages and progress bars to standard error; `--json` makes the result one JSON
 document. A file is never overwritten without `--force`.
 
-Exit codes: 0 fine; 1 finished, but rows were bad and left out or a check failed; 2 bad input or options; 130
-interrupted.""",
+Exit codes: 0 success; 1 finished, but invalid rows were left out or a check failed; 2 invalid input or options;
+130 interrupted.""",
     version=__version__,
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(
+        negative=(), show_default=lambda value: None if value is None or value is False else str(value)
+    ),
     suppress_keyboard_interrupt=False,
 )
 for command in (forecast, replay, audit, recalibrate, plan, recommend, arena, game, demo, doctor):
@@ -41,17 +43,16 @@ app.register_install_completion_command(help="Set up completion in your shell.")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and leave with its exit code; what people did wrong is one paragraph on standard error."""
+    """Run the command and exit with its code; an error of the user's is one message on standard error."""
     if arguments is None:
         arguments = sys.argv[1:]
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was begun is cleared away
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, so that temporary files are removed
     code: object = Exit.REFUSED
     try:
-        # "-" is standard input, which is where outcomes come from unless a file is named.
-        words = [word for word in arguments if word != "-"]
-        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        arguments = [word for word in arguments if word != "-"]  # standard input is the default
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = Exit.FINE
     except KeyboardInterrupt:
@@ -62,5 +63,5 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         say(f"{error.filename or 'standard output'}: {error.strerror or error}.")
     except MemoryError as error:
-        say(f"there is not enough memory: {error}.")
+        say(f"out of memory: {error}.")
     sys.exit(code if isinstance(code, int) else Exit.FINE)

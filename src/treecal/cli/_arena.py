@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from treecal.cli._options import Outcomes, as_norm, split
+from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm, split
 from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
@@ -21,41 +21,36 @@ if TYPE_CHECKING:
 def arena(
     *,
     outcomes: Outcomes = Outcomes(dim=3),  # noqa: B008 # frozen
-    rounds: int = 1000,
-    norm: str = "l1",
+    rounds: Rounds = 1000,
+    norm: NormName = "l1",
     forecasters: str | None = None,
     streams: str | None = None,
     seeds: int = 1,
     workers: int | None = None,
     folder: Path | None = None,
-    json: bool = False,
+    json: Json = False,
 ) -> int:
-    """Race forecasters on random, hard and adversarial streams, and print their calibration errors.
+    """Run every forecaster on every stream, random, hard and adversarial, and compare their errors.
+
+    With --folder, finished runs are kept: the same command resumes where it was stopped.
 
         treecal arena --dim 3 --rounds 2000
+        treecal arena --dim 2 --forecasters treecal,harmonic --streams drift
 
-        treecal arena --dim 2 --forecasters treecal,harmonic --streams "drift,against the mean"
-
-    Exit codes: 0 fine, 2 bad options, 130 interrupted.
+    Exit codes: 0 success, 2 invalid options, 130 interrupted.
 
     Parameters
     ----------
-    rounds
-        Rounds of each run.
-    norm
-        Norm of the error: l1, l2, linf, or l and a number, as l1.5.
     forecasters
-        Names separated by commas, as for `treecal forecast --forecaster`; by default all.
+        Names of forecasters, separated by commas; by default all (see `treecal forecast --help`).
     streams
-        Names separated by commas; by default all.
+        Names of streams, separated by commas; by default all.
     seeds
         Number of random seeds to average over.
     workers
         Number of processes; by default one per core.
     folder
-        Where finished runs are kept: the same race in the same folder resumes.
-    json
-        Write one JSON document, with every run at every checkpoint.
+        Folder to keep finished runs in, and to resume from.
     """
     from treecal.arena import STREAMS, final, race
 
@@ -75,7 +70,8 @@ def arena(
             progress=done,
         )
     if json:
-        emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
+        runs = [_with_errors(**row) for row in result.to_pylist()]
+        emit({"space": repr(space), "norm": repr(measure), "rounds": rounds, "runs": runs})
         return Exit.FINE
     errors = {(stream, name): error for (_, stream, name), error in final(result, norm=measure).items()}
     refused = {row["forecaster"]: row["note"] for row in result.to_pylist() if row["note"]}
@@ -91,12 +87,16 @@ def arena(
 
 
 def _chosen(option: str, given: str | None, known: Mapping[str, Any]) -> dict[str, Any]:
-    if given is None:
-        return dict(known)
-    for name in (names := split(option, given)):
+    names = tuple(known) if given is None else split(option, given)
+    for name in names:
         if name not in known:
             raise ParameterError.expected(option, name, "one of " + ", ".join(known))
     return {name: known[name] for name in names}
+
+
+def _with_errors(norm: str, error: float | None, per_node: float | None, **row: Any) -> dict[str, Any]:
+    """Return a run with its errors by norm, as in every JSON document."""
+    return row | {"errors": {norm: {"exact": error, "per_node": per_node}}}
 
 
 def _table(errors: dict[tuple[str, str], float], streams: list[str]) -> Table:

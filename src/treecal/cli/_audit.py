@@ -1,31 +1,31 @@
-"""`treecal audit`: how calibrated the forecasts of a log are, whatever its size."""
+"""`treecal audit`: how calibrated the forecasts in a log are, whatever its size."""
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import audit as audit_log
 from treecal.auditing._show import shown
-from treecal.cli._engine import only_spark, read, start
-from treecal.cli._options import as_norm, split
+from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
+from treecal.cli._progress import bars
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
-from treecal.io import OnError, inert, new_file
+from treecal.io import new_file
+from treecal.io._output import write_csv
+from treecal.io._text import kind_of, read_header
 
 if TYPE_CHECKING:
-    from treecal.auditing import Audit
-    from treecal.auditing import Progress as Tell
+    from pyspark.sql import DataFrame, SparkSession
 
-_STAGES = {"labels": "looking for classes", "rows": "reading", "distinct forecasts": "grouping"}
+    from treecal.auditing import Audit, Progress
+
+_STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts": "grouping"}
 
 
 def audit(
@@ -40,74 +40,65 @@ def audit(
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
     tolerance: float = 1e-6,
-    on_error: OnError = "stop",
+    on_error: OnInvalid = "stop",
     invalid_rows: Path | None = None,
     output: Path | None = None,
-    force: bool = False,
+    force: Force = False,
     memory: str = "1GB",
     engine: Literal["duckdb", "spark"] = "duckdb",
     master: str | None = None,
-    json: bool = False,
+    json: Json = False,
 ) -> int:
     """Measure how calibrated the forecasts in a log are: exactly and in bins, class by class, and by group.
 
-    The log is a CSV, Parquet or JSON lines file (text also as .gz) of any size, with a row for each forecast: the
+    The log is a CSV, Parquet or JSON lines file (text also as .gz) of any size, with one row per forecast: the
     probability of each class, and the class of the outcome.
 
         treecal audit log.parquet --forecast p_rain,p_sun --outcome weather
+        treecal audit log.csv --forecast p --outcome clicked --by model --json
+        treecal audit log.csv --forecast p_a,p_b --outcome label --output bins.csv
 
-        treecal audit log.csv --forecast p --outcome clicked --by model,country --json
-
-        treecal audit log.csv.gz --forecast p_a,p_b,p_c --outcome label --on-error collect --invalid-rows invalid.csv
-
-        treecal audit s3a://logs/2026 --forecast p_a,p_b --outcome label --classes a,b --engine spark
-
-    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
     Parameters
     ----------
     path
         The log.
     forecast
-        Columns of the probabilities, in the order of the classes, separated by commas; one column of lists; or, for
+        Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one.
     outcome
-        Column of the outcome's class; or one column for each class, with a 1 for the outcome's class.
+        Column of the outcome's class; or one column per class, with a 1 for the outcome's class.
     classes
         The classes, in the order of the probabilities; by default those found in the log.
     by
-        Columns to group rows by.
+        Columns to group rows by, separated by commas.
     bins
         Number of bins of equal width for the binned errors.
     norm
-        Norms for the exact errors: l1, l2, linf, or l and a number, as l1.5.
+        Norms of the exact errors, separated by commas: l1, l2, linf, or l followed by a number, such as l1.5.
     exact
-        Also compute the exact errors, of distinct forecasts: one more query, which reads the log twice.
+        Compute the exact errors of distinct forecasts: one more query, which reads the log twice.
     tolerance
         How far from 1 the probabilities of a row may sum.
-    on_error
-        At an invalid row: stop; skip it, and report how many there were at the end; or collect them for --invalid-rows.
     invalid_rows
-        CSV file to write invalid rows to: row, line, and what is wrong (with --on-error collect).
+        CSV file for the invalid rows: row, line and reason (with --on-error collect).
     output
-        CSV file to write the bins to, for a reliability diagram.
-    force
-        Overwrite existing files.
+        CSV file for the bins, for a reliability diagram.
     memory
         Memory that grouping may use before it spills to disk.
     engine
-        What counts the rows: DuckDB on this machine, or Spark, which needs --classes. Both give the same digits.
+        DuckDB on this machine, or Spark, which needs --classes. Both give the same digits.
     master
-        Where Spark runs, as local[2]; by default where spark-submit says, or on this machine.
-    json
-        Write one JSON document.
+        Spark's master, such as local[2]; by default the one spark-submit sets, or this machine.
     """
-    only_spark(engine, master)
+    if master is not None and engine != "spark":
+        raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
     if (invalid_rows is not None) != (on_error == "collect"):
         raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
-    with ExitStack() as stack:  # files that cannot be written are refused before the work, not after it
-        files = [name and stack.enter_context(new_file(name, force=force)) for name in (output, invalid_rows)]
-        asked: dict[str, Any] = {
+    with ExitStack() as stack:  # a file that cannot be written is an error before the work, not after it
+        table, invalid = (name and stack.enter_context(new_file(name, force=force)) for name in (output, invalid_rows))
+        options: dict[str, Any] = {
             "forecast": split("--forecast", forecast),
             "outcome": split("--outcome", outcome),
             "classes": None if classes is None else split("--classes", classes),
@@ -118,16 +109,15 @@ def audit(
             "tolerance": tolerance,
         }
         if engine == "spark":
-            found = _on_spark(path, master, asked, exact=exact)
+            found = _on_spark(path, master, options, exact=exact)
         else:
-            with _bar() as tell:
-                found = audit_log(path, **asked, exact=exact, memory_limit=memory, progress=tell)
-        table, invalid = files
+            with _bars() as progress:
+                found = audit_log(path, **options, exact=exact, memory_limit=memory, progress=progress)
         if table is not None:
             first, *rest = found.bins()
-            _write(table, [*first], (row.values() for row in (first, *rest)))
+            write_csv(table, [first.keys(), *(row.values() for row in (first, *rest))])
         if invalid is not None:
-            _write(invalid, ["row", "line", "problem"], found.problems)
+            write_csv(invalid, [("row", "line", "reason"), *found.problems])
     if json:
         emit(found.to_dict())
     else:
@@ -139,46 +129,41 @@ def audit(
     return Exit.FLAWED
 
 
-def _on_spark(path: str, master: str | None, asked: dict[str, Any], *, exact: bool) -> Audit:
-    from treecal.auditing.spark import audit as audit_there
+def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: bool) -> Audit:
+    from treecal.auditing.spark import audit as audit_on_spark
+    from treecal.keyed.session import session
 
-    if not exact or asked["classes"] is None or asked["on_error"] == "collect" or len(asked["outcome"]) > 1:
+    if not exact or options["classes"] is None or options["on_error"] == "collect" or len(options["outcome"]) > 1:
         raise ParameterError(
-            "--engine spark needs --classes and one column for --outcome, and has no --no-exact and no --invalid-rows."
+            "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )
-    spark = start(master)
-    asked["outcome"] = asked["outcome"][0]
-    return audit_there(read(spark, path), **asked)
+    options["outcome"] = options["outcome"][0]
+    return audit_on_spark(_read(session(master), path), **options)
 
 
-def _write(path: Path, names: list[str], rows: Iterable[Iterable[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(map(inert, names))
-        table.writerows(map(inert, row) for row in rows)
+def _read(spark: SparkSession, path: str) -> DataFrame:
+    """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet."""
+    kind = kind_of(path)
+    if kind == "csv":
+        first = spark.read.text(path).first()
+        header = read_header("" if first is None else first[0], path)
+        table = spark.read.options(header=True, inferSchema=True, sep=header.delimiter)
+        return table.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True).csv(path)
+    return spark.read.json(path) if kind == "jsonl" else spark.read.parquet(path)
 
 
 @contextmanager
-def _bar() -> Iterator[Tell]:
-    """Show a bar for each pass, with rate and remaining time, where standard error is a terminal."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[count]:,} {task.fields[what]}"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not sys.stderr.isatty(), transient=True) as bar:
+def _bars() -> Iterator[Progress]:
+    """Show a bar for each stage, with rate and remaining time."""
+    with bars(TaskProgressColumn(), TextColumn("{task.fields[text]}")) as bar:
         tasks: dict[str, Any] = {}
 
-        def tell(what: str, count: int, share: float | None) -> None:
+        def progress(what: str, count: int, share: float | None) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(_STAGES[what], count=0, what=what, rate="")
-            seconds = bar.tasks[tasks[what]].elapsed or 0
-            rate = f"{count / seconds:,.0f}/s" if seconds > 0 and count else ""
-            total = None if share is None else 100
-            bar.update(tasks[what], completed=100 * (share or 0), total=total, count=count, rate=rate)
+                tasks[what] = bar.add_task(_STAGES[what], text="")
+            seconds = bar.tasks[tasks[what]].elapsed
+            rate = f" {count / seconds:,.0f}/s" if seconds and count else ""
+            total = None if share is None else 1.0
+            bar.update(tasks[what], completed=share or 0, total=total, text=f"{count:,} {what}{rate}")
 
-        yield tell
+        yield progress

@@ -1,4 +1,4 @@
-"""The main job: forecast real streams with several forecasters, and report how calibrated each was."""
+"""`treecal demo`: forecast real streams with several forecasters, and compare how calibrated they are."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ import numpy as np
 from rich.table import Table
 
 import treecal as tc
+from treecal.cli._options import Force, Json
 from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page, say
+from treecal.cli._terminal import table as new_table
 from treecal.io import new_file
 from treecal.report import Entry, Section, Verdict, play, render
 from treecal.streams import ClassStream, ModelStream, atlantic_storms, new_york_flights_model, seattle_weather
 
 FLIGHTS = 20_000
-"""Departures to forecast: three weeks of January."""
+"""Number of departures to forecast: three weeks of January."""
 
 
-def demo(*, report: Path | None = None, force: bool = False, json: bool = False) -> int:
-    """Forecast real streams: weather, storms, and flights with a model of their delays. Takes about a minute.
+def demo(*, report: Path | None = None, force: Force = False, json: Json = False) -> int:
+    """Forecast real streams: weather, storms, and flight delays that a model predicts. Takes about a minute.
 
-    Prints how calibrated each forecaster was, and how calibrated the model was before and after recalibration.
+    Prints how calibrated each forecaster is, and how good the model's forecasts are before and after recalibration.
 
         treecal demo
-
         treecal demo --report demo.html
 
-    Exit codes: 0 fine, 2 bad options, 130 interrupted.
+    Exit codes: 0 success, 2 invalid options, 130 interrupted.
 
     Parameters
     ----------
     report
-        Write an HTML report with pictures to this file; it needs `pip install "treecal[plots]"`.
-    force
-        Overwrite an existing report.
-    json
-        Write one JSON document.
+        HTML file for a report with plots; needs `pip install "treecal[plots]"`.
     """
     with nullcontext() if report is None else new_file(report, force=force) as target:
         sections = []
@@ -51,17 +48,17 @@ def demo(*, report: Path | None = None, force: bool = False, json: bool = False)
         else:
             page().print(*conclusions(sections), sep="\n")
         if target is not None:
-            details = {"forecasters": "all with their defaults", "flights": f"the first {FLIGHTS:,} departures"}
             command = f"treecal demo --report {report}"
+            details = {"forecasters": "all with their defaults", "flights": f"the first {FLIGHTS:,} departures"}
             html = render(sections, title="treecal on real streams", details=details, command=command)
             target.write_text(html, encoding="utf-8")
     if report is not None:
-        say(f"the report, with pictures, is {report}.")
+        say(f"report written to {report}.")
     return Exit.FINE
 
 
 def play_all() -> Iterator[Section]:
-    """Play every stream with every forecaster that suits it."""
+    """Play every stream against every forecaster that suits it."""
     weather = seattle_weather()
     yield play_stream(weather, [*usual(weather), tc.Harmonic(weather.space)])
     dry = wet_or_dry(weather)
@@ -72,18 +69,18 @@ def play_all() -> Iterator[Section]:
 
 
 def usual(stream: ClassStream) -> list[tc.Forecaster]:
-    """Return forecasters for any stream of any length."""
+    """Return the forecasters that suit any stream of any length."""
     return [tc.RunningMean(stream.space), tc.TreeCal(stream.space), tc.AdaptiveTreeCal(stream.space)]
 
 
 def wet_or_dry(weather: ClassStream) -> ClassStream:
-    """Return a stream of two classes: wet and dry days."""
+    """Return a stream of two classes: precipitation or none."""
     wet = weather.outcomes[:, [name in ("drizzle", "rain", "snow") for name in weather.classes]].sum(axis=1)
     return ClassStream("Seattle, wet or dry", ("dry", "wet"), np.column_stack([1 - wet, wet]))
 
 
 def play_stream(stream: ClassStream, forecasters: list[tc.Forecaster]) -> Section:
-    """Play one stream, with a progress bar for each forecaster."""
+    """Play one stream, with a bar for each forecaster."""
     entries = []
     for forecaster in forecasters:
         with progress(f"{stream.title}: {type(forecaster).__name__}") as done:
@@ -92,24 +89,21 @@ def play_stream(stream: ClassStream, forecasters: list[tc.Forecaster]) -> Sectio
 
 
 def play_model(stream: ModelStream) -> Section:
-    """Play a model's forecasts, as they are and recalibrated, and forecasters that know only the outcomes."""
+    """Play a model's forecasts, raw and recalibrated, and forecasters that see only the outcomes."""
     outcomes, forecasts = stream.outcomes[:FLIGHTS], stream.forecasts[:FLIGHTS]
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
-    chain = tc.Chain([tc.VectorScaling(stream.space), tc.Recalibrator(stream.space)])
+    corrector = tc.Chain([tc.VectorScaling(stream.space), tc.Recalibrator(stream.space)])
     with progress(f"{stream.title}: the model, recalibrated") as done:
-        after = play(chain, outcomes, forecasts=forecasts, name="the model, recalibrated", progress=done)
-    without = play_stream(ClassStream(stream.title, stream.classes, outcomes), usual(stream))
-    model = Entry("the model", chain.ledgers["before"], made="logistic regression")
-    return Section(without.title, [model, after, *without.entries])
+        after = play(corrector, outcomes, forecasts=forecasts, name="the model, recalibrated", progress=done)
+    others = play_stream(ClassStream(stream.title, stream.classes, outcomes), usual(stream))
+    model = Entry("the model", corrector.ledgers["before"], made="logistic regression")
+    return Section(others.title, [model, after, *others.entries])
 
 
 def table(section: Section) -> Table:
-    """Return one line for each forecaster: its errors, its guarantee, and the verdict."""
-    shown = Table(title=section.title, title_justify="left")
-    shown.add_column("forecaster")
-    for name in ("forecasts", "exact ℓ1", "binned ℓ1", "guaranteed ≤"):
-        shown.add_column(name, justify="right")
-    shown.add_column("verdict")
+    """Return one line per forecaster: its errors, its guarantee and a verdict."""
+    columns = ("forecaster", ">forecasts", ">exact ℓ1", ">binned ℓ1", ">guaranteed ≤", "verdict")
+    shown = new_table(section.title, *columns)
     for v in section.verdicts:
         binned = "–" if v.reading.resolution is None else f"{v.error:.3f}"
         bound = "–" if v.bound is None else f"{v.bound:.2f}"
@@ -118,13 +112,15 @@ def table(section: Section) -> Table:
 
 
 def figures(verdict: Verdict) -> dict[str, object]:
-    """Return the same line as data."""
+    """Return the same line as JSON values."""
+    errors = {"exact": verdict.exact_error}
+    if verdict.reading.resolution is not None:
+        errors["binned"] = verdict.error
     return {
         "forecaster": verdict.entry.name,
+        "rounds": verdict.reading.rounds,
         "forecasts": len(verdict.entry.exact),
-        "exact_error": verdict.exact_error,
-        "error": verdict.error,
-        "grouping": verdict.grouping,
+        "errors": {repr(verdict.entry.norm): errors},
         "bound": verdict.bound,
         "verdict": verdict.level,
     }
@@ -133,12 +129,12 @@ def figures(verdict: Verdict) -> dict[str, object]:
 def conclusions(sections: list[Section]) -> list[str]:
     """Return what the tables mean, in a few sentences."""
     mean, tree, *_ = sections[0].verdicts
-    model, after, *_ = sections[-1].verdicts
+    model, corrected, *_ = sections[-1].verdicts
     return [
-        "The exact error compares each distinct forecast with the mean outcome of its rounds. On Seattle's weather it "
-        f"was {tree.exact_error:.2f} for TreeCal and {mean.exact_error:.2f} for the running mean, whose forecasts "
-        "hardly ever repeat (0 is calibrated, 2 the worst possible). If the forecasts of one forecaster hardly repeat, "
-        "those of all are binned at 0.1 for the verdict.",
-        f"The flights' model had a binned error of {model.error:.2f}; recalibrated online, {after.error:.2f}.",
-        "'Guaranteed' bounds the exact error on every sequence, even if an adversary chooses the outcomes.",
+        "The exact error compares each distinct forecast with its mean outcome; 0 is calibrated, 2 the worst possible. "
+        f"On Seattle's weather it is {tree.exact_error:.2f} for TreeCal and {mean.exact_error:.2f} for the running "
+        "mean, whose forecasts hardly ever repeat. Where the forecasts of any forecaster hardly repeat, all are binned "
+        "in cells of 0.1 for the verdict.",
+        f"The flight model's binned error is {model.error:.2f}; recalibrated online, {corrected.error:.2f}.",
+        "The guarantee holds for every sequence of outcomes, even an adversary's.",
     ]

@@ -1,4 +1,4 @@
-"""`treecal doctor`: what is installed, and whether each part does its work here."""
+"""`treecal doctor`: what is installed, and whether every part works here."""
 
 from __future__ import annotations
 
@@ -6,67 +6,60 @@ import platform
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from treecal.cli._terminal import Exit, emit, page
+from treecal.cli._options import Json
+from treecal.cli._terminal import Exit, emit, page, table
 from treecal.exceptions import UnsupportedError
 
 _STYLES = {"works": "green", "not installed": "yellow", "broken": "bold red"}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What was found when one part was tried."""
+class Finding(NamedTuple):
+    """The result of trying one part."""
 
     part: str
     state: Literal["works", "not installed", "broken"]
-    what: str
+    result: str
 
 
-def doctor(*, json: bool = False) -> int:
+def doctor(*, json: Json = False) -> int:
     """List versions and optional packages, and try every part of treecal on a small job with a known answer.
+
+    Optional packages may be absent.
 
         treecal doctor
 
-    Exit codes: 0 when everything installed works, 1 when something is broken. Optional packages may be absent.
-
-    Parameters
-    ----------
-    json
-        Write one JSON document.
+    Exit codes: 0 everything installed works, 1 something is broken.
     """
     from treecal.cli import _checks as checks
 
-    versions, extras = _versions(), _extras()
+    extras = sorted(metadata.metadata("treecal").get_all("Provides-Extra") or [])
+    packages = {extra: {name: _version(name) for name in _needed(extra)} for extra in extras}
+    versions = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
+    versions |= {name: _version(name) or "not installed" for name in _needed(None)}
     with Console(stderr=True, quiet=not sys.stderr.isatty()).status("trying every part …"):
         findings = [_try(part, check) for part, check in checks.CHECKS.items()]
-    broken = any(finding.state == "broken" for finding in findings)
+    code = Exit.FLAWED if any(finding.state == "broken" for finding in findings) else Exit.FINE
     if json:
-        emit({"versions": versions, "extras": extras, "parts": findings})
-        return Exit.FLAWED if broken else Exit.FINE
+        emit({"versions": versions, "extras": packages, "parts": [finding._asdict() for finding in findings]})
+        return code
     paper = page()
     paper.print(", ".join(f"{name} {version}" for name, version in versions.items()), soft_wrap=True)
-    table = Table(title="Optional packages", title_justify="left")
-    for name in ("extra", "package", "version"):
-        table.add_column(name)
-    for extra, packages in extras.items():
-        for package, version in packages.items():
-            table.add_row(extra, package, version or Text(f'pip install "treecal[{extra}]"', "yellow"))
-    paper.print(table)
-    table = Table(title="Every part, on a small job with a known answer", title_justify="left")
-    for name in ("part", "", "what was found"):
-        table.add_column(name)
-    for finding in findings:
-        table.add_row(finding.part, Text(finding.state, _STYLES[finding.state]), Text(finding.what))
-    paper.print(table)
-    paper.print("Something is broken: see above." if broken else "Everything installed works.")
-    return Exit.FLAWED if broken else Exit.FINE
+    optional = table("Optional packages", "extra", "package", "version")
+    for extra, found in packages.items():
+        for name, version in found.items():
+            optional.add_row(extra, name, version or Text(f'pip install "treecal[{extra}]"', "yellow"))
+    parts = table("Every part, on a small job with a known answer", "part", "", "result")
+    for part, state, result in findings:
+        parts.add_row(part, Text(state, _STYLES[state]), Text(result))
+    paper.print(optional, parts)
+    paper.print("Something is broken: see above." if code else "Everything installed works.")
+    return code
 
 
 def _try(part: str, check: Callable[[], str]) -> Finding:
@@ -78,19 +71,8 @@ def _try(part: str, check: Callable[[], str]) -> Finding:
         return Finding(part, "broken", " ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def _versions() -> dict[str, str]:
-    found = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
-    return found | {name: _version(name) or "not installed" for name in _needed(None)}
-
-
-def _extras() -> dict[str, dict[str, str | None]]:
-    """Return, for each extra, its packages and their versions; None for those that are not installed."""
-    extras = sorted(metadata.metadata("treecal").get_all("Provides-Extra") or [])
-    return {extra: {name: _version(name) for name in _needed(extra)} for extra in extras}
-
-
 def _needed(extra: str | None) -> list[str]:
-    """Return the packages that treecal's own metadata asks for, always or for an extra."""
+    """Return the packages that treecal's metadata requires, always or for an extra."""
     names = []
     for line in metadata.requires("treecal") or []:
         wanted = re.search(r"""extra == ['"]([^'"]+)['"]""", line)

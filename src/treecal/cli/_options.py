@@ -1,4 +1,4 @@
-"""Options that several commands share: what outcomes are, who forecasts them, and what errors are counted in."""
+"""Options that several commands share: the outcome set, the forecaster, the norm, input and output."""
 
 from __future__ import annotations
 
@@ -12,16 +12,30 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 from cyclopts import Parameter
 
+from treecal import forecasters
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
 from treecal.geometry import as_norm as by_name
+from treecal.io import Kind, OnError
 
 T = TypeVar("T")
 
+_NORMS = "l1, l2, linf, or l followed by a number from 1, such as l1.5"
+NormName = Annotated[str, Parameter(help=f"Norm of the error: {_NORMS}.")]
+Rounds = Annotated[int, Parameter(help="Number of rounds.")]
+FileKind = Annotated[
+    Kind | None, Parameter(help="File format; by default from the file name, and JSON lines on standard input.")
+]
+OnInvalid = Annotated[
+    OnError, Parameter(help="At an invalid row: stop; skip it and report how many; or collect and report them all.")
+]
+Force = Annotated[bool, Parameter(help="Overwrite existing files.")]
+Json = Annotated[bool, Parameter(help="Write one JSON document.")]
+
 
 def split(option: str, text: str) -> tuple[str, ...]:
-    """Return different names that have commas between them; one that holds a comma itself stands in quotes.
+    """Return distinct names separated by commas; a name that contains a comma is quoted.
 
     Examples
     --------
@@ -30,49 +44,23 @@ def split(option: str, text: str) -> tuple[str, ...]:
     """
     names = tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
     if not names or "" in names or len(set(names)) < len(names) or not text.isprintable():
-        raise ParameterError.expected(option, text, "different names with commas between them")
+        raise ParameterError.expected(option, text, "distinct names separated by commas")
     return names
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """What outcomes are: one of some classes, or points of a box or a ball."""
+    """The outcome set: a simplex of classes, a box or a ball."""
 
     classes: str | None = None
-    """Names of the classes, with commas between them: each outcome is one of them."""
+    """Names of the classes, separated by commas."""
     dim: int | None = None
-    """Number of coordinates. On its own: classes called 0, 1, …, dim - 1."""
+    """Number of coordinates. Without --box or --ball: number of classes, named 0, 1, …"""
     box: tuple[float, float] | None = None
-    """Least and greatest value of every coordinate: outcomes are dim numbers between the two."""
+    """Lower and upper bound of every coordinate, for outcomes that are vectors of dim numbers."""
     ball: float | None = None
-    """Radius: outcomes are dim numbers whose squares sum to its square or less."""
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The classes as named, or None.
-
-        Examples
-        --------
-        >>> Outcomes(classes="rain,sun").names, Outcomes(dim=2).names
-        (('rain', 'sun'), None)
-        """
-        if self.classes is None:
-            return None
-        names = split("--classes", self.classes)
-        if len(names) < 2:
-            raise ParameterError.expected("--classes", self.classes, "two or more names")
-        return names
-
-    @property
-    def given(self) -> bool:
-        """Whether anything is said about outcomes."""
-        return self != Outcomes()
-
-    @property
-    def vectors(self) -> bool:
-        """Whether outcomes are vectors and not classes."""
-        return self.box is not None or self.ball is not None
+    """Radius of a Euclidean ball, for outcomes that are vectors of dim numbers."""
 
     def space(self) -> ConvexSet:
         """Return the set.
@@ -84,14 +72,17 @@ class Outcomes:
         """
         given = [f"--{name}" for name in ("classes", "box", "ball") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ParameterError(f"{' and '.join(given)} came together, expected one of them.")
-        if self.names is not None:
-            if self.dim not in (None, len(self.names)):
-                raise ParameterError(f"--dim is {self.dim}, but --classes names {len(self.names)}.")
-            return Simplex(classes=self.names)
+            raise ParameterError(f"{' and '.join(given)} exclude each other.")
+        if self.classes is not None:
+            names = split("--classes", self.classes)
+            if len(names) < 2:
+                raise ParameterError.expected("--classes", self.classes, "two or more names")
+            if self.dim not in (None, len(names)):
+                raise ParameterError(f"--dim is {self.dim}, but --classes names {len(names)}.")
+            return Simplex(classes=names)
         if self.dim is None:
             raise ParameterError(
-                "no outcome set is given.",
+                "no outcome set given.",
                 hint="--classes rain,sun for classes; --dim 3 for classes 0, 1, 2; --dim 3 --box 0 1 for numbers.",
             )
         if self.box is not None:
@@ -100,7 +91,7 @@ class Outcomes:
 
 
 def _settings(kind: type[Forecaster]) -> dict[str, Any]:
-    """Return the arguments of a forecaster that fit on a command line, with their types: what its constructor takes.
+    """Return the arguments of a forecaster's constructor that fit on a command line, with their types.
 
     Examples
     --------
@@ -123,13 +114,21 @@ def _plain(hint: Any) -> bool:
 
 
 def _help(name: str, kinds: list[type[Forecaster]]) -> str:
-    """Return what the first docstring says of an argument, and the forecasters that take it."""
-    text = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*\n((?:    .*\n?)+)", getdoc(kinds[0]) or "", re.M)
-    return f"{' '.join(text[1].split()) if text else ''} ({', '.join(str(kind.name) for kind in kinds)})".strip()
+    """Return the first sentence that a docstring has for an argument, and the forecasters that take it."""
+    text = _described(name, kinds[0])
+    if reference := re.match(r"As for `(\w+)`", text):
+        text = _described(name, getattr(forecasters, reference[1]))
+    first, *_ = re.split(r"(?<=[.])\s", text)
+    return f"{first} ({', '.join(str(kind.name) for kind in kinds)})".strip()
+
+
+def _described(name: str, kind: type[Forecaster]) -> str:
+    text = re.search(rf"^(?:\w+, )*{name}(?:, \w+)*\n((?:    .*\n?)+)", getdoc(kind) or "", re.M)
+    return " ".join(text[1].split()) if text else ""
 
 
 def _with_settings(method: type[T]) -> type[T]:
-    """Give a class of options one for each forecaster to choose from, and one for all that they can be set to."""
+    """Add the choice of forecasters to a class of options, and an option for each of their settings."""
     takers: dict[str, list[type[Forecaster]]] = {}
     for kind in REGISTRY.values():
         for name in _settings(kind):
@@ -146,12 +145,12 @@ def _with_settings(method: type[T]) -> type[T]:
 @dataclass(frozen=True, kw_only=True)
 @_with_settings
 class Method:
-    """Who forecasts: a name of the registry, as it is when this module is imported, and what it is set to."""
+    """The forecaster, from the registry as it is when this module is imported, and its settings."""
 
     forecaster: str = "adaptive"
-    """Who forecasts; `adaptive` is the one to start with, `treecal` the paper's."""
+    """The forecaster; `adaptive` is a good start, `treecal` is the paper's algorithm."""
     seed: int = 0
-    """Random seed, wherever points are drawn."""
+    """Random seed."""
 
     def make(self, space: ConvexSet) -> Forecaster:
         """Return the forecaster.
@@ -166,11 +165,10 @@ class Method:
             raise ParameterError.expected("--seed", self.seed, "an integer of 0 or more")
         kind: Any = REGISTRY[self.forecaster]
         takes = _settings(kind)
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        given = {name: value for name, value in given.items() if name not in ("forecaster", "seed")}
+        given = {k: v for k, v in vars(self).items() if v is not None and k not in ("forecaster", "seed")}
         if stray := [f"--{name}" for name in given if name not in takes]:
             raise ParameterError(
-                f"the forecaster {self.forecaster} takes no {' and no '.join(stray)}.",
+                f"the forecaster {self.forecaster} does not take {' or '.join(stray)}.",
                 hint=f"it takes {', '.join(f'--{name}' for name in takes)}." if takes else "it has no options.",
             )
         if "rng" in signature(kind).parameters:
@@ -178,21 +176,14 @@ class Method:
         return kind(space, **given)  # type: ignore[no-any-return]
 
 
-def described(keeper: Forecaster) -> str:
-    """Return a forecaster in words, without what every round changes.
-
-    Examples
-    --------
-    >>> from treecal.geometry import Simplex
-    >>> described(Method(forecaster="treecal", arity=2).make(Simplex(3)))
-    'TreeCal(space=Simplex(3), arity=2, depth=None, mix=0.0)'
-    """
-    arguments = {name: value for name, value in keeper.arguments().items() if name not in ("rng", "start")}
-    return f"{type(keeper).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+def described(forecaster: Forecaster) -> str:
+    """Return a forecaster with all its arguments but those that change with every round."""
+    arguments = {name: value for name, value in forecaster.arguments().items() if name not in ("rng", "start")}
+    return f"{type(forecaster).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
 def as_norm(text: str) -> Norm:
-    """Return the norm: l1, l2, linf, or l and any number from 1.
+    """Return the norm of this name.
 
     Examples
     --------
@@ -202,4 +193,4 @@ def as_norm(text: str) -> Norm:
     try:
         return by_name(text) if text in ("l1", "l2", "linf") else Lp(float(text.removeprefix("l")))
     except ValueError:  # not a number, or below 1
-        raise ParameterError.expected("--norm", text, "l1, l2, linf, or l with a number from 1, as l1.5") from None
+        raise ParameterError.expected("--norm", text, _NORMS) from None

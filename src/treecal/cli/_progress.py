@@ -14,23 +14,36 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.progress import Task
 
-
 Done = Callable[..., None]
-"""Moves a bar to a count, and sets the total if a second number is given."""
+"""Sets how much is done, and, given a second number, how much there is."""
 
 
-class Rate(ProgressColumn):
-    """How many a second."""
+class _Rate(ProgressColumn):
+    """How many per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the speed, once there is one."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")
 
 
+def bars(*columns: ProgressColumn, show: bool = True) -> Progress:
+    """Return bars with a description, these columns and the remaining time."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not (show and sys.stderr.isatty()),
+        transient=True,
+        redirect_stdout=False,  # results are not printed through the bar
+        redirect_stderr=False,
+    )
+
+
 @contextmanager
 def progress(what: str, *, total: float | None = None, show: bool = True) -> Iterator[Done]:
-    """Show a bar with count, rate and remaining time, and yield the function that moves it.
+    """Show a bar with count and rate, and give the function that moves it.
 
     Examples
     --------
@@ -38,15 +51,6 @@ def progress(what: str, *, total: float | None = None, show: bool = True) -> Ite
     ...     for t in range(10):
     ...         done(t + 1, 10)
     """
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    bar = Progress(
-        *columns,
-        console=Console(stderr=True),
-        disable=not (show and sys.stderr.isatty()),
-        transient=True,
-        redirect_stdout=False,  # results go where they are sent, and not through the bar
-        redirect_stderr=False,
-    )
-    with bar:
+    with bars(MofNCompleteColumn(), _Rate(), show=show) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count, total=None: bar.update(task, completed=count, total=total)

@@ -1,4 +1,4 @@
-"""`treecal recalibrate`: a model's probabilities in, corrected ones out, as they come."""
+"""`treecal recalibrate`: a stream of a model's probabilities in, corrected ones out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from treecal import correctors
-from treecal.cli._options import Outcomes, split
+from treecal.cli._options import FileKind, OnInvalid, Outcomes, split
 from treecal.cli._rows import end, line, rows, source_name
 from treecal.cli._terminal import Exit, Shield, emit, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
-from treecal.io import Decoder, Kind, OnError, Problems
+from treecal.io import Decoder, Problems
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
 RULES = {
@@ -40,44 +40,38 @@ def recalibrate(
     groups: Rule | None = None,
     forecast: str | None = None,
     outcome: str = "outcome",
-    kind: Kind | None = None,
-    on_error: OnError = "stop",
+    kind: FileKind = None,
+    on_error: OnInvalid = "stop",
     json: bool = False,
 ) -> int:
-    """Correct a model's probabilities, row by row, each before its outcome is learnt; then score them before and after.
+    """Correct a model's probabilities, row by row, each before its outcome is read; then score them before and after.
 
     A row holds the probabilities and the outcome. In a pipe they may come one after the other, the probabilities in one
-    line of JSON and the outcome in the next: the corrected ones are written in between.
+    line of JSON and the outcome in the next: the corrected ones are written in between. Corrected forecasts go to
+    standard output as JSON lines, the scores to standard error.
 
         treecal recalibrate model.csv --classes rain,sun --outcome weather
+        treecal recalibrate model.jsonl --classes rain,sun --method vector
 
-        treecal recalibrate model.jsonl --classes rain,sun --forecast probabilities --method vector > corrected.jsonl
-
-    Corrected forecasts are written as JSON lines to standard output, the scores at the end to standard error.
-
-    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
     Parameters
     ----------
     path
-        A file of rows; standard input by default.
+        A file of rows; by default standard input.
     method
-        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster for each group; platt (two
-        classes), temperature, vector: scaling of the logits, online; or scaling, and then means.
+        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt (two classes),
+        temperature, vector: online scaling of the logits; vector-then-mean: both.
     groups
-        How forecasts are grouped (mean, shift, adaptive, vector-then-mean): by likeliest class and its probability, the
-        default; by the cell of a grid; or by the nearest of 16 centroids.
+        How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
+        the default; by the cell of a grid; or by the nearest of 16 centroids.
     forecast
-        Columns of the probabilities, in the order of the classes, with commas between them; one that holds them all;
-        or, of two classes, the column of the second's. By default "forecast", or the columns called like the classes.
+        Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
+        two classes, the column of the second one. By default "forecast", or the columns named like the classes.
     outcome
         Column of the outcome.
-    kind
-        What the file holds: by default as its name ends; standard input holds JSON lines.
-    on_error
-        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
     json
-        Write the scores as one more line of JSON, to standard output.
+        Write the scores to standard output, as the last line of JSON.
     """
     columns = () if forecast is None else split("--forecast", forecast)
     decoder = Decoder(outcomes.space(), outcome=[outcome], forecast=columns)
@@ -97,22 +91,20 @@ def recalibrate(
                 except TreeCalError as error:
                     problems.add(row.place, str(error))
     except KeyboardInterrupt:
-        _score(corrector, json=json)
-        end(problems)
+        _score(corrector, problems, json=json)
         say(f"interrupted after {corrector.rounds:,} rounds.")
         return Exit.INTERRUPTED
-    _score(corrector, json=json)
-    return end(problems)
+    return _score(corrector, problems, json=json)
 
 
 def _read(row: Any, decoder: Decoder, outcome: str) -> tuple[Array | None, Array | None]:
-    """Return the probabilities and the outcome, if they are there, all checked: an invalid row leaves no trace."""
+    """Return the probabilities and the outcome, as far as they are there: both are checked before either is used."""
     if not isinstance(row, dict):
         raise OutcomeError("it is not an object, expected one with the probabilities and the outcome.")
     columns = decoder.forecast_columns(row)
     given = any(name in row for name in columns)
     if not (given or outcome in row):
-        raise OutcomeError(f"there is neither {', '.join(columns)} nor {outcome} among {', '.join(row) or 'nothing'}.")
+        raise OutcomeError(f"it has neither {', '.join(columns)} nor {outcome}, only {', '.join(row) or 'nothing'}.")
     return decoder.forecast(row) if given else None, decoder.outcome(row) if outcome in row else None
 
 
@@ -125,10 +117,11 @@ def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
     return make(space, groups=RULES[groups]())
 
 
-def _score(corrector: Corrector, *, json: bool) -> None:
+def _score(corrector: Corrector, problems: Problems, *, json: bool) -> Exit:
     if not corrector.rounds:
-        say("there were no outcomes, so there are no scores.")
+        say("no outcomes, so no scores.")
     elif json:
-        emit({"scores": corrector.report()})
+        emit({"scores": corrector.report(), **problems.to_dict()})
     else:
         print(corrector.report(), file=sys.stderr)
+    return end(problems)

@@ -3,69 +3,47 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 
 from rich.console import Console
-from rich.table import Table
 
-from treecal.cli._options import Outcomes, as_norm
-from treecal.cli._terminal import Exit, emit, page
-from treecal.forecasters import recommend as ask
+from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm
+from treecal.cli._terminal import Exit, emit, page, table
+from treecal.forecasters import recommend as compare
 
 
 def recommend(
     *,
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
-    norm: str = "l1",
-    rounds: int,
-    json: bool = False,
+    norm: NormName = "l1",
+    rounds: Rounds,
+    json: Json = False,
 ) -> int:
-    """Say which forecaster has the least certified error for a set, a norm and a number of rounds.
-
-        treecal recommend --dim 2 --rounds 1000
-
-        treecal recommend --dim 3 --box 0 1 --norm linf --rounds 500
+    """Find the forecaster with the least certified error for a set, a norm and a number of rounds.
 
     Between 1,000 and 100,000 rounds this takes seconds, up to a minute: harmonic averaging is certified numerically.
 
-    Exit codes: 0 fine, 2 bad options.
+        treecal recommend --dim 2 --rounds 1000
+        treecal recommend --dim 3 --box 0 1 --norm linf --rounds 500
 
-    Parameters
-    ----------
-    norm
-        What the error is counted in: l1, l2, linf, or l and a number, as l1.5.
-    rounds
-        Rounds to be played.
-    json
-        Write one JSON document.
+    Exit codes: 0 success, 2 invalid options.
     """
     space, measure = outcomes.space(), as_norm(norm)
-    errors = Console(stderr=True, quiet=not sys.stderr.isatty())
-    with errors.status("certifying every forecaster …"):
-        found = ask(space, measure, rounds=rounds)
-    promises = found.best.bound is not None and found.best.bound < found.trivial
+    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("certifying every forecaster …"):
+        found = compare(space, measure, rounds=rounds)
+    best, centre = found.best, found.trivial
     if json:
-        document = {"space": repr(space), "norm": norm, "rounds": rounds, "trivial": found.trivial}
-        emit(document | {"promises": promises, "table": [asdict(choice) for choice in found.table]})
+        asked = {"space": repr(space), "norm": repr(measure), "rounds": rounds}
+        emit(asked | {"radius": centre, "forecasters": found.table})
         return Exit.FINE
-    table = Table(title=f"Certified {norm} error after {rounds:,} rounds", title_justify="left")
-    table.add_column("at most", justify="right")
-    table.add_column("forecaster")
-    table.add_column("why")
+    shown = table(f"Certified {norm} error after {rounds:,} rounds", ">guaranteed ≤", "forecaster", "why")
     for choice in found.table:
-        table.add_row("" if choice.bound is None else f"{choice.bound:.3f}", choice.forecaster, choice.why)
-    paper = page()
-    paper.print(table)
-    if promises:
-        paper.print(
-            f"On every sequence {found.best.forecaster} errs by at most {found.best.bound:.3f} per round; always "
-            f"forecasting the centre may err by {found.trivial:.3f}.",
-            soft_wrap=True,
-        )
+        shown.add_row("" if choice.bound is None else f"{choice.bound:.3f}", choice.forecaster, choice.why)
+    page().print(shown)
+    if best.bound is not None and best.bound < centre:
+        verdict = f"{best.forecaster} guarantees an error of at most {best.bound:.3f} per round on every sequence; "
+        verdict += f"always forecasting the centre guarantees {centre:.3f}."
     else:
-        paper.print(
-            f"No certificate beats always forecasting the centre ({found.trivial:.3f}). Compare forecasters "
-            "empirically: treecal arena.",
-            soft_wrap=True,
-        )
+        verdict = f"No certificate beats always forecasting the centre ({centre:.3f}). Compare forecasters "
+        verdict += "empirically: treecal arena."
+    page().print(verdict, soft_wrap=True)
     return Exit.FINE

@@ -1,8 +1,7 @@
-"""`treecal replay`: a file of outcomes, and how calibrated a forecaster would have been on it."""
+"""`treecal replay`: how calibrated a forecaster is on a file of outcomes."""
 
 from __future__ import annotations
 
-import csv as writer
 import shlex
 import sys
 from contextlib import ExitStack
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal.cli._findings import Findings
-from treecal.cli._options import Method, Outcomes, as_norm, described, split
+from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, as_norm, described, split
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit
@@ -21,8 +20,9 @@ from treecal.engine._replay import replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.geometry import Norm, Simplex
-from treecal.io import Decoder, OnError, inert, new_file, open_source, read_outcomes
+from treecal.io import Decoder, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
+from treecal.io._output import write_csv
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
 from treecal.streams import play
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from treecal.forecasters import Forecaster
-    from treecal.geometry import ConvexSet
     from treecal.io import Outcomes as Rows
-    from treecal.report import Entry
 
 
 def replay(
@@ -47,49 +45,43 @@ def replay(
     top: int = 10,
     report: Path | None = None,
     csv: Path | None = None,
-    force: bool = False,
-    on_error: OnError = "stop",
-    json: bool = False,
+    force: Force = False,
+    on_error: OnInvalid = "stop",
+    json: Json = False,
 ) -> int:
-    """Run a forecaster over a file of outcomes, and print its calibration error and its largest gaps.
+    """Run a forecaster over a file of outcomes, and measure its calibration error and its largest gaps.
 
-    Files are CSV, Parquet or JSON lines, of any size. Classes are looked for in the file unless they are named. Blanks
-    around a CSV cell are not part of it.
+    Files are CSV, Parquet or JSON lines, of any size. Unless --classes is given, the classes are those in the file.
 
         treecal replay days.csv --outcome weather
+        treecal replay days.csv --outcome weather --forecaster treecal --arity 8
+        treecal replay days.parquet --outcome weather --report days.html
 
-        treecal replay days.parquet --outcome weather --forecaster treecal --arity 8 --report days.html
-
-    Exit codes: 0 fine, 1 invalid rows were left out, 2 bad input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
     Parameters
     ----------
     path
         A file of outcomes.
     outcome
-        Column of the outcome; several, with commas between them, for the coordinates of a vector. By default "outcome",
-        or the only column there is.
+        Column of the outcome; or columns of its coordinates, separated by commas. By default "outcome", or the only
+        column.
     norm
-        Norm of the gaps: l1, l2, linf, or l and a number; by default l1 for classes, otherwise l2.
+        Norm of the gaps: l1, l2, linf, or l followed by a number; by default l1 for classes, otherwise l2.
     top
         Number of gaps to show.
     report
-        Write a report with pictures to this HTML file.
+        HTML file for a report with plots.
     csv
-        Write every distinct forecast, its weight and its mean outcome to this CSV file.
-    force
-        Overwrite files that exist.
-    on_error
-        At an invalid row: stop; skip it, and count it at the end; or collect, and list them all at the end.
-    json
-        Write one JSON document.
+        CSV file for every distinct forecast, its weight and its mean outcome.
     """
     if top < 0:
         raise ParameterError.expected("--top", top, "an integer of 0 or more")
-    space = outcomes.space() if outcomes.given else None
+    space, source = None if outcomes == Outcomes() else outcomes.space(), open_source(path)
+    decoder = Decoder(space or Simplex(2), outcome=() if outcome is None else split("--outcome", outcome))
     rows = read_outcomes(
-        path,
-        outcome=_columns(path, outcome, space),
+        source,
+        outcome=decoder.outcome_columns(list(source.types), source=source.name),
         classes=None if space is None else class_labels(space) or None,
         space=space,
         on_error=on_error,
@@ -98,19 +90,17 @@ def replay(
     forecaster = method.make(rows.space)
     who = described(forecaster)
     with ExitStack() as stack:
-        # Before the work, so that what cannot be written fails now; and whole or not at all.
+        # A file that cannot be written is an error before the work, not after it.
         page_file = stack.enter_context(new_file(report, force=force)) if report else None
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
-        everything = _read(rows)
+        read = _read(rows)
         if page_file is None:
-            found = Findings(_played(forecaster, everything), rows.classes, measure)
+            found = Findings(_played(forecaster, read), measure)
         else:
-            entry = _entry(forecaster, everything, measure)
-            found = Findings(entry.ledger, rows.classes, measure)  # type: ignore[arg-type] # ours is a ledger
-            page_file.write_text(_html(entry, rows, path), "utf-8")
+            found, html = _reported(forecaster, read, measure, rows, path)
+            page_file.write_text(html, "utf-8")
         if table_file is not None:
-            with table_file.open("w", encoding="utf-8", newline="") as file:
-                writer.writer(file).writerows([inert(cell) for cell in row] for row in found.cells())
+            write_csv(table_file, found.cells())
     if json:
         emit({"forecaster": who, **found.document(top), **rows.problems.to_dict()})
     else:
@@ -118,16 +108,8 @@ def replay(
     return end(rows.problems)
 
 
-def _columns(path: str, named: str | None, space: ConvexSet | None) -> tuple[str, ...]:
-    """Return the columns to read."""
-    if named is not None:
-        return split("--outcome", named)
-    source = open_source(path)
-    return Decoder(space or Simplex(2)).outcome_columns(list(source.types), source=source.name)
-
-
 def _read(rows: Rows) -> NDArray[Any]:
-    """Return all outcomes; classes take a byte or two each."""
+    """Return all outcomes; a class takes a byte or two."""
     counted = rows.source.one(f"SELECT count(*) FROM {LOG}")
     chunks: list[NDArray[Any]] = []
     with progress("rows read", total=None if counted is None else counted[0]) as done:
@@ -149,17 +131,16 @@ def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
     return np.eye(forecaster.space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
 
 
-def _entry(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm) -> Entry:
+def _reported(
+    forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: Rows, path: str
+) -> tuple[Findings, str]:
+    """Return the findings, and a report of them as HTML."""
     from treecal import report
 
     with progress("rounds") as done:
-        return report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
-
-
-def _html(entry: Entry, rows: Rows, path: str) -> str:
-    from treecal.report import Section, render
-
-    section = Section(Path(path).name, [entry], rows.classes)
+        entry = report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+    name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
-    command = shlex.join(["treecal", *sys.argv[1:]])
-    return render([section], title=f"{entry.name} on {Path(path).name}", details=details, command=command)
+    section = report.Section(name, [entry], rows.classes)
+    html = report.render([section], title=f"{entry.name} on {name}", details=details, command=command)
+    return Findings(entry.ledger, norm), html  # type: ignore[arg-type] # ours is a ledger

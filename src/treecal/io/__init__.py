@@ -2,7 +2,7 @@
 
 from treecal.io._decoder import Decoder
 from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
-from treecal.io._output import inert, new_file
+from treecal.io._output import new_file
 from treecal.io._problems import OnError, Problem, Problems
 from treecal.io._sources import Source, open_source
 from treecal.io._text import Kind, Place, Row
@@ -18,7 +18,6 @@ __all__ = [
     "Problems",
     "Row",
     "Source",
-    "inert",
     "new_file",
     "open_source",
     "read_outcomes",

@@ -1,4 +1,4 @@
-"""Columns as SQL: what is a label, a number or a list of numbers, whatever its type, and the same as for `Decoder`."""
+"""Columns as SQL for labels, numbers and lists of numbers, whatever their type; it accepts what `Decoder` does."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _TEXT = re.compile(r"VARCHAR|ENUM")
 
 
 class Numbers(NamedTuple):
-    """A column of numbers, or of lists of them: SQL for each number (NULL where there is none) and what to call it.
+    """A column of numbers or of lists: SQL for each number, NULL where it is invalid, and its name.
 
-    It is `stored` if that is what the column holds, without any SQL.
+    It is `stored` if the column holds just that.
     """
 
     name: str
@@ -28,10 +28,9 @@ class Numbers(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A class label: what to call it, SQL for it (NULL where there is none), and whether it is an integer or text.
+    """A class label: its name, SQL for it, NULL where it is missing, and whether it is an integer or text.
 
-    The columns of a one-hot label are `hot`; the label is then the index of one of them. It is `stored` if it is what
-    the column of its name holds, without any SQL.
+    A one-hot label has `hot` columns, and is the index of one of them. It is `stored` if the column holds just that.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Label(NamedTuple):
     stored: bool = False
 
     def values(self, classes: Sequence[str]) -> tuple[str | int, ...]:
-        """Return what the SQL gives for each of these classes."""
+        """Return the labels of these classes, as the SQL gives them."""
         if self.hot:
             return tuple(range(self.hot))
         if not self.integer:
@@ -52,19 +51,19 @@ class Label(NamedTuple):
 
 
 def column_type(source: Source, name: str) -> str:
-    """Return the type of a column, or say which columns there are."""
+    """Return the type of a column, which must exist."""
     check_columns(source.name, list(source.types), [name])
     return source.types[name]
 
 
 def label(source: Source, name: str) -> Label:
-    """Return the column as labels: text, or integers."""
+    """Return a column of labels: text, or integers."""
     kind, column = column_type(source, name), source.cell(name)
     if _INTEGER.match(kind):
         return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
     if kind == "BOOLEAN":
         return Label(name, f"CAST({column} AS BIGINT)", True)
-    if _REAL.match(kind):  # pandas makes floats of integers among which one is missing
+    if _REAL.match(kind):  # pandas turns integers into floats where one is missing
         whole = source.one(f"SELECT 1 FROM {LOG} WHERE {column} <> TRUNC({column}) LIMIT 1") is None
         return Label(name, f"TRY_CAST({column} AS BIGINT)" if whole else f"CAST({column} AS VARCHAR)", whole)
     if kind == "JSON":
@@ -81,7 +80,7 @@ def label(source: Source, name: str) -> Label:
 
 
 def hot_label(source: Source, names: Sequence[str]) -> Label:
-    """Return columns that hold 1 for the outcome's class and 0 for the others as labels: the index of the class."""
+    """Return one-hot columns as labels: the index of the column that holds 1."""
     hot = [number(source, name).entries[0] for name in names]
     total = " + ".join(f"ABS({entry})" for entry in hot)
     cases = " ".join(f"WHEN {entry} = 1 AND {total} = 1 THEN {k}" for k, entry in enumerate(hot))
@@ -89,7 +88,7 @@ def hot_label(source: Source, names: Sequence[str]) -> Label:
 
 
 def is_list(source: Source, name: str) -> bool:
-    """Return whether the column holds lists, or text that begins like one: `[0.2, 0.8]`."""
+    """Return whether a column holds lists, or text that starts like one: `[0.2, 0.8]`."""
     kind, column = column_type(source, name), identifier(name)
     if kind.endswith("]"):
         return True
@@ -100,7 +99,7 @@ def is_list(source: Source, name: str) -> bool:
 
 
 def number(source: Source, name: str) -> Numbers:
-    """Return a column of one number a row."""
+    """Return a column of numbers."""
     kind, column = column_type(source, name), identifier(name)
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
@@ -114,7 +113,7 @@ def number(source: Source, name: str) -> Numbers:
 
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
-    """Return a column of lists; by default they are as long as the first."""
+    """Return a column of lists, by default of the length of the first."""
     kind, column = column_type(source, name), identifier(name)
     native = kind.endswith("]") and "VARCHAR" not in kind and "JSON" not in kind
     text = f"({column} ->> '$')" if kind == "JSON" else column
@@ -129,7 +128,7 @@ def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbe
 
 
 def numbers(source: Source, names: Sequence[str], size: int | None = None) -> list[Numbers]:
-    """Return some columns of numbers, or one of lists."""
+    """Return columns of numbers, or one column of lists."""
     if len(names) == 1 and is_list(source, names[0]):
         return [list_of_numbers(source, names[0], size)]
     return [number(source, name) for name in names]

@@ -1,7 +1,7 @@
-"""What a row says: an outcome and its forecast, or what is wrong with it, in the same words everywhere.
+"""The outcome and the forecast in a row, or what is wrong with it.
 
 Streams are decoded here row by row. Files are read in bulk by SQL that accepts the same cells (`_columns`), and only
-the rows that it leaves out come here, to be explained.
+the rows that it leaves out are decoded here, to explain why.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from treecal.geometry._convex import TOLERANCE
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""What bytes that are not UTF-8 have become."""
+"""Stands for bytes that are not UTF-8."""
 
 
 def class_labels(space: ConvexSet) -> tuple[str, ...]:
-    """Return what the classes of a simplex are called: by their names, or by their numbers; other sets have none."""
+    """Return the labels of the classes of a simplex, their names or their numbers; other sets have none."""
     if not isinstance(space, Simplex):
         return ()
     return tuple(map(str, range(space.dim))) if space.classes is None else space.classes
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names for a message, the first ten of them."""
+    """Return the first ten names, for a message."""
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
 def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse a table that lacks a column, and say which ones it has."""
+    """Raise an error if a table lacks a column."""
     for name in wanted:
         if name in there:
             continue
@@ -45,7 +45,7 @@ def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> N
         close += difflib.get_close_matches(name, there, n=1, cutoff=0.6)
         hint = f"did you mean {close[0]}?" if close else None
         if hint is None and any(re.fullmatch(r"[\d.eE+-]+", column) for column in there):
-            hint = "the first line seems to hold a row; it must hold the names of the columns."
+            hint = "the first line seems to be a row, expected the names of the columns."
         raise FileError(f"{source} has no column {name!r}. It has {listed(there)}.", hint=hint)
 
 
@@ -55,15 +55,15 @@ class Decoder:
     Parameters
     ----------
     space
-        The set outcomes lie in; the classes of a simplex may come by name, or by number where they have no names.
+        The set outcomes lie in; classes of a simplex are read by name, or by number where they have no names.
     outcome
-        The columns outcomes are in: one of labels or of lists, or one for each coordinate. By default "outcome", or the
-        only column; where outcomes are no classes, all columns.
+        Columns of the outcome: one of labels or lists, or one per coordinate. By default "outcome", or the only column;
+        where outcomes are not classes, all columns.
     forecast
-        The columns probabilities are in: one of lists, or one for each class; of two classes, the second's will do. By
-        default "forecast", or the columns called like the classes.
+        Columns of the probabilities: one of lists, or one per class; for two classes, the second is enough. By default
+        "forecast", or the columns named like the classes.
     one_hot
-        Whether several columns of the outcome must hold one 1 and otherwise 0.
+        Whether several columns of the outcome must hold one 1, otherwise 0.
     tolerance
         How far from 1 probabilities may sum.
 
@@ -94,30 +94,30 @@ class Decoder:
         self._index = {label: k for k, label in enumerate(self._labels)}
 
     def check(self, source: str, there: Sequence[str]) -> None:
-        """Refuse a table without the columns that are to be read."""
+        """Raise an error if a table lacks the columns to read."""
         check_columns(source, there, self.columns)
         self.outcome_columns(there, source=source)
 
     def outcome_columns(self, there: Sequence[str], *, source: str = "it") -> tuple[str, ...]:
-        """Return the columns the outcome is in: as asked for, or chosen from the columns there are the first time."""
+        """Return the columns of the outcome; unless they were given, they are chosen the first time."""
         if self._outcome or not there:
             return self._outcome or ("outcome",)
         if "outcome" not in there and len(there) > 1 and self._labels:
             raise FileError(
-                f"{source} has the columns {listed(there)}, and none is called outcome.", hint="choose with --outcome."
+                f"{source} has the columns {listed(there)}, none named outcome.", hint="choose with --outcome."
             )
         self._outcome = ("outcome",) if "outcome" in there else tuple(there)
         return self._outcome
 
     def forecast_columns(self, there: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return which of these columns the probabilities are in, as far as they are there."""
+        """Return the columns of the probabilities, some of which may be missing."""
         if self._forecast:
             return self._forecast
         named = "forecast" not in there and any(label in there for label in self._labels)
         return self._labels if named else ("forecast",)
 
     def complaint(self, row: Any) -> str | None:
-        """Say what is wrong with a row, if anything is."""
+        """Return what is wrong with a row, if anything."""
         try:
             if self._forecast:
                 self.forecast(row)
@@ -127,13 +127,7 @@ class Decoder:
         return None
 
     def outcome(self, row: Any) -> Array:
-        """Return the outcome as a vector of the set.
-
-        Parameters
-        ----------
-        row
-            What the row holds by column; or the outcome itself.
-        """
+        """Return the outcome in a row, which maps columns to values, or is itself the outcome."""
         columns = self.outcome_columns(list(row)) if isinstance(row, dict) else ()
         name, value = _cell(row, columns)
         if self._labels and len(columns) < 2 and not self._is_vector(value):
@@ -148,7 +142,7 @@ class Decoder:
         return y
 
     def forecast(self, row: dict[str, Any]) -> Array:
-        """Return the probabilities in a row, or the point where outcomes are no classes."""
+        """Return the forecast in a row: probabilities, or a point where outcomes are not classes."""
         columns = self.forecast_columns(row)
         name, value = _cell(row, columns)
         if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
@@ -163,7 +157,7 @@ class Decoder:
             if not 0 <= value <= 1 + self.tolerance:
                 raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.")
         if not abs(p.sum() - 1) <= self.tolerance:
-            remedy = "normalise them" if self.tolerance == TOLERANCE else "allow for it with a larger tolerance"
+            remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
             raise OutcomeError(
                 f"the probabilities sum to {p.sum():.10g}, expected 1 within {self.tolerance:g}.",
                 hint=f"if they were rounded, {remedy}.",
@@ -176,7 +170,7 @@ class Decoder:
         )
 
     def _vertex(self, name: str, value: Any) -> Array:
-        # A column of whole numbers some of which are missing comes as floats.
+        # Integers become floats in a column where one is missing.
         whole = isinstance(value, bool) or (isinstance(value, float | Decimal) and value % 1 == 0)
         at = self._index.get(str(int(value) if whole else value))
         if at is None or value is None:
@@ -186,7 +180,7 @@ class Decoder:
         return outcome
 
     def _numbers(self, name: str, value: Any, columns: Sequence[str]) -> dict[str, float]:
-        """Return the numbers of a vector, and what to call each."""
+        """Return the numbers of a vector, by name."""
         dim = self.space.dim
         if isinstance(value, dict) and self._labels:
             if value.keys() != set(self._labels):
@@ -203,7 +197,7 @@ class Decoder:
 
 
 def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
-    """Return what to call a value, and the value: what the row is, or holds in one column or in several."""
+    """Return the name and the value of what a row holds in these columns; or the row itself."""
     if not isinstance(row, dict):
         return "it", row
     found = [row.get(name) for name in columns]
@@ -213,7 +207,7 @@ def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
 
 
 def _number(name: str, value: Any) -> float:
-    """Return a number that is written as one, or as text, as SQL would read it."""
+    """Return a number, also from text, as SQL reads it."""
     text = value if isinstance(value, str) else ""
     if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) and text.isascii():
         try:
@@ -222,7 +216,7 @@ def _number(name: str, value: Any) -> float:
             return np.inf
         except ValueError:
             pass
-    comma = "write numbers with a point: 0.5." if "," in text else None
+    comma = "write decimals with a point: 0.5." if "," in text else None
     raise _refusal(name, value, "a number", hint=comma)
 
 

@@ -1,8 +1,7 @@
-"""Outcomes and their forecasts out of any file or table, a chunk of rows at a time."""
+"""Outcomes and forecasts from any file or table, in chunks of rows."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -24,18 +23,18 @@ _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 
 
 class Chunk(NamedTuple):
-    """Some rows that follow each other, invalid ones left out.
+    """Consecutive rows, without invalid ones.
 
     Attributes
     ----------
     rows
         Their 1-based numbers; lines of a CSV file with too few or too many cells are not counted.
     outcomes
-        The class of each, `(n,)`, as an index into the classes; or the outcomes themselves, `(n, d)`.
+        The index of the class of each, `(n,)`; or the outcomes themselves, `(n, d)`.
     forecasts
-        The probabilities, `(n, d)`, if they were asked for: as they stand, not made to sum to 1.
+        The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1.
     kept
-        The columns to keep, as Arrow arrays, by name.
+        The columns to pass through, as Arrow arrays, by name.
     """
 
     rows: Integers
@@ -45,24 +44,28 @@ class Chunk(NamedTuple):
 
 
 class Outcomes:
-    """Rows of outcomes; each loop over them reads the source once, in the order of its rows. Made by `read_outcomes`.
+    """Rows of outcomes; each iteration reads the source once, in the order of its rows. Returned by `read_outcomes`.
 
     Attributes
     ----------
     source
-        What is read.
+        The source.
     space
         The set outcomes lie in.
     classes
         Names of the classes, in the order of the coordinates; None where outcomes are vectors of another set.
     labels
-        What the source has for these classes: text, or integers.
+        The labels of these classes in the source: text, or integers.
+    names
+        Names of the probabilities in the source, one per class.
     problems
-        The invalid rows of the last loop, once it has ended.
+        The invalid rows of the last iteration, once it has ended.
     tolerance
         How far from 1 probabilities may sum.
+    sql
+        The columns `p0`, …, then `y0`, … or `label`, then `by0`, …: NULL where a cell is invalid.
     rows
-        How many rows a chunk has at most.
+        Maximum number of rows in a chunk.
     """
 
     def __init__(
@@ -79,104 +82,76 @@ class Outcomes:
     ) -> None:
         self.source, self.space, self.classes, self.tolerance = source, space, classes, decoder.tolerance
         self.problems = Problems(source.name, on_error)
-        self._decoder, self._forecast, self._keep = decoder, forecast, tuple(keep)
+        self.names = [name for column in forecast for name in column.names]
+        self._decoder, self._keep = decoder, tuple(keep)
         self._label = outcome if isinstance(outcome, Label) else None
         self.labels: tuple[str | int, ...] = () if self._label is None else self._label.values(classes or ())
-        self._numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
-        entries = {
-            letter: [sql for column in found for sql in column.entries] for letter, found in self._numbers.items()
-        }
-        columns = [f"{sql} AS {letter}{k}" for letter, found in entries.items() for k, sql in enumerate(found)]
+        numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
+        entries = {letter: _entries(found) for letter, found in numbers.items()}
+        self._sizes = {letter: len(found) for letter, found in entries.items()}
+        columns = {f"{letter}{k}": sql for letter, found in entries.items() for k, sql in enumerate(found)}
+        parts: list[Label | Numbers] = [*forecast, *numbers["y"]]
         if self._label is not None:
-            columns.append(f"{self._label.sql} AS label")
-        columns += [f"{source.cell(name)} AS by{k}" for k, name in enumerate(self._keep)]
-        self.sql = f"SELECT {', '.join(columns)} FROM {LOG}"
-        """The columns `p0`, …, then `y0`, … or `label`, then `by0`, …: NULL where a cell is not what it must be."""
+            columns["label"] = self._label.sql
+            parts.append(self._label)
+        columns |= {f"by{k}": source.cell(name) for k, name in enumerate(self._keep)}
+        self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
-        self._invalid, self._more = list[int](), 0  # rows to be explained, and how many more there are
-
-    @property
-    def _stored(self) -> dict[str, str] | None:
-        """The columns that the SQL asks for, by the names it gives them, if it asks for no more than that."""
-        asked: dict[str, Label | Numbers] = {} if self._label is None else {"label": self._label}
-        for letter, found in self._numbers.items():
-            asked |= {f"{letter}{k}": column for k, column in enumerate(found)}
-        if not all(column.stored for column in asked.values()):
-            return None
-        columns = {name: column.name for name, column in asked.items()}
-        return columns | {f"by{k}": name for k, name in enumerate(self._keep)}
-
-    @property
-    def names(self) -> list[str]:
-        """What the probabilities are called in the source, one for each class."""
-        return [name for column in self._forecast for name in column.names]
+        names = [part.name for part in parts] + list(self._keep)
+        self._stored = dict(zip(columns, names, strict=True)) if all(part.stored for part in parts) else None
 
     def __iter__(self) -> Iterator[Chunk]:
-        for before, batch in self.batches():
-            chunk = self.read(batch, before)
-            if len(chunk.rows) and not self._stopped:
-                yield chunk
-
-    def batches(self) -> Iterator[tuple[int, Any]]:
-        """Read the source once, and yield its rows as Arrow batches still to be checked, for `read`.
-
-        With each comes how many rows were before.
-        """
-        self.problems = Problems(self.source.name, self.problems.on_error)
-        self._invalid, self._more, before = list[int](), 0, 0
+        problems = self.problems = Problems(self.source.name, self.problems.on_error)
+        invalid, more, before = list[int](), 0, 0
         with closing(self.source.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
             for batch in batches:
-                yield before, batch
+                chunk, left_out = self._read(batch, before)
                 before += batch.num_rows
-                if self._stopped:
+                room = problems.most - len(invalid)
+                invalid += left_out[:room]
+                more += len(left_out[room:])
+                if invalid and problems.on_error == "stop":
                     break
-        for place, what in self.source.invalid(self._invalid, self._decoder):
-            self.problems.add(place, what)
-        for record in self._invalid[self.problems.count :]:  # the source has changed meanwhile
-            self.problems.add(Place(record, None), "it was invalid, and is not when read again.")
-        self.problems.count += self._more
+                if len(chunk.rows):
+                    yield chunk
+        for place, why in self.source.invalid(invalid, self._decoder):
+            problems.add(place, why)
+        for row in invalid[problems.count :]:  # the source has changed meanwhile
+            problems.add(Place(row, None), "it was invalid, but is valid when read again.")
+        problems.count += more
 
-    @property
-    def _stopped(self) -> bool:
-        return self.problems.on_error == "stop" and bool(self._invalid)
-
-    def read(self, batch: Any, before: int) -> Chunk:
-        """Return the valid rows of a batch that so many rows came before; take note of the others."""
-        p, y = (np.stack(columns) if (columns := self.columns(batch, letter)) else None for letter in "py")
-        good = np.ones(batch.num_rows, np.bool_)
+    def _read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
+        """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
+        p, y = self._numbers(batch, "p"), self._numbers(batch, "y").T
         outcomes: Integers | Array
+        valid: Any
         if self._label is not None:
-            outcomes = self.indices(batch)
-            good &= outcomes >= 0
+            outcomes = self._indices(batch, self._label)
+            valid = outcomes >= 0
         else:
-            assert y is not None
-            outcomes = y.T
-            good &= np.isfinite(outcomes).all(axis=1)
-            good[good] = self.space.contains(outcomes[good])
-        if p is not None:
-            good &= valid_forecasts(p, self.tolerance)
-        rows = np.arange(before + 1, before + 1 + batch.num_rows)
+            outcomes, valid = y, np.isfinite(y).all(axis=1)
+            valid[valid] = self.space.contains(y[valid])
+        if len(p):
+            valid &= valid_forecasts(p, self.tolerance)
+        rows = before + 1 + np.arange(batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
-        if good.all():
-            return Chunk(rows, outcomes, None if p is None else p.T, kept)
-        invalid: list[int] = rows[~good].tolist()
-        room = self.problems.most - len(self._invalid)
-        self._invalid += invalid[:room]
-        self._more += len(invalid[room:])
-        mask = library("pyarrow").array(good)
-        kept = {name: column.filter(mask) for name, column in kept.items()}
-        return Chunk(rows[good], outcomes[good], None if p is None else p[:, good].T, kept)
+        left_out: list[int] = rows[~valid].tolist()
+        if left_out:
+            mask = library("pyarrow").array(valid)
+            kept = {name: column.filter(mask) for name, column in kept.items()}
+            rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
+        return Chunk(rows, outcomes, p.T if len(p) else None, kept), left_out
 
-    def columns(self, batch: Any, letter: str) -> list[Array]:
-        """Return the probabilities ("p") or outcomes ("y") of a batch, column by column, NaN where one is missing."""
-        size = sum(len(column.entries) for column in self._numbers[letter])
-        columns = (batch.column(f"{letter}{k}") for k in range(size))
-        return [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
+    def _numbers(self, batch: Any, letter: str) -> Array:
+        """Return the probabilities ("p") or outcomes ("y") of a batch, `(d, n)`, NaN where one is missing."""
+        columns = (batch.column(f"{letter}{k}") for k in range(self._sizes[letter]))
+        found = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
+        return np.stack(found) if found else np.empty((0, batch.num_rows))
 
-    def indices(self, batch: Any) -> Integers:
-        """Return the class of each row of a batch, -1 where it has none of them."""
+    def _indices(self, batch: Any, label: Label) -> Integers:
+        """Return the class of each row of a batch, -1 for other labels."""
         column = batch.column("label")
-        if self._label is not None and self._label.integer:
+        if label.integer:
             column = column.cast("int64")
         if self.labels == tuple(range(len(self.labels))) and not column.null_count:  # labels that are their indices
             codes: Integers = column.to_numpy()
@@ -198,37 +173,32 @@ def read_outcomes(
     space: ConvexSet | None = None,
     on_error: OnError = "stop",
     tolerance: float = 1e-6,
-    memory_limit: str = "1GB",
-    temp_directory: str | os.PathLike[str] | None = None,
 ) -> Outcomes:
-    """Return the outcomes of a file or table of any size, to be looped over in chunks, in the order of the rows.
+    """Return the outcomes of a file or table of any size, to be read in chunks, in the order of the rows.
 
     Parameters
     ----------
     source
         A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table; a DuckDB
-        relation; a NumPy array, whose columns are called "0", "1", …; or a mapping from names to arrays.
+        relation; a NumPy array, whose columns are named "0", "1", …; a mapping from names to arrays; or what
+        `open_source` returns.
     outcome
-        The column of labels; or columns of numbers, or one of lists, for outcomes that are vectors. By default every
-        column.
+        The column of labels; or, for vectors, columns of numbers or one column of lists. By default every column.
     forecast
-        Columns of probabilities, one for each class in order; or one of lists; or, of two classes, the column of the
-        second's.
+        Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
+        the second one.
     keep
-        Columns to hand through.
+        Columns to pass through.
     classes
-        The labels, in order. By default the names of the space; or they are looked for in a first pass (see
-        `find_classes`).
+        The labels, in order. By default the names of the space, or those found in a first pass.
     one_hot
-        Several columns of outcomes hold a 1 for the outcome's class and 0 for the others: read them as labels.
+        Whether several columns of outcomes are labels, with a 1 for the outcome's class and 0 for the others.
     space
         The set that vectors lie in, or the simplex whose vertices labels are; by default a simplex.
     on_error
-        At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps what was wrong with each.
+        At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
-        How far from 1 probabilities may sum: enough for float32 and for six decimals.
-    memory_limit, temp_directory
-        Memory that DuckDB may use, and where it goes when that is not enough.
+        How far from 1 probabilities may sum; the default suffices for float32 and for six decimals.
 
     Examples
     --------
@@ -242,7 +212,7 @@ def read_outcomes(
     """
     if not (isinstance(tolerance, int | float) and 0 <= tolerance <= 0.1):
         raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
-    opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+    opened = open_source(source)
     names = list(opened.types) if outcome is None else _columns("outcome", outcome)
     check_columns(opened.name, list(opened.types), [*names, *keep])
     if not any(batch.num_rows for batch in opened.batches(f"SELECT 1 FROM {LOG} LIMIT 1", rows=1)):
@@ -257,7 +227,7 @@ def read_outcomes(
     if len(forecasts) == 1 and len(forecasts[0].entries) == 1:  # the second of two classes
         (name,), (p,) = forecasts[0].names, forecasts[0].entries
         forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=False)]
-    size = sum(len(column.entries) for column in forecasts) or size
+    size = len(_entries(forecasts)) or size
     outcomes: Label | list[Numbers]
     found: tuple[str, ...] | None = None
     hot = one_hot and len(names) > 1
@@ -265,14 +235,14 @@ def read_outcomes(
         outcomes, found = hot_label(opened, names), given_classes(names if classes is None else classes, len(names))
     elif len(names) > 1 or is_list(opened, names[0]) or not isinstance(space, Simplex | None):
         outcomes = numbers(opened, names, size)
-        entries = [name for column in outcomes for name in column.names]
+        coordinates = [name for column in outcomes for name in column.names]
         if isinstance(space, Simplex | None):
-            found = given_classes(entries if classes is None else classes, len(entries))
+            found = given_classes(coordinates if classes is None else classes, len(coordinates))
     else:
         outcomes = label(opened, names[0])
         columns = [column.name for column in forecasts] if len(forecasts) > 1 else []
         found = find_classes(opened, outcomes, columns, size) if classes is None else given_classes(classes, size)
-    dim = sum(len(column.entries) for column in outcomes) if isinstance(outcomes, list) else len(found or ())
+    dim = len(_entries(outcomes)) if isinstance(outcomes, list) else len(found or ())
     space = Simplex(classes=found or ()) if space is None else space
     if dim != space.dim or (forecasts and dim != size):
         raise ParameterError(f"outcomes have {dim} coordinates, expected {size or space.dim}.")
@@ -281,8 +251,12 @@ def read_outcomes(
     return Outcomes(opened, decoder, outcomes, forecasts, keep=keep, classes=found, space=space, on_error=on_error)
 
 
+def _entries(columns: list[Numbers]) -> list[str]:
+    return [entry for column in columns for entry in column.entries]
+
+
 def _columns(name: str, given: str | Sequence[str]) -> list[str]:
     columns = [given] if isinstance(given, str) else [str(column) for column in given]
     if not columns or len(set(columns)) < len(columns):
-        raise ParameterError.expected(name, given, "one or more different columns")
+        raise ParameterError.expected(name, given, "one or more distinct columns")
     return columns

@@ -1,11 +1,12 @@
-"""Files that are written whole or not at all, and cells that no spreadsheet will run."""
+"""Files that are written completely or not at all, and cells that no spreadsheet will run."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from treecal.exceptions import FileError
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[Path]:
-    """Give a temporary path to write to, which becomes `path` when the block ends and vanishes when it fails.
+    """Give a temporary path to write to, which becomes `path` when the block ends, and is removed if it fails.
 
     Parameters
     ----------
     path
-        The file to be.
+        The file.
     force
-        Replace a file that exists; otherwise that is an error, raised before the block begins.
+        Replace an existing file; otherwise that is an error, raised before the block begins.
 
     Examples
     --------
@@ -39,7 +40,7 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
     try:
         yield temporary
         if not force:
-            _check_target(target, force=False)  # it may have come into being meanwhile
+            _check_target(target, force=False)  # it may have been created meanwhile
         os.replace(temporary, target)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -52,11 +53,11 @@ def _check_target(target: Path, *, force: bool) -> None:
     if not target.parent.is_dir():
         raise FileError(f"{target} cannot be written: there is no folder {target.parent}.")
     if target.exists() and not force:
-        raise FileError(f"{target} exists, and nothing is overwritten.", hint="choose another name, or use --force.")
+        raise FileError(f"{target} exists and is not overwritten.", hint="choose another name, or use --force.")
 
 
 def inert(cell: Any) -> Any:
-    """Return the cell of a CSV file; text that a spreadsheet would take for a formula gets an apostrophe in front.
+    """Return a cell of a CSV file; text that a spreadsheet would read as a formula is prefixed with an apostrophe.
 
     Examples
     --------
@@ -64,3 +65,9 @@ def inert(cell: Any) -> Any:
     ("'=1+1", 'sun', -0.5)
     """
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell
+
+
+def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write the rows of a CSV file, the header first, all cells inert."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(map(inert, row) for row in rows)

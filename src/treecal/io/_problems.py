@@ -9,29 +9,29 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.io._text import Place
 
 OnError = Literal["stop", "skip", "collect"]
-"""What an invalid row does: end the reading, be left out and counted, or be left out and kept with its reason."""
+"""What to do at an invalid row: raise an error; leave it out and count it; or also keep it with its reason."""
 _SHOWN = 5
 _MOST = 1_000_000
 
 
 class Problem(NamedTuple):
-    """An invalid row: its 1-based number, in a text file the line it begins on, and what is wrong with it."""
+    """An invalid row: its 1-based number, in a text file the line it begins on, and the reason."""
 
     row: int
     line: int | None
-    what: str
+    reason: str
 
     def __str__(self) -> str:
-        return f"{Place(self.row, self.line)}: {self.what}"
+        return f"{Place(self.row, self.line)}: {self.reason}"
 
 
 class Problems:
-    """The invalid rows of one pass: how many (`count`), and which.
+    """The invalid rows of one pass: their number, `count`, and the first of them.
 
     Parameters
     ----------
     source
-        What to call what is read.
+        Name of what is read.
     on_error
         "stop" raises at the first invalid row; "skip" keeps the first five; "collect" keeps a million.
 
@@ -53,26 +53,26 @@ class Problems:
         self._source = source
         self._kept: list[Problem] = []
 
-    def add(self, place: Place, what: str, *, stop: bool = False) -> None:
-        """Count an invalid row, and keep it if it is among the first; or stop there, as `on_error` or `stop` says."""
+    def add(self, place: Place, reason: str, *, stop: bool = False) -> None:
+        """Count an invalid row, and keep it if it is among the first; or raise an error, with "stop" or `stop`."""
         if stop or self.on_error == "stop":
-            raise FileError.at(self._source, *place, what)
+            raise FileError.at(self._source, *place, reason)
         self.count += 1
         if len(self._kept) < self.most:
-            self._kept.append(Problem(*place, what.partition("\n\nHint: ")[0]))
+            self._kept.append(Problem(*place, reason.partition("\n\nHint: ")[0]))
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._kept)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return how many there were, and those that were kept, as JSON values."""
+        """Return their number and those that were kept, as JSON values."""
         return {"invalid": self.count, "invalid_rows": [problem._asdict() for problem in self._kept]}
 
     def __str__(self) -> str:
         return self.listing(_SHOWN)
 
     def listing(self, most: int | None = None) -> str:
-        """Return how many there were, and the first of them, by default all that were kept."""
+        """Return their number and the first of them, by default all that were kept."""
         if not self.count:
             return "no invalid rows"
         shown = self._kept[:most]

@@ -1,4 +1,4 @@
-"""Where rows come from: a file, a table in memory or a DuckDB relation, each read by SQL as the one table `LOG`."""
+"""Sources of rows: a file, a table in memory or a DuckDB relation, each queried by SQL as the table `LOG`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from treecal._optional import require
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._decoder import Decoder
 from treecal.io._text import (
-    Header,
     Kind,
     Place,
     Row,
@@ -39,10 +38,10 @@ LOG = "treecal_log"
 """The name of the table in SQL."""
 
 _TICK = 0.1
-_AHEAD = 3  # batches that are fetched while one is worked on
-_ROWS = 4096  # of a batch where rows are taken one by one
+_AHEAD = 3  # batches fetched in advance
+_ROWS = 4096  # in a batch where rows are read one by one
 _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
-"""Arrow's types whose values are the same to Arrow and to DuckDB."""
+"""Arrow types whose values are the same in DuckDB."""
 
 
 def library(name: str) -> Any:
@@ -51,33 +50,35 @@ def library(name: str) -> Any:
 
 
 class Source:
-    """Rows that SQL can be asked about.
+    """Rows that SQL can query.
 
     Attributes
     ----------
     name
-        What to call it in messages.
+        Its name in messages.
     types
-        The columns and DuckDB's types of them, in order.
+        The columns and their DuckDB types, in order.
     watch
-        Called every now and then while an answer is waited for.
+        Called every now and then while an answer is awaited.
     """
 
     watch: Callable[[], None] | None = None
 
-    def __init__(self, name: str, query: Callable[[str], Any], connection: Any = None) -> None:
+    def __init__(self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "") -> None:
         self.name = name
         self._query, self._connection = query, connection
-        with self._plainly():
+        with self._plain_errors():
+            if scan:
+                connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
             described = query(f"SELECT * FROM {LOG} LIMIT 0")
         self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
 
     def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
-        """Yield the answer as Arrow batches of up to so many rows, in the order of the rows; one question at a time.
+        """Yield the answer as Arrow batches of up to `rows` rows, in order; one query at a time.
 
-        Where the question is no more than some columns under other names, `columns` has them by those names.
+        Where the query only renames columns, `columns` maps the new names to the old ones.
         """
-        with self._plainly(), ThreadPoolExecutor(1) as fetcher:
+        with self._plain_errors(), ThreadPoolExecutor(1) as fetcher:
             try:
                 reader = fetcher.submit(self._reader, sql, rows, columns)
                 batches = self._wait(reader)
@@ -85,7 +86,7 @@ class Source:
                 while (batch := self._wait(coming.popleft())) is not None:
                     coming.append(fetcher.submit(next, batches, None))
                     yield batch
-            except BaseException:  # Ctrl-C, or nobody wants to know any more
+            except BaseException:  # Ctrl-C, or the generator is closed
                 fetcher.shutdown(wait=False, cancel_futures=True)
                 if self._connection is not None:
                     self._connection.interrupt()
@@ -95,7 +96,7 @@ class Source:
         return iter(self._query(sql).to_arrow_reader(rows))
 
     def _wait(self, coming: Future[Any]) -> Any:
-        # In a thread of its own, so that a long wait can be watched, and ended by Ctrl-C.
+        # Fetched in another thread, so that a long wait can be watched, and interrupted by Ctrl-C.
         while True:
             try:
                 return coming.result(timeout=_TICK)
@@ -104,22 +105,22 @@ class Source:
                     self.watch()
 
     def one(self, sql: str) -> tuple[Any, ...] | None:
-        """Return the answer to a question that has one row for an answer, or none."""
-        with self._plainly():
+        """Return the only row of an answer, or None."""
+        with self._plain_errors():
             rows = self._query(sql).fetchall()
         return rows[0] if rows else None
 
     def done(self) -> float | None:
-        """Return what share of the question under way is answered, from 0 to 1, if that is known."""
+        """Return how much of the running query is done, from 0 to 1, if that is known."""
         percent = -1.0 if self._connection is None else self._connection.query_progress()
         return None if percent < 0 else min(percent / 100, 1.0)
 
     def cell(self, name: str) -> str:
-        """Return SQL for what a cell of this column holds, NULL where that is nothing."""
+        """Return SQL for the cells of a column, NULL where they are empty."""
         return identifier(name)
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
-        """Yield the rows one by one, with these columns; by default with all of them."""
+        """Yield the rows one by one, with these columns; by default all."""
         row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
         for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=_ROWS):
             for value in batch.to_pylist():
@@ -127,10 +128,10 @@ class Source:
                 yield Row(Place(row, None), value)
 
     def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
-        """Read the rows that came as these again, and say where each stands and what is wrong with it.
+        """Read the invalid rows with these numbers again, and yield the place of each and what is wrong with it.
 
-        So are pieces of text that are no rows, and therefore did not come: all of them once the last row has come, and
-        before that only those before the last of these rows.
+        Malformed text, which has no such number, is reported as well: all of it once the last row has been read, and
+        before that only what precedes the last of these rows.
         """
         if records and decoder is not None:
             wanted = set(records)
@@ -139,8 +140,8 @@ class Source:
                     yield row.place, why
 
     @contextmanager
-    def _plainly(self) -> Iterator[None]:
-        """Turn an error of DuckDB or Arrow into one of ours."""
+    def _plain_errors(self) -> Iterator[None]:
+        """Turn errors of DuckDB and Arrow into ours."""
         duckdb, arrow = library("duckdb"), library("pyarrow")
         try:
             yield
@@ -150,15 +151,26 @@ class Source:
             raise _plain(self.name, error) from None
 
 
-class _Csv(Source):
-    """A CSV file. DuckDB leaves torn rows out of the answer and notes them in a table."""
+class _File(Source):
+    """A file that DuckDB scans."""
 
-    def __init__(self, path: Path, connection: Any, header: Header) -> None:
-        self._path, self._header = path, header
-        columns = ", ".join(f"{_quoted(name)}: 'VARCHAR'" for name in header.names)
-        options = f"delim={_quoted(header.delimiter)}, quote='\"', escape='\"', columns={{{columns}}}"
-        scan = f"read_csv({_quoted(path)}, auto_detect=false, header=true, store_rejects=true, {options})"
-        super().__init__(path.name, _view(path, connection, scan), connection)
+    def __init__(self, path: Path, connection: Any, function: str, **options: str) -> None:
+        self._path = path
+        arguments = [_quoted(path), *(f"{name}={value}" for name, value in options.items())]
+        super().__init__(path.name, connection.sql, connection, scan=f"{function}({', '.join(arguments)})")
+
+
+class _Csv(_File):
+    """A CSV file. DuckDB leaves malformed rows out of the answer and lists them in a table."""
+
+    _rejected: set[int] | None = None
+
+    def __init__(self, path: Path, connection: Any) -> None:
+        with open_lines(path) as lines:
+            self._header = header = csv_header(lines, path.name)
+        options = {"auto_detect": "false", "header": "true", "store_rejects": "true", "quote": "'\"'", "escape": "'\"'"}
+        columns = _columns_of(header.names, "VARCHAR")
+        super().__init__(path, connection, "read_csv", delim=_quoted(header.delimiter), columns=columns, **options)
 
     def cell(self, name: str) -> str:
         return f"NULLIF(TRIM({identifier(name)}), '')"
@@ -172,7 +184,7 @@ class _Csv(Source):
             for number, place, cells, problem in csv_records(lines, self._header, self.name):
                 lost = problem is not None if rejected is None else number in rejected
                 whole, torn = whole + (not lost), torn + lost
-                # Before the end it is not known yet which rows were lost because they are not in UTF-8.
+                # Before the end it is unknown which rows were lost because they are not in UTF-8.
                 if lost or whole in wanted or (rejected is None and not "".join(cells).isascii()):
                     row = Row(place, by_column(self._header.names, cells), problem)
                     if why := row.problem or (decoder and decoder.complaint(row.value)):
@@ -182,37 +194,32 @@ class _Csv(Source):
 
     def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
         self._rejected = None
-        with suppress(library("duckdb").CatalogException):  # there is no such table before the first question
+        with suppress(library("duckdb").CatalogException):  # there is no such table before the first query
             self._connection.execute("DELETE FROM reject_errors")
         yield from super().batches(sql, rows=rows)
         self._rejected = {line for (line,) in self._connection.execute("SELECT line FROM reject_errors").fetchall()}
 
-    _rejected: set[int] | None = None
 
-
-class _Json(Source):
+class _Json(_File):
     """A file of JSON lines."""
 
     def __init__(self, path: Path, connection: Any) -> None:
-        self._path = path
         names = json_columns(path)
-        columns = ", ".join(f"{_quoted(name)}: 'JSON'" for name in names or ["outcome"])
-        options = f"format='newline_delimited', records={names is not None}, ignore_errors=true, columns={{{columns}}}"
-        super().__init__(path.name, _view(path, connection, f"read_json({_quoted(path)}, {options})"), connection)
+        options = {"format": "'newline_delimited'", "records": f"{names is not None}", "ignore_errors": "true"}
+        super().__init__(path, connection, "read_json", columns=_columns_of(names or ["outcome"], "JSON"), **options)
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         with open_lines(self._path) as lines:
             yield from json_rows(lines)
 
 
-class _Parquet(Source):
-    """A Parquet file. Columns as they stand are read by Arrow, in less time than DuckDB takes to hand them over."""
+class _Parquet(_File):
+    """A Parquet file. Plain columns are read by Arrow, which is faster than through DuckDB."""
 
     _share: float | None = None
 
     def __init__(self, path: Path, connection: Any) -> None:
-        self._path = path
-        super().__init__(path.name, _view(path, connection, f"read_parquet({_quoted(path)})"), connection)
+        super().__init__(path, connection, "read_parquet")
 
     def done(self) -> float | None:
         return super().done() if self._share is None else self._share
@@ -232,10 +239,10 @@ class _Parquet(Source):
     def _columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
         record_batch, seen = library("pyarrow").record_batch, 0
         wanted = sorted(set(columns.values()))
-        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):  # the other core has work to do
+        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):  # the other core is busy
             seen += batch.num_rows
             self._share = seen / file.metadata.num_rows
-            batch.validate(full=True)  # text that is no UTF-8
+            batch.validate(full=True)  # text that is not UTF-8
             yield record_batch([batch.column(name) for name in columns.values()], names=list(columns))
 
 
@@ -246,20 +253,20 @@ def open_source(
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
 ) -> Source:
-    """Return the rows of a file, a table, an array or a relation.
+    """Open a file, a table, an array or a relation.
 
     Parameters
     ----------
     source
         A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table, or any other
-        that narwhals knows; a DuckDB relation; a NumPy array, whose columns are called "0", "1", …; or a mapping from
+        that narwhals supports; a DuckDB relation; a NumPy array, whose columns are named "0", "1", …; or a mapping from
         names to arrays, where an array of two dimensions is a column of lists.
     kind
-        What a file holds; by default as its name ends.
+        Format of a file; by default from its name.
     memory_limit
-        Memory that DuckDB may use before it goes to disk. (A relation has its own connection's.)
+        Memory that DuckDB may use before it spills to disk. (A relation has its own connection's.)
     temp_directory
-        Where it goes to then; by default a temporary folder that is removed at the end.
+        Folder for the spill; by default a temporary one, removed at the end.
 
     Examples
     --------
@@ -281,7 +288,7 @@ def open_source(
 
 
 def check_file(path: Path) -> None:
-    """Refuse a path that is not a file."""
+    """Raise an error unless the path is a file."""
     if not path.exists():
         raise FileError(f"there is no file {path}.")
     if path.is_dir():
@@ -292,29 +299,21 @@ def _open_file(path: Path, connection: Any, kind: Kind | None) -> Source:
     check_file(path)
     if kind is None:
         raise FileError(
-            f"{path} is of no known kind, expected .csv, .tsv, .parquet or .jsonl, text also with .gz.",
-            hint="rename it to what it is.",
+            f"the format of {path} is unknown, expected .csv, .tsv, .parquet or .jsonl, text also with .gz.",
+            hint="rename the file.",
         )
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty.")
-    if kind == "csv":
-        with open_lines(path) as lines:
-            return _Csv(path, connection, csv_header(lines, path.name))
-    return _Json(path, connection) if kind == "jsonl" else _Parquet(path, connection)
+    return {"csv": _Csv, "jsonl": _Json, "parquet": _Parquet}[kind](path, connection)
 
 
-def _view(path: Path, connection: Any, scan: str) -> Callable[[str], Any]:
-    duckdb = library("duckdb")
-    try:
-        connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
-    except duckdb.Error as error:
-        raise _plain(path.name, error) from None
-    query: Callable[[str], Any] = connection.sql
-    return query
+def _columns_of(names: Sequence[str], kind: str) -> str:
+    """Return columns of one type as DuckDB's readers take them."""
+    return f"{{{', '.join(f'{_quoted(name)}: {_quoted(kind)}' for name in names)}}}"
 
 
 def _connect(duckdb: Any, memory_limit: str, temp_directory: str | os.PathLike[str] | None) -> Any:
-    # DuckDB makes the folder when it needs it, and removes it with the connection.
+    # DuckDB creates the folder when needed, and removes it with the connection.
     where = temp_directory or Path(tempfile.gettempdir(), f"treecal-{secrets.token_hex(6)}")
     try:
         connection = duckdb.connect(config={"memory_limit": memory_limit, "temp_directory": str(where)})
@@ -322,25 +321,24 @@ def _connect(duckdb: Any, memory_limit: str, temp_directory: str | os.PathLike[s
         raise ParameterError.expected("memory_limit", memory_limit, "an amount of memory such as '1GB'") from None
     connection.execute("SET enable_progress_bar = true")
     connection.execute("SET enable_progress_bar_print = false")
-    connection.execute("SET streaming_buffer_size = '64MB'")  # so that reading goes on while a batch is worked on
+    connection.execute("SET streaming_buffer_size = '64MB'")  # so that reading continues while a batch is processed
     return connection
 
 
 def _as_arrow(source: Any) -> tuple[str, Any]:
-    """Return what to call the table, and the table."""
+    """Return a name for the table, and the table."""
     arrow = library("pyarrow")
     if isinstance(source, np.ndarray):
-        named = source.dtype.names
-        columns = {n: source[n] for n in named} if named else {str(k): c for k, c in enumerate(_by_column(source))}
-        return "the array", _table(arrow, columns)
+        if source.ndim not in (1, 2):
+            raise ParameterError(f"the array has shape {source.shape}, expected one or two dimensions.")
+        if named := source.dtype.names:
+            return "the array", _table(arrow, {name: source[name] for name in named})
+        return "the array", _table(arrow, {str(k): c for k, c in enumerate(source.reshape(len(source), -1).T)})
     if isinstance(source, Mapping):
         return "the mapping", _table(arrow, {str(name): np.asarray(column) for name, column in source.items()})
     narwhals = library("narwhals")
     try:
-        frame = narwhals.from_native(source)
-        if isinstance(frame, narwhals.LazyFrame):
-            frame = frame.collect()
-        return "the table", frame.to_arrow()
+        return "the table", narwhals.from_native(source).lazy().collect().to_arrow()
     except TypeError:
         raise ParameterError(
             f"the source is a {type(source).__name__}, expected a path, a table, an array or a DuckDB relation."
@@ -349,20 +347,12 @@ def _as_arrow(source: Any) -> tuple[str, Any]:
         raise FileError(f"the table has a column of mixed types: {_sentence(error)}") from None
 
 
-def _by_column(array: Any) -> Any:
-    if array.ndim not in (1, 2):
-        raise ParameterError(f"the array has shape {array.shape}, expected one or two dimensions.")
-    return array.reshape(len(array), -1).T
-
-
 def _table(arrow: Any, columns: dict[str, Any]) -> Any:
-    sizes = {name: len(column) if column.ndim else -1 for name, column in columns.items()}
-    if not columns or min(sizes.values()) < 0 or len(set(sizes.values())) > 1:
-        raise ParameterError.expected("the columns' lengths", sizes, "columns of one and the same length")
+    shapes = {name: column.shape for name, column in columns.items()}
+    if len({shape[:1] for shape in shapes.values()}) != 1 or not all(1 <= len(shape) <= 2 for shape in shapes.values()):
+        raise ParameterError(f"the columns have the shapes {shapes}, expected one or two dimensions and equal lengths.")
     made = {}
     for name, column in columns.items():
-        if column.ndim > 2:
-            raise ParameterError(f"column {name!r} has shape {column.shape}, expected one or two dimensions.")
         try:
             flat = arrow.array(np.ascontiguousarray(column).ravel())
         except arrow.ArrowException as error:
@@ -376,31 +366,25 @@ def _quoted(text: object) -> str:
 
 
 def identifier(name: str) -> str:
-    """Return the name quoted for SQL.
-
-    Examples
-    --------
-    >>> identifier("mean temperature")
-    '"mean temperature"'
-    """
+    """Return the name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def _sentence(error: BaseException) -> str:
-    """Return the first line of a library's message, without the name of its class."""
+    """Return the first line of a library's message, without its class name."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return re.sub(r"^[\w ]+ Error: ", "", lines[0]).rstrip(".") + "."
 
 
 def _plain(name: str, error: BaseException) -> FileError:
-    """Return an error of DuckDB or Arrow as one of ours."""
+    """Return our error for one of DuckDB or Arrow."""
     text, hint = str(error), None
     if "state machine reached an invalid state" in text:
         return not_csv(name)
     if "gzip" in text.lower():
         return not_gzip(name)
     if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
-        hint = "it is no Parquet file, or it was cut short or damaged; get it again."
+        hint = "it is not a Parquet file, or it is truncated or damaged."
     if "Out of Memory" in text:
-        hint = "give it more: memory_limit='4GB', or a temp_directory with room."
+        hint = "raise memory_limit, for example to '4GB', or choose a temp_directory with more room."
     return FileError(f"{name} cannot be read: {_sentence(error)}", hint=hint)

@@ -1,4 +1,4 @@
-"""Rows of text, line by line: CSV with a header, and JSON lines. None is read ahead, so a pipe may still be written to.
+"""Rows of text, line by line: CSV with a header, and JSON lines. Nothing is read ahead, for the sake of pipes.
 
 Blanks around a CSV cell are not part of it, quoted or not, and an empty cell is missing.
 """
@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, cast
 from treecal.exceptions import FileError, TreeCalError
 
 Kind = Literal["csv", "jsonl", "parquet"]
-"""What a file holds."""
+"""The format of a file."""
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
@@ -29,11 +29,11 @@ _KINDS: dict[str, Kind] = {
 _DELIMITERS = (",", ";", "\t", "|")
 _BOM = b"\xef\xbb\xbf"
 _LONGEST = 1 << 20  # first line of a CSV file
-_SAMPLE = 100  # lines of JSON that say which columns there are
+_SAMPLE = 100  # lines of JSON whose keys are the columns
 
 
 class Place(NamedTuple):
-    """Where a row stands: its 1-based number among the rows, and in a text file the line it begins on."""
+    """The place of a row: its 1-based number, and in a text file the line it begins on."""
 
     row: int
     line: int | None
@@ -43,21 +43,21 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row: where it stands; what it holds, by column, or in JSON lines any value; or why it cannot be read."""
+    """A row: its place; its value, by column, or in JSON lines any value; or why it cannot be read."""
 
     place: Place
     value: Any
     problem: str | None = None
 
     def read(self) -> Any:
-        """Return what it holds, or raise what is wrong with it."""
+        """Return its value, or raise why it cannot be read."""
         if self.problem is not None:
             raise TreeCalError(self.problem)
         return self.value
 
 
 Record = tuple[int, Place, list[str], str | None]
-"""A record of a CSV file: its number, with the header and blank lines; its place; its cells; and why it is no row."""
+"""A record of a CSV file: its number, counting header and blank lines; its place; its cells; why it is not a row."""
 
 
 class Header(NamedTuple):
@@ -69,23 +69,17 @@ class Header(NamedTuple):
 
 
 def kind_of(path: str | os.PathLike[str]) -> Kind | None:
-    """Return what a file holds by how its name ends, ".gz" left out: "days.CSV.gz" holds CSV."""
+    """Return the format of a file from its name, without ".gz": "days.CSV.gz" is CSV."""
     name = str(path).lower()
     kind = _KINDS.get(Path(name.removesuffix(".gz")).suffix)
     return None if kind == "parquet" and name.endswith(".gz") else kind
 
 
 def read_header(line: str, name: str) -> Header:
-    """Return the names in the first line of a CSV file, and the delimiter, the most frequent in it.
-
-    Examples
-    --------
-    >>> read_header("day; weather", "days.csv").names
-    ['day', 'weather']
-    """
+    """Return the header in the first line of a CSV file; the delimiter is the most frequent one in it."""
     text = line.rstrip("\r\n")
     if not text.strip():
-        raise FileError(f"{name} is empty, or its first line is, expected the names of the columns.")
+        raise FileError(f"{name} is empty or has an empty first line, expected the names of the columns.")
     if not text.replace("\t", "").isprintable():
         raise FileError(
             f"{name} is not text in UTF-8: its first line holds {text[:20]!a}.",
@@ -97,13 +91,13 @@ def read_header(line: str, name: str) -> Header:
         raise FileError(f"{name} has no name for column {names.index('') + 1} in its first line.")
     twice = next((column for column in names if names.count(column) > 1), None)
     if twice is not None:
-        raise FileError(f"{name} has two columns called {twice!r}.", hint="rename one of them.")
+        raise FileError(f"{name} has two columns named {twice!r}.", hint="rename one of them.")
     return Header(names, delimiter, "\r\n" if line.endswith("\r\n") else "\n")
 
 
 @contextmanager
 def open_lines(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
-    """Open a text file, or one in gzip, and give its lines."""
+    """Open a text file, gzipped or not, and give its lines."""
     with open(path, "rb") as file:
         yield read_lines(file, Path(path).name)
 
@@ -121,7 +115,7 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def csv_header(lines: Iterator[bytes], name: str) -> Header:
-    """Take the first line off and return what it says."""
+    """Read the header from the first line."""
     return read_header(next(lines, b"")[:_LONGEST].decode(errors="surrogateescape"), name)
 
 
@@ -131,7 +125,7 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
 
     def texts() -> Iterator[str]:
         for line in lines:
-            taken.append(line.decode(errors="surrogateescape"))  # refused where it is used, and only there
+            taken.append(line.decode(errors="surrogateescape"))  # an error only where it is used
             yield taken[-1]
 
     reader = csv.reader(texts(), delimiter=header.delimiter, skipinitialspace=True, strict=True)
@@ -152,7 +146,7 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
         if not cells and problem is None:
             if width > 1:
                 continue
-            cells = [""]  # an only column may be blank
+            cells = [""]  # a cell of the only column may be blank
         row += 1
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
@@ -160,7 +154,7 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
 
 
 def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
-    """Return the cells of a record where blanks follow a closing quote; none if that is not what is wrong with it."""
+    """Return the cells of a record where blanks follow a closing quote; none if that is not the problem."""
     text = re.sub(rf'" +(?=[{re.escape(delimiter)}\r\n]|$)', '"', "".join(lines))
     try:
         return next(csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True, strict=True))
@@ -169,16 +163,16 @@ def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
 
 
 def not_csv(name: str) -> FileError:
-    """Return what to say of a file whose lines end in two ways."""
+    """Return the error for a file that changes its format on the way."""
     return FileError(
-        f"{name} cannot be read: it is not CSV all through.",
-        hint="its lines end in different ways, some with CR LF and some with LF: tr -d '\\r' makes them alike.",
+        f"{name} cannot be read: not all of it is valid CSV.",
+        hint="it may mix line endings, CR LF and LF: tr -d '\\r' makes them uniform.",
     )
 
 
 def not_gzip(name: str) -> FileError:
-    """Return what to say of a file that is not gzip to its end."""
-    return FileError(f"{name} cannot be read: it is not a whole gzip file.", hint="was it cut short? Get it again.")
+    """Return the error for a truncated or damaged gzip file."""
+    return FileError(f"{name} cannot be read: it is not a complete gzip file.", hint="it may be truncated.")
 
 
 def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | None]:
@@ -189,9 +183,9 @@ def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | Non
 def text_rows(
     file: BinaryIO, kind: Kind, name: str, *, check: Callable[[str, Sequence[str]], object], words: bool = False
 ) -> Iterator[Row]:
-    r"""Yield the rows of a text file or of a pipe, each as soon as its line has come.
+    r"""Yield the rows of a text file or a pipe, each as soon as its line has been read.
 
-    The columns of a table are checked before its first row. With `words`, a line that is not JSON is a word.
+    The columns of a CSV file are checked before its first row. With `words`, a line that is not JSON is a string.
 
     Examples
     --------
@@ -222,7 +216,7 @@ def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
 
 
 def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
-    """Return the value, or why there is none."""
+    """Return the value, or None and why it cannot be read."""
     try:
         text = line.decode().strip()
         return json.loads(text), None
@@ -237,11 +231,11 @@ def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
 
 
 def json_columns(path: Path) -> list[str] | None:
-    """Return the names in the first hundred objects, in order of appearance; None where lines are bare values."""
+    """Return the keys of the first hundred objects, in order of appearance; None where lines are bare values."""
     with open_lines(path) as lines:
         sample = list(islice(json_rows(lines), _SAMPLE))
     if not sample:
-        raise FileError(f"{path.name} is empty, expected JSON lines: one object a line.")
+        raise FileError(f"{path.name} is empty, expected JSON lines: one object per line.")
     names = [name for row in sample if isinstance(row.value, dict) for name in row.value]
     if names:
         return list(dict.fromkeys(names))
@@ -249,5 +243,5 @@ def json_columns(path: Path) -> list[str] | None:
     entries = first.value if isinstance(first.value, list) else []
     if first.problem is not None or any(isinstance(entry, list | dict) for entry in entries):
         problem = first.problem or "it is not a JSON object."
-        raise FileError.at(path.name, *first.place, problem, hint="expected JSON lines: one object a line.")
+        raise FileError.at(path.name, *first.place, problem, hint="expected JSON lines: one object per line.")
     return None
