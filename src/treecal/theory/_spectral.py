@@ -3,7 +3,7 @@
 **The family.** Forecast n is stored as an average of outcomes, `p_n = Σ_t P_nt·y_t + (1 − Σ_t P_nt)·s`, the rest of its
 weight on a start point s; round t announces it with weight `Q_tn`, and the rest of round t's weight is on s, unstored.
 With `m_n = Σ_t Q_tn` and `G = Qᵀ − diag(m)·P`, row n of G sums to `m_n·(1 − Σ_t P_nt)`, so forecast n's gap is exactly
-`m_n(ν_n − p_n) = Σ_t G_nt·(y_t − s)`. TreeCal's first children, which play s, are rows with P = 0 and need nothing more,
+`m_n(ν_n − p_n) = Σ_t G_nt·(y_t − s)`. TreeCal's first children, which play s, are rows with P = 0 and need no more,
 but the set is then measured from s. A row that sums to 0 gives the same for every s; where all do, as in harmonic
 replay, the set is measured from the centre of its smallest ball. What is announced unstored (harmonic's first forecast)
 adds at most its weight times the radius about s.
