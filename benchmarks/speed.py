@@ -1,6 +1,6 @@
 """How fast everything is, as ratios against a limit or a peer measured in the same run.
 
-    python benchmarks/speed.py                   # all, a minute or two on two cores; leave the machine alone meanwhile
+    python benchmarks/speed.py                   # all, a minute or two on two cores; on an idle machine
     python benchmarks/speed.py --only step bank  # some parts
     python benchmarks/speed.py --markdown        # the table of docs/reference/benchmarks.md
 
@@ -30,17 +30,17 @@ import treecal as tc
 
 
 class Line(NamedTuple):
-    """One figure: a ratio of two times measured in turns, or of two of them, and what is asked of it."""
+    """One figure, usually a ratio of two times measured in turns, and its target."""
 
     what: str
-    asked: str
+    target: str
     value: str
     spread: str
     note: str
 
 
 def times(repeats: int, *works: Callable[[], Any]) -> list[np.ndarray]:
-    """Time the works in turns, so that whatever else the machine does meets them alike."""
+    """Time the works in turns, so that other load on the machine affects all of them."""
     for work in works:
         work()
     spent: list[list[float]] = [[] for _ in works]
@@ -52,9 +52,9 @@ def times(repeats: int, *works: Callable[[], Any]) -> list[np.ndarray]:
     return [np.array(row) for row in spent]
 
 
-def line(what: str, asked: str, ratios: np.ndarray, note: str = "", form: str = "{:.2f}×") -> Line:
+def line(what: str, target: str, ratios: np.ndarray, note: str = "", form: str = "{:.2f}×") -> Line:
     low, middle, high = np.percentile(ratios, [25, 50, 75])
-    return Line(what, asked, form.format(middle), f"{form.format(low)} … {form.format(high)}", note)
+    return Line(what, target, form.format(middle), f"{form.format(low)} … {form.format(high)}", note)
 
 
 def micro(seconds: np.ndarray, rounds: int) -> str:
@@ -84,6 +84,13 @@ def go_and_read(forecaster: Any, outcomes: list[np.ndarray]) -> None:
         forecaster.update(y)
 
 
+def record(rounds: list[tuple[tc.Forecast, np.ndarray]]) -> None:
+    ledger = tc.Ledger(rounds[0][0].space)
+    for forecast, outcome in rounds:
+        ledger.record(forecast, outcome)
+    len(ledger.exact())  # rounds that wait are added up
+
+
 def go_river(model: Any, features: dict[str, float], classes: list[int]) -> None:
     for k in classes:
         model.predict_proba_one(features)
@@ -97,7 +104,7 @@ def go_mean(mean: Any, numbers: list[int]) -> None:
 
 
 def step() -> Iterator[Line]:
-    """The streaming step against empty calls and river."""
+    """The streaming step, its forecast held and read, against empty calls and river; and the ledger."""
     from river.dummy import PriorClassifier
     from river.linear_model import SoftmaxRegression
     from river.stats import Mean
@@ -107,11 +114,11 @@ def step() -> Iterator[Line]:
         space, outcomes = tc.Simplex(dim), list(one_hot(rounds, dim))
         tree, mixed = tc.TreeCal(space), list(space.sample(np.random.default_rng(0), rounds))
         plain, empty, read = (partial(f, g, outcomes) for f, g in ((go, tree), (go, Empty()), (go_and_read, tree)))
-        base, own, kept, other = times(100, empty, plain, read, partial(go, tree, mixed))
+        base, own, held, other = times(100, empty, plain, read, partial(go_and_read, tree, mixed))
         what = f"predict()+update() / two empty calls, d = {dim}"
-        yield line(what, "≤ 38×", own / base, micro(own, rounds), "{:.1f}×")
-        yield line("  the same, forecast kept and its points read", "", kept / base, micro(kept, rounds), "{:.1f}×")
-        yield line("  the same, outcomes that are no classes", "", other / base, micro(other, rounds), "{:.1f}×")
+        yield line(what, "≤ 51×", held / base, micro(held, rounds), "{:.1f}×")
+        yield line("  the same, forecast not looked at", "", own / base, micro(own, rounds), "{:.1f}×")
+        yield line("  the same, outcomes in the interior", "", other / base, micro(other, rounds), "{:.1f}×")
         if dim == 10:
             classes = [int(y.argmax()) for y in outcomes]
             own, prior, softmax, mean = times(
@@ -124,6 +131,14 @@ def step() -> Iterator[Line]:
             yield line("  / river PriorClassifier, 10 classes", "≤ 1.2×", own / prior, micro(prior, rounds))
             yield line("  / river SoftmaxRegression on one feature", "", own / softmax / 10, micro(softmax, 200))
             yield line("  / river Mean, one number", "", own / mean, micro(mean, rounds))
+    tree = tc.TreeCal(tc.Simplex(10), arity=4, depth=7)
+    played = []
+    for y in one_hot(4_000, 10):
+        played.append((tree.predict(), y))
+        tree.update(y)
+    (spent,) = times(9, partial(record, played))
+    each = 1e6 * spent / len(played)
+    yield line("Ledger.record, d = 10, 7 points, read at the end", "≤ 15 µs", each, "", "{:.1f} µs")
     tree, outcomes, tenths = tc.TreeCal(tc.Simplex(10)), list(one_hot(100_000, 10)), []
     for _ in range(10):
         start = time.perf_counter()
@@ -134,7 +149,7 @@ def step() -> Iterator[Line]:
 
 def replay() -> Iterator[Line]:
     """Whole arrays against reading and copying memory."""
-    for dim, asked, rounds in ((3, 18, 8_000_000), (10, 35, 2_500_000), (100, 50, 500_000)):
+    for dim, target, rounds in ((3, 18, 8_000_000), (10, 35, 2_500_000), (100, 50, 500_000)):
         space, outcomes = tc.Simplex(dim), one_hot(rounds, dim)
         classes, flat, room = outcomes.argmax(axis=1), outcomes.reshape(-1), np.empty(outcomes.size)
         read, copy, one, two, label = times(
@@ -147,28 +162,29 @@ def replay() -> Iterator[Line]:
         )
         rates = [outcomes.nbytes / np.median(spent) / 1e9 for spent in (read, copy)]
         rate = f"reading {rates[0]:.1f}, copying {rates[1]:.1f} GB/s"
-        yield line(f"replay, share of the reading rate, d = {dim}", f"≥ {asked} %", 100 * read / one, rate, "{:.0f} %")
+        yield line(f"replay, share of the reading rate, d = {dim}", f"≥ {target} %", 100 * read / one, rate, "{:.0f} %")
         yield line("  two threads / one", "≥ 1.6×" if dim == 100 else "", one / two)
-        yield line("  class labels, time / reading the dense array", "≤ 0.40×" if dim == 100 else "", label / read)
-    yield from unlabelled()
+        yield line("  class indices, time / reading the dense array", "≤ 0.40×" if dim == 100 else "", label / read)
+    yield from exact()
     yield from growth()
 
 
-def unlabelled() -> Iterator[Line]:
+def exact() -> Iterator[Line]:
     ratios, peaks = [], []
     for _ in range(3):
-        labelled, exact, peak = _child("unlabelled")
-        ratios.append(exact / labelled)
+        per_node, merged, peak = _child("exact")
+        ratios.append(merged / per_node)
         peaks.append(peak)
-    note = f"{max(peaks):.2f} GB at most"
-    yield line("exact unlabelled / labelled, 10^7 classes of 10", "≤ 20×, < 3 GB", np.array(ratios), note, "{:.1f}×")
+    note = f"peak {max(peaks):.2f} GB"
+    yield line("exact / per-node error, 10^7 classes of 10", "≤ 20×, < 3 GB", np.array(ratios), note, "{:.1f}×")
 
 
 def growth() -> Iterator[Line]:
     for power in range(4, 9):
         seconds, peak = _child("growth", str(10**power))
         per = seconds / 10**power * 1e9
-        yield Line(f"chunked labels, 10^{power} rounds", "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
+        what = f"chunked class indices, 10^{power} rounds"
+        yield Line(what, "linear, flat", f"{per:.1f} ns", "", f"peak {peak:.2f} GB")
 
 
 def bank() -> Iterator[Line]:
@@ -177,7 +193,7 @@ def bank() -> Iterator[Line]:
     rng = np.random.default_rng(0)
     keys, outcomes, classes = np.arange(streams), one_hot(streams, dim), rng.integers(dim, size=streams)
     many, total = tc.Bank(tc.Simplex(dim), streams=streams), np.zeros((streams, dim))
-    for _ in range(20):  # clocks of their own
+    for _ in range(20):  # so that streams differ in their rounds
         many.update(rng.integers(streams, size=streams), outcomes)
     add, update, by_class, predict = times(
         60,
@@ -200,32 +216,32 @@ def peers() -> Iterator[Line]:
 
     rounds, dim = 1_000_000, 10
     rng = np.random.default_rng(0)
-    said = rng.dirichlet(np.ones(dim), size=rounds)
+    forecasts = rng.dirichlet(np.ones(dim), size=rounds)
     classes = rng.integers(dim, size=rounds)
     dense = np.eye(dim)[classes]
-    tensors = torch.from_numpy(said), torch.from_numpy(classes)
+    tensors = torch.from_numpy(forecasts), torch.from_numpy(classes)
     torch.set_num_threads(1)
     space = tc.Simplex(dim)
     own, metric, curve = times(
         9,
         lambda: tc.replay(dense, space, threads=1),
         lambda: multiclass_calibration_error(*tensors, num_classes=dim, n_bins=15),
-        lambda: calibration_curve(classes == 0, said[:, 0], n_bins=15),
+        lambda: calibration_curve(classes == 0, forecasts[:, 0], n_bins=15),
     )
     per = f"{np.median(own) / rounds * 1e9:.0f} against {np.median(metric) / rounds * 1e9:.0f} ns a row"
     yield line("torchmetrics' calibration error / replay, a row, d = 10", "≥ 4×", metric / own, per)
     yield line("scikit-learn's calibration_curve, one class / replay", "", curve / own)
-    yield from netcal(said[:100_000], classes[:100_000], own / 10)
+    yield from netcal(forecasts[:100_000], classes[:100_000], own / 10)
     yield from regret_matching()
 
 
-def netcal(said: np.ndarray, classes: np.ndarray, own: np.ndarray) -> Iterator[Line]:
+def netcal(forecasts: np.ndarray, classes: np.ndarray, own: np.ndarray) -> Iterator[Line]:
     try:
         from netcal.metrics import ECE
     except ImportError:
         yield Line("netcal's ECE / replay", "", "–", "", "netcal is not installed")
         return
-    (other,) = times(9, lambda: ECE(15).measure(said, classes))
+    (other,) = times(9, lambda: ECE(15).measure(forecasts, classes))
     yield line("netcal's ECE / replay", "", other / own)
 
 
@@ -269,12 +285,12 @@ def audit() -> Iterator[Line]:
     rows, names = int(os.environ.get("TREECAL_LOG_ROWS", 10**7)), [f"p{k}" for k in range(10)]
     *first, last = names
     rest = f"(100 - ({' + '.join(first)})) / 100 AS {last}"
-    logs = {  # what is asked; what is drawn; what becomes of it
+    logs = {  # target; what is drawn; what is made of it
         "any doubles": ("≤ 3×", "-ln(1 - random())", [f"{name} / ({' + '.join(names)}) AS {name}" for name in names]),
         "whole per cent": ("", "1 + floor(10 * random())", [*(f"{name} / 100 AS {name}" for name in first), rest]),
     }
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(config={"threads": 2}) as connection:
-        for what, (asked, draw, parts) in logs.items():
+        for what, (target, draw, parts) in logs.items():
             log = f"{folder}/{what}.parquet"
             connection.execute(
                 f"COPY (SELECT {', '.join(parts)}, floor(10 * random())::INTEGER AS label "
@@ -288,7 +304,7 @@ def audit() -> Iterator[Line]:
                 lambda log=log: tc.audit(log, forecast=names, outcome="label", exact=False),  # type: ignore[misc]
             )
             note = f"{np.median(own) / rows * 1e9:.0f} against {np.median(total) / rows * 1e9:.0f} ns a row"
-            yield line(f"binned audit of {rows:,} rows × 10, {what} / DuckDB's sums", asked, own / total, note)
+            yield line(f"binned audit of {rows:,} rows × 10, {what} / DuckDB's sums", target, own / total, note)
 
 
 def first_call() -> Iterator[Line]:
@@ -312,16 +328,16 @@ def _child(*arguments: str) -> list[float]:
 
 
 def peak() -> float:
-    """The most memory this process ever held, in GB. (What resource says counts the parent it was forked from.)"""
+    """The peak memory of this process, in GB (`resource` would count the parent's as well)."""
     with open("/proc/self/status") as status:
         return next(int(row.split()[1]) for row in status if row.startswith("VmHWM")) / 1e6
 
 
 def child(name: str, *arguments: str) -> None:
-    """Do one thing in a process of its own, and print times and the peak of memory."""
+    """Run one case in its own process, and print times and peak memory."""
     space = tc.Simplex(10)
     tc.replay(np.arange(10), space).error("l1")
-    if name == "unlabelled":
+    if name == "exact":
         classes = np.random.default_rng(0).integers(10, size=10**7)
         start = time.perf_counter()
         run = tc.replay(classes, space, threads=1)
@@ -362,7 +378,7 @@ def main() -> None:
     if chosen.child:
         child(*chosen.child)
         return
-    columns = ("what", "asked", "measured", "middle half", "")
+    columns = ("what", "target", "measured", "middle half", "")
     lines = [one for part in chosen.only for one in PARTS[part]()]
     if chosen.markdown:
         print(f"| {' | '.join(columns)} |\n| {' | '.join('---' for _ in columns)} |")

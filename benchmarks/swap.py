@@ -162,8 +162,8 @@ def main() -> None:
         table.add_section()
         for adversary, goal in columns:
             tree, rival = best["TreeSwap", adversary, goal], best.get(("Blum–Mansour", adversary, goal))
-            nobody = "" if ("Blum–Mansour", adversary, goal) in best else " (TreeSwap alone tried)"
-            wins.append(f"{n:>9,}  {adversary} {goal:g}: {verdict(tree, rival)}{nobody}")
+            alone = "" if ("Blum–Mansour", adversary, goal) in best else " (TreeSwap alone tried)"
+            wins.append(f"{n:>9,}  {adversary} {goal:g}: {verdict(tree, rival)}{alone}")
     console.print(table)
     console.print("Where each wins (checkpoints are powers of 2; > means not within those rounds):")
     console.print("\n".join(wins), highlight=False)
@@ -184,7 +184,7 @@ def duration(seconds: float) -> str:
 
 def verdict(tree: tuple[int, float] | None, rival: tuple[int, float] | None) -> str:
     if tree is None or rival is None:
-        return "TreeSwap" if tree else "Blum–Mansour" if rival else "nobody got there"
+        return "TreeSwap" if tree else "Blum–Mansour" if rival else "neither"
     by_rounds = "a tie" if tree[0] == rival[0] else "TreeSwap" if tree[0] < rival[0] else "Blum–Mansour"
     return f"{by_rounds} by rounds, {'TreeSwap' if tree[1] < rival[1] else 'Blum–Mansour'} by time"
 

@@ -1,7 +1,7 @@
-"""AdaptiveTreeCal against TreeCal of the same arity, at length: `python examples/adaptive.py`, some twenty minutes.
+"""AdaptiveTreeCal against TreeCal of the same arity, at length: `python examples/adaptive.py`, about twenty minutes.
 
 The arena's streams, 2, 5 and 20 classes, 10^4 rounds and for the first four kinds 10^5, means over five seeds of the
-unlabelled ℓ1 error. The error is kept as `Σ_p ‖V_p‖₁`, `V_p = Σ_t x_t(p)(y_t − p)`: what a ledger would give, at a
+exact ℓ1 error. The error is kept as `Σ_p ‖V_p‖₁`, `V_p = Σ_t x_t(p)(y_t − p)`: what a ledger would give, at a
 fraction of its cost.
 """
 
@@ -22,21 +22,21 @@ from treecal.streams import Adversary, LedgerAdversary
 
 KINDS = ("i.i.d.", "regimes of 997", "against the mean", "against the ledger")
 KINDS += tuple(kind for kind in arena.STREAMS if kind not in KINDS)
-LONG = 20_000  # beyond so many rounds only the first four are raced
+LONG = 20_000  # rounds, beyond which only the first four are raced
 MAKERS = {"TreeCal": lambda space: tc.TreeCal(space, arity=4), "AdaptiveTreeCal": tc.AdaptiveTreeCal}
 
 
 class Tally(LedgerAdversary):
-    """The ledger adversary's own books, for outcomes that somebody else chooses."""
+    """The biases that the ledger adversary keeps, for outcomes from any source."""
 
     def record(self, forecast: Forecast, outcome: np.ndarray) -> None:
-        """Book one round."""
+        """Record one round."""
         for point, weight in zip(forecast.points + 0.0, forecast.weights, strict=True):
             name = point.tobytes()
             self._biases[name] = self._biases.get(name, 0.0) + weight * (outcome - point)
 
     def error(self, rounds: int) -> float:
-        """Return the unlabelled error per round."""
+        """Return the exact error per round."""
         return float(self.norm(np.array(list(self._biases.values()))).sum()) / rounds
 
 
@@ -49,7 +49,7 @@ def run(job: tuple[str, str, int, int, int]) -> float:
     for t in range(rounds):
         x = forecaster.predict()
         if isinstance(stream, LedgerAdversary):
-            y = tally.outcome(x)  # which books the round as well
+            y = tally.outcome(x)  # which records the round as well
         else:
             y = stream.outcome(x) if isinstance(stream, Adversary) else stream[t]
             tally.record(x, y)

@@ -1,11 +1,12 @@
 """The headline race of the docs: `make arena`, or `python examples/arena.py --folder runs`.
 
-Nine forecasters, eight streams, the simplex with 2, 3, 5, 10 and 50 classes. It can be stopped and taken up again.
+Nine forecasters, eight streams, the simplex with 2, 3, 5, 10 and 50 classes. An interrupted race resumes.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def main() -> None:
         rounds=options.rounds,
         seeds=range(options.seeds),
         folder=options.folder,
-        progress=True,
+        progress=lambda done, total: print(f"\r{done} of {total} runs ", end="", file=sys.stderr),
     )
     print(arena.show(table))
     if options.draw:

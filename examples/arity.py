@@ -1,4 +1,4 @@
-"""Which arity? The study of docs/explanation/arity.md: `python examples/arity.py`, some five minutes on two cores.
+"""Which arity? The study of docs/explanation/arity.md: `python examples/arity.py`, about five minutes on two cores.
 
 TreeCal and AdaptiveTreeCal of several arities on the arena's synthetic streams. For each: its ℓ1 error as a multiple of
 the best arity's on the same stream, in the geometric mean over streams and dimensions; the worst such multiple; and the
@@ -8,6 +8,7 @@ certificate.
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 
 import numpy as np
@@ -38,7 +39,7 @@ def main() -> None:
             rounds=options.rounds,
             seeds=range(options.seeds),
             folder=options.folder,
-            progress=True,
+            progress=lambda done, total: print(f"\r{done} of {total} runs ", end="", file=sys.stderr),
         )
         errors = arena.final(table)
         columns = sorted({key[:2] for key in errors})
@@ -48,8 +49,8 @@ def main() -> None:
             ratios = {c: errors[*c, name] / best[c] for c in columns}
             worst = max(ratios, key=lambda c: ratios[c])
             mean = np.exp(np.mean(np.log(list(ratios.values()))))
-            promise = tc.certificate(tc.Simplex(5), "l1", rounds=options.rounds, arity=arity).bound
-            certificate = f"{promise:.2f}" if kind is tc.TreeCal else ""
+            bound = tc.certificate(tc.Simplex(5), "l1", rounds=options.rounds, arity=arity).bound
+            certificate = f"{bound:.2f}" if kind is tc.TreeCal else ""
             shown.add_row(str(arity), f"{mean:.2f}", f"{ratios[worst]:.2f}", f"{worst[1]}, {worst[0]}", certificate)
         console.print(shown)
 

@@ -1,7 +1,7 @@
-"""Put a real model right: `python examples/flights.py`, some five minutes.
+"""Recalibrate a real model: `python examples/flights.py`, about five minutes.
 
-A logistic regression, trained as the year 2013 goes by, forecasts the delay of each departure from New York; correctors
-put its probabilities right, flight by flight. Prints scores before and after, as in docs/howto/recalibrate.md.
+A logistic regression, trained day by day through 2013, forecasts the delay of each departure from New York; correctors
+recalibrate its probabilities, flight by flight. Prints scores before and after, as in docs/howto/recalibrate.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> None:
         "vector scaling, then means": tc.Chain([tc.VectorScaling(space), tc.Recalibrator(space)]),
     }
     table = Table(
-        "corrector", "Brier", "calibration", "refinement", "log score", "ℓ1, cells of 0.1", title=stream.title
+        "corrector", "Brier", "calibration", "refinement", "log score", "ℓ1, binned at 0.1", title=stream.title
     )
     console = Console()
     for name, corrector in correctors.items():

@@ -129,3 +129,14 @@ def test_bad_input() -> None:
         arena.race(FORECASTERS, {}, SPACES, rounds=10)
     with pytest.raises(TreeCalError, match="rounds is 0"):
         arena.race(FORECASTERS, STREAMS, SPACES, rounds=0)
+
+
+def test_progress_counts_the_runs(tmp_path: Path) -> None:
+    def told(seeds: tuple[int, ...]) -> list[tuple[int, int]]:
+        counts: list[tuple[int, int]] = []
+        arguments: dict[str, Any] = {"rounds": 10, "seeds": seeds, "workers": 1, "folder": tmp_path}
+        arena.race(FORECASTERS, {"iid": iid}, SPACES[:1], **arguments, progress=lambda *pair: counts.append(pair))
+        return counts
+
+    assert told((0,)) == [(1, 3), (2, 3), (3, 3)]
+    assert told((0, 1)) == [(4, 6), (5, 6), (6, 6)]  # three are in the folder

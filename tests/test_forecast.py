@@ -20,7 +20,7 @@ from treecal.forecast import Forecast, TreeForecast
     [
         ({"points": [[0.5, 0.5]], "weights": [0.5]}, "weights sum to 0.5, expected 1"),
         ({"points": [[0.5, 0.5]] * 2, "weights": [1.5, -0.5]}, "weight 1 is -0.5"),
-        ({"points": [[0.5, 0.5]], "weights": [0.5, 0.5]}, "1 points came with 2 weights"),
+        ({"points": [[0.5, 0.5]], "weights": [0.5, 0.5]}, "1 points and 2 weights"),
         ({"points": [[0.5, 0.6]], "space": tc.Simplex(2)}, "point 0 lies outside"),
         ({"points": [[0.5, 0.5]], "space": tc.Simplex(3)}, "2 coordinates, expected 3"),
         ({"points": [0.5, 0.5]}, "2 dimensions"),

@@ -119,7 +119,7 @@ OLD = sorted((Path(__file__).parent / "data/snapshots-0.1.0").iterdir())
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
 def test_snapshots_of_0_1_0_say_what_to_do(path: Path) -> None:
     """Whatever was in them: state has another shape now."""
-    with pytest.raises(SnapshotError, match=r"(?s)format version 1, and this .* reads version 2.*feed the outcomes"):
+    with pytest.raises(SnapshotError, match=r"(?s)format version 1, and this .* reads version 2.*replay the outcomes"):
         tc.load(path)
 
 
@@ -194,3 +194,24 @@ def test_nothing_is_pickled() -> None:
     header = json.loads(content[8 : 8 + length])
     assert set(header) == {"__metadata__", "rounds", "sums"}
     assert header["sums"]["dtype"] == "F64"
+
+
+def test_a_class_that_is_not_imported_is_refused_by_name() -> None:
+    """A registered forecaster is known only where its module is imported."""
+    registry = tc.forecasters.REGISTRY
+
+    class Elsewhere(tc.RunningMean):
+        name = "elsewhere"
+
+    try:
+        content = state.dumps(Elsewhere(tc.Simplex(2)))
+    finally:
+        del registry["elsewhere"]
+    with pytest.raises(SnapshotError, match=r"the class Elsewhere.*\n\nHint: import the module"):
+        state.loads(content)
+
+
+@pytest.mark.parametrize("thing", [3, tc.Simplex(2), "TreeCal"])
+def test_only_what_has_a_state_is_saved(thing: Any) -> None:
+    with pytest.raises(SnapshotError, match="expected a forecaster, corrector, ledger or bank"):
+        state.dumps(thing)

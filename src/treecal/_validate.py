@@ -1,4 +1,4 @@
-"""Arguments, read and checked: each check says what came and what was expected."""
+"""Checked arguments: each error names the value and what was expected."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from treecal.exceptions import ParameterError
 
 
 def whole_number(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as a Python int of at least `least`, or say what is wrong with it.
-
-    Examples
-    --------
-    >>> whole_number("arity", np.int32(8), least=2)
-    8
-    """
+    """Return `value` as a Python int of at least `least`, or raise."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
@@ -37,7 +31,7 @@ def positive_number(name: str, value: Any, *, or_zero: bool = False) -> float:
 
 
 def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
-    """Return `value` as a read-only float64 copy with only finite entries, or say what is wrong with it."""
+    """Return `value` as a read-only float64 copy with only finite entries, or raise."""
     try:
         raw = np.asarray(value)
     except ValueError as error:  # ragged nesting

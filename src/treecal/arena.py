@@ -1,8 +1,7 @@
-"""The arena: forecasters × streams × sets × seeds, one race, one table.
+"""The arena: race forecasters × streams × sets × seeds, and collect the errors in one table.
 
-Every forecaster meets the same streams; an adversary, who answers what it sees, plays each one separately. A race can
-be stopped and taken up again: each run is kept in a file of its own as it ends. Tables need pyarrow:
-`pip install "treecal[arena]"`.
+All forecasters meet the same streams, except that an adversary answers each one separately. An interrupted race can be
+resumed, since each finished run is kept in its own file. Tables need pyarrow: `pip install "treecal[arena]"`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
@@ -19,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from treecal._checkpoints import checkpoints
 from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, TreeCalError
+from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.ledger import Ledger
@@ -33,6 +34,7 @@ from treecal.streams import (
     alternation,
     drift,
     iid,
+    play,
     random_walk,
     regime_switches,
 )
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 Maker = Callable[[ConvexSet], Forecaster]
 Source = Callable[[ConvexSet, int, np.random.Generator], "Array | Adversary"]
+_Rows = list[dict[str, Any]]
 
 
 def _against_mean(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Adversary:
@@ -70,49 +73,43 @@ STREAMS: dict[str, Source] = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """One forecaster on one stream: what a worker is given."""
+class _Run:
+    """One forecaster on one stream: the job of a worker."""
 
     forecaster: str
     stream: str
     space: ConvexSet
     seed: int
     rounds: int
-    checkpoints: tuple[int, ...]
     norms: tuple[Norm, ...]
 
     @property
     def name(self) -> str:
-        """A file name that tells this run from every other."""
+        """A file name that no other run has."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:24] + ".parquet"
 
-    def play(self, make: Maker, source: Source) -> list[dict[str, Any]]:
-        """Play it, and return one row for each checkpoint and norm; a refusal is a row without an error."""
-        head: dict[str, Any] = {"forecaster": self.forecaster, "stream": self.stream, "space": repr(self.space)}
-        head |= {"dim": self.space.dim, "seed": self.seed}
-        try:
-            forecaster = make(self.space)
-        except TreeCalError as refusal:
-            return [{**head, "rounds": self.rounds, "norm": repr(n), "note": str(refusal)} for n in self.norms]
-        # The stream depends on the seed and its name, not on who plays it.
-        digest = hashlib.sha256(f"{self.stream}/{self.space!r}/{self.seed}".encode()).digest()
-        stream = source(self.space, self.rounds, np.random.default_rng(list(digest)))
-        ledger, rows, seconds = Ledger(self.space), [], 0.0
-        for t in range(1, self.rounds + 1):
-            begin = time.perf_counter()
-            x = forecaster.predict()
-            seconds += time.perf_counter() - begin
-            y = stream.outcome(forecaster.mixture) if isinstance(stream, Adversary) else stream[t - 1]
-            ledger.record(x, y)
-            begin = time.perf_counter()
-            forecaster.update(y)
-            seconds += time.perf_counter() - begin
-            if t in self.checkpoints:
-                plain, by_node = ledger.exact(), ledger.exact(per_node=True)
-                for norm in self.norms:
-                    errors = {"error": plain.error(norm), "per_node": by_node.error(norm)}
-                    rows.append({**head, "rounds": t, "norm": repr(norm), **errors, "seconds": seconds})
-        return rows
+
+class _Timed:
+    """A forecaster, and the time spent in its predict and update."""
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster, self.space, self.seconds = forecaster, forecaster.space, 0.0
+
+    def predict(self) -> Any:
+        return self._timed(self._forecaster.predict)
+
+    def update(self, outcome: Array) -> None:
+        self._timed(self._forecaster.update, outcome)
+
+    @property
+    def mixture(self) -> Forecast:
+        return self._forecaster.mixture
+
+    def _timed(self, act: Callable[..., Any], *given: Array) -> Any:
+        begin = time.perf_counter()
+        result = act(*given)
+        self.seconds += time.perf_counter() - begin
+        return result
 
 
 def race(
@@ -125,32 +122,32 @@ def race(
     seeds: Sequence[int] = (0,),
     workers: int | None = None,
     folder: str | os.PathLike[str] | None = None,
-    progress: bool = False,
+    progress: Callable[[int, int], object] | None = None,
 ) -> pa.Table:
     """Race every forecaster on every stream over every set and seed, and return one tidy table.
 
     Parameters
     ----------
     forecasters
-        By name, functions from a set to a forecaster: classes and `functools.partial`, not lambdas, as they travel to
-        other processes; `treecal.forecasters.REGISTRY` has all of ours. One that refuses a set gets a row that says
-        why, and no error.
+        By name, functions from a set to a forecaster, such as `treecal.forecasters.REGISTRY`: classes and
+        `functools.partial`, not lambdas, since they are sent to other processes. If one refuses a set, its row has a
+        note that says why, and no error.
     streams
         By name, functions `(space, rounds, rng)` that return outcomes or an adversary.
     spaces
         The sets.
     rounds
-        Rounds of each run. Errors are noted at about four checkpoints a decade.
+        Rounds of each run. Errors are read at `treecal.streams.checkpoints(rounds)`.
     norms
-        What errors are counted in.
+        Norms of the errors.
     seeds
-        Seeds of the streams.
+        Random seeds of the streams.
     workers
-        Processes; by default one for each core. 1 stays in this one.
+        Number of processes; by default one per core. 1 uses only the current one.
     folder
-        Where finished runs are kept; a race with the same arguments in the same folder goes on where it was stopped.
+        Where finished runs are kept; a race with the same arguments in the same folder resumes.
     progress
-        Show a progress bar.
+        Called with the number of finished runs and of all runs.
 
     Returns
     -------
@@ -162,18 +159,16 @@ def race(
     >>> import treecal as tc
     >>> table = race({"mean": tc.RunningMean}, {"iid": iid}, [tc.Simplex(2)], rounds=20, workers=1)
     >>> table.num_rows, table.column("rounds").to_pylist()
-    (7, [1, 2, 3, 4, 7, 12, 20])
+    (11, [1, 2, 3, 4, 6, 7, 8, 11, 13, 16, 20])
     """
     pa, pq = (require(name, extra="arena", what="a table of the arena") for name in ("pyarrow", "pyarrow.parquet"))
     rounds = whole_number("rounds", rounds, least=1)
     for name, table in (("forecasters", forecasters), ("streams", streams), ("spaces", spaces), ("norms", norms)):
         if not table:
             raise ParameterError(f"{name} is empty, expected one or more.")
-    marks = np.geomspace(1, rounds, int(4 * np.log10(rounds)) + 2) if rounds > 1 else [1]
-    checkpoints = tuple(sorted({round(mark) for mark in marks}))
     measures = tuple(as_norm(norm) for norm in norms)
     runs = [
-        Run(forecaster, stream, space, int(seed), rounds, checkpoints, measures)
+        _Run(forecaster, stream, space, int(seed), rounds, measures)
         for space in spaces
         for stream in streams
         for seed in seeds
@@ -182,54 +177,56 @@ def race(
     kept = None if folder is None else Path(folder)
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-    results: dict[Run, list[dict[str, Any]]] = {}
+    results: dict[_Run, _Rows] = {}
     for run in runs:
         if kept is not None and (kept / run.name).exists():
             results[run] = pq.read_table(kept / run.name).to_pylist()
-    waiting = [run for run in runs if run not in results]
-    jobs = ((run, forecasters[run.forecaster], streams[run.stream]) for run in waiting)
-    for run, rows in _track(_work(jobs, workers), total=len(runs), done=len(results), show=progress):
+    jobs = [(run, forecasters[run.forecaster], streams[run.stream]) for run in runs if run not in results]
+    for run, rows in _work(jobs, workers):
         results[run] = rows
         if kept is not None:
             unfinished = kept / f".{run.name}"
             pq.write_table(pa.Table.from_pylist(rows, schema=_schema(pa)), unfinished)
             os.replace(unfinished, kept / run.name)
+        if progress is not None:
+            progress(len(results), len(runs))
     return pa.Table.from_pylist([row for run in runs for row in results[run]], schema=_schema(pa))
 
 
-def _play(run: Run, make: Maker, source: Source) -> tuple[Run, list[dict[str, Any]]]:
-    return run, run.play(make, source)
+def _play(run: _Run, make: Maker, source: Source) -> tuple[_Run, _Rows]:
+    """Play a run, and return one row for each checkpoint and norm; a refusal is a row without an error."""
+    head: dict[str, Any] = {"forecaster": run.forecaster, "stream": run.stream, "space": repr(run.space)}
+    head |= {"dim": run.space.dim, "seed": run.seed}
+    try:
+        forecaster = _Timed(make(run.space))
+    except TreeCalError as refusal:
+        return run, [{**head, "rounds": run.rounds, "norm": repr(n), "note": str(refusal)} for n in run.norms]
+    # The stream depends on the seed and its name, not on the forecaster.
+    digest = hashlib.sha256(f"{run.stream}/{run.space!r}/{run.seed}".encode()).digest()
+    stream = source(run.space, run.rounds, np.random.default_rng(list(digest)))
+    ledger, rows = Ledger(run.space), _Rows()
+
+    def note(played: int, _: int) -> None:
+        plain, by_node = ledger.exact(), ledger.exact(per_node=True)
+        for norm in run.norms:
+            errors = {"error": plain.error(norm), "per_node": by_node.error(norm)}
+            rows.append({**head, "rounds": played, "norm": repr(norm), **errors, "seconds": forecaster.seconds})
+
+    marks = checkpoints(run.rounds)
+    play(forecaster, stream, rounds=run.rounds, ledger=ledger, at=marks, progress=note)  # type: ignore[arg-type]
+    return run, rows
 
 
-def _work(jobs: Iterator[tuple[Run, Maker, Source]], workers: int | None) -> Iterator[tuple[Run, list[dict[str, Any]]]]:
+def _work(jobs: Iterable[tuple[_Run, Maker, Source]], workers: int | None) -> Iterator[tuple[_Run, _Rows]]:
     if workers == 1:
         yield from (_play(*job) for job in jobs)
         return
     with ProcessPoolExecutor(workers) as pool:
-        futures = [pool.submit(_play, *job) for job in jobs]
         try:
-            for future in as_completed(futures):
+            for future in as_completed([pool.submit(_play, *job) for job in jobs]):
                 yield future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-
-
-def _track(results: Iterator[Any], *, total: int, done: int, show: bool) -> Iterator[Any]:
-    if not show:
-        yield from results
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console, words = Console(stderr=True), (TextColumn("{task.description}"), TextColumn("{task.fields[rate]}"))
-    columns = (words[0], BarColumn(), MofNCompleteColumn(), words[1], TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task, start = bar.add_task("runs", total=total, completed=done, rate=""), time.monotonic()
-        for count, result in enumerate(results, 1):
-            yield result
-            bar.update(task, advance=1, rate=f"{count / (time.monotonic() - start):.1f}/s")
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def final(table: pa.Table, *, norm: Norm | str = "l1") -> dict[tuple[int, str, str], float]:
@@ -242,17 +239,18 @@ def final(table: pa.Table, *, norm: Norm | str = "l1") -> dict[tuple[int, str, s
     >>> [key for key in final(table)]
     [(2, 'iid', 'mean')]
     """
-    last: dict[tuple[int, str, str], dict[int, tuple[int, float]]] = {}
+    last = {}  # the rows of a run are in the order of rounds
     for row in table.to_pylist():
         if row["norm"] == repr(as_norm(norm)) and row["error"] is not None:
-            seeds = last.setdefault((row["dim"], row["stream"], row["forecaster"]), {})
-            if row["seed"] not in seeds or seeds[row["seed"]][0] < row["rounds"]:
-                seeds[row["seed"]] = (row["rounds"], row["error"])
-    return {key: float(np.mean([error for _, error in seeds.values()])) for key, seeds in last.items()}
+            last[row["dim"], row["stream"], row["forecaster"], row["seed"]] = row["error"]
+    errors: dict[tuple[int, str, str], list[float]] = {}
+    for (*key, _), error in last.items():
+        errors.setdefault(tuple(key), []).append(error)
+    return {key: float(np.mean(of_seeds)) for key, of_seeds in errors.items()}
 
 
 def show(table: pa.Table, *, norm: Norm | str = "l1") -> str:
-    """Return the final errors as Markdown: one table a dimension, forecasters down, streams across, the least in bold.
+    """Return the final errors as Markdown, one table per dimension, with the least error of each stream in bold.
 
     Examples
     --------
@@ -261,25 +259,15 @@ def show(table: pa.Table, *, norm: Norm | str = "l1") -> str:
     >>> print(show(table).splitlines()[2])
     | forecaster | iid |
     """
-    errors = final(table, norm=norm)
-    lines = []
+    errors, lines = final(table, norm=norm), []
     for dim in sorted({key[0] for key in errors}):
-        streams = list(dict.fromkeys(key[1] for key in errors if key[0] == dim))
-        names = list(dict.fromkeys(key[2] for key in errors if key[0] == dim))
-        lines += [
-            f"### {dim} dimensions",
-            "",
-            f"| forecaster | {' | '.join(streams)} |",
-            "| --- " * (1 + len(streams)) + "|",
-        ]
-        least = {s: min(errors[dim, s, n] for n in names if (dim, s, n) in errors) for s in streams}
-        for name in names:
-            cells = []
-            for stream in streams:
-                error = errors.get((dim, stream, name))
-                text = "" if error is None else f"{error:.3f}"
-                cells.append(f"**{text}**" if error == least[stream] else text)
-            lines.append(f"| {name} | {' | '.join(cells)} |")
+        own = {key[1:]: error for key, error in errors.items() if key[0] == dim}
+        streams, names = (list(dict.fromkeys(key[i] for key in own)) for i in (0, 1))
+        least = {stream: min(error for (s, _), error in own.items() if s == stream) for stream in streams}
+        lines += [f"### {dim} dimensions", "", f"| forecaster | {' | '.join(streams)} |"]
+        lines.append("| --- " * (1 + len(streams)) + "|")
+        cells = {(s, n): f"**{error:.3f}**" if error == least[s] else f"{error:.3f}" for (s, n), error in own.items()}
+        lines += [f"| {name} | {' | '.join(cells.get((s, name), '') for s in streams)} |" for name in names]
         lines.append("")
     return "\n".join(lines)
 

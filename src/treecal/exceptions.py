@@ -1,7 +1,6 @@
-"""What can go wrong, said so that a person can act on it.
+"""The errors of the package: all are `TreeCalError`s.
 
-Every error of the package is a `TreeCalError`. Its message tells what came and what was expected; where there is an
-obvious way out, a hint follows on a line of its own.
+A message says what was given and what was expected; where the fix is known, a hint follows on a line of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ class TreeCalError(ValueError):
     Parameters
     ----------
     message
-        What came, where, and what was expected.
+        What was given, where, and what was expected.
     hint
-        What would put it right, if that is known.
+        How to fix it, if that is known.
 
     Examples
     --------
@@ -33,15 +32,7 @@ class TreeCalError(ValueError):
 
 
 class _RoundError(TreeCalError):
-    """Something that is invalid in a round.
-
-    Attributes
-    ----------
-    round
-        The (1-based) round; 0 if it is not about one round.
-    problem
-        What is wrong with it.
-    """
+    """Invalid input in one round: its (1-based) number, 0 if it is not about one round, and the problem."""
 
     what: ClassVar[str]
     round: int = 0
@@ -56,13 +47,13 @@ class _RoundError(TreeCalError):
 
 
 class OutcomeError(_RoundError):
-    """An outcome that cannot be taken: wrong shape, wrong type, not finite, or outside the set."""
+    """An invalid outcome: wrong shape, wrong type, not finite, or outside the set."""
 
     what = "outcome"
 
 
 class LossError(TreeCalError):
-    """A loss that cannot be taken: wrong shape, wrong kind, not finite, or not one that adds to the others."""
+    """An invalid loss: wrong shape, wrong kind, not finite, or not one that adds to the others."""
 
 
 class ForecastError(_RoundError):
@@ -72,15 +63,15 @@ class ForecastError(_RoundError):
 
 
 class GeometryError(TreeCalError):
-    """A set, norm or regularizer that does not make sense."""
+    """An invalid set, norm or regularizer."""
 
 
 class ParameterError(TreeCalError):
-    """An argument out of its range."""
+    """An invalid argument."""
 
     @classmethod
     def expected(cls, name: str, value: Any, what: str, *, hint: str | None = None) -> ParameterError:
-        """Say which argument came with what value, and what it should have been."""
+        """Name the argument, its value, and what was expected."""
         return cls(f"{name} is {value!r}, expected {what}.", hint=hint)
 
 
@@ -89,20 +80,20 @@ class HorizonError(TreeCalError):
 
 
 class UnsupportedError(TreeCalError, NotImplementedError):
-    """Something this set, norm or regularizer cannot do, and why."""
+    """Something this set, norm or regularizer does not support, or a missing extra."""
 
     @classmethod
     def by(cls, thing: object, operation: str, why: str, *, hint: str | None = None) -> UnsupportedError:
-        """Say who cannot do what, and why."""
+        """Name the object, the operation, and the reason."""
         return cls(f"{thing!r} has no {operation}: {why}.", hint=hint)
 
 
 class SnapshotError(TreeCalError):
-    """A snapshot that cannot be written, or should not be trusted."""
+    """A snapshot that cannot be written, or is damaged."""
 
 
 class FileError(TreeCalError):
-    """A file or table that cannot be read, a row in it that makes no sense, or a file that cannot be written."""
+    """A file or table that cannot be read or written, or an invalid row in it."""
 
     @classmethod
     def at(cls, name: str, row: int, line: int | None, problem: str, *, hint: str | None = None) -> FileError:

@@ -28,7 +28,7 @@ class Forecast:
         Their weights, `(n,)`: non-negative, with sum 1. Uniform when left out.
     nodes
         Optional `(n, 2)` integers, one pair for each point: the node of the tree it stands on, `(height, index)`.
-        They tell equal points apart in the per-node error, the paper's labelled calibration error.
+        They distinguish equal points in the per-node error, the paper's labelled calibration error.
     space
         The set the points must lie in; when given, they are checked against it.
 
@@ -65,7 +65,7 @@ class Forecast:
         except TreeCalError as error:
             raise ForecastError(str(error)) from None
         if w.shape != p.shape[:1]:
-            raise ForecastError(f"{len(p)} points came with {w.shape[0]} weights, expected one each.")
+            raise ForecastError(f"there are {len(p)} points and {w.shape[0]} weights, expected one each.")
         if w.min() < 0:
             raise ForecastError(f"weight {int(w.argmin())} is {w.min():g}, expected 0 or more.")
         if abs(w.sum() - 1) > TOLERANCE:
@@ -93,7 +93,7 @@ class Forecast:
 
     @staticmethod
     def trusted(points: Array, weights: Array, nodes: Integers | None, space: ConvexSet | None) -> Forecast:
-        """Make a forecast of arrays known to be right, without checks or copies: they become read-only."""
+        """Make a forecast of valid arrays, without checks or copies: they become read-only."""
         self = _new(Forecast)
         points.setflags(False)  # type: ignore[call-arg] # by position, in a third of the time
         weights.setflags(False)  # type: ignore[call-arg]
@@ -145,12 +145,8 @@ class Forecast:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forecast):
             return NotImplemented
-        return (
-            np.array_equal(self.points, other.points)
-            and np.array_equal(self.weights, other.weights)
-            and (self.nodes is None) == (other.nodes is None)
-            and (self.nodes is None or np.array_equal(self.nodes, other.nodes))  # type: ignore[arg-type]
-        )
+        ours, theirs = ((x.points, x.weights, () if x.nodes is None else x.nodes) for x in (self, other))
+        return all(map(np.array_equal, ours, theirs))
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
 
@@ -210,12 +206,18 @@ class TreeForecast(Forecast):
     @property
     def nodes(self) -> Integers:
         """The node of each point, `(n, 2)` as (height, index), read-only."""
-        if self._nodes is None:  # worked out when first asked for: most forecasts are never asked
+        if self._nodes is None:  # computed when first read: most never are
             self._nodes = path_nodes(self._rounds, self._arity, len(self))
         return self._nodes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TreeForecast, (self.points, self.weights, self.rounds, self.arity, self.space)
+        return _tree_forecast, (self.points, self.weights, self.rounds, self.arity, self.space)
+
+
+def _tree_forecast(points: Array, weights: Array, rounds: int, arity: int, space: ConvexSet) -> TreeForecast:
+    """Make a forecast of arrays that were copied, and so can be written to."""
+    weights.setflags(write=False)
+    return TreeForecast(points, weights, rounds, arity, space)
 
 
 @lru_cache(maxsize=64)

@@ -67,7 +67,7 @@ class Reading:
 
     def error(self, distance: Distance | str, *, total: bool = False) -> float:
         """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
-        # Correctly rounded, so the order in which rounds or ledgers came leaves no trace.
+        # Correctly rounded, so that the order of rounds or ledgers makes no difference.
         error = math.fsum(self.weights * as_distance(distance).between(self.outcomes, self.forecasts))
         if total:
             return error
@@ -118,8 +118,7 @@ class Ledger:
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
-        empty = np.empty((0, 1 + space.dim))
-        self._load(0, np.empty((0, space.dim + 3), np.int64), empty, empty)
+        self._load(0, np.empty((0, space.dim + 3), np.int64), np.empty((0, 2, 1 + space.dim)))
 
     @classmethod
     def from_rows(
@@ -133,7 +132,7 @@ class Ledger:
         nodes: ArrayLike | None = None,
         parts: ArrayLike = 1,
     ) -> Ledger:
-        """Return the ledger of rounds that have been added up already.
+        """Return the ledger of rounds that are already added up.
 
         Parameters
         ----------
@@ -142,7 +141,7 @@ class Ledger:
         points
             Forecast points, `(n, d)`. One that appears twice is added up.
         weights
-            For each point the weight it was given over all rounds, times `parts`, `(n,)`.
+            For each point its weight over all rounds, times `parts`, `(n,)`.
         sums
             For each point the sum of the outcomes, each times the weight the point had and `parts`, `(n, d)`.
         rounds
@@ -151,7 +150,7 @@ class Ledger:
             The node of each point, `(n, 2)` as (height, index), where points stand on a tree.
         parts
             For each point, or for all: the number of points of the uniform forecasts it was part of, so that `weights`
-            counts rounds and `sums` adds plain outcomes; 0 where weights were not uniform, and stand as they are.
+            counts rounds and `sums` adds plain outcomes; 0 where weights were not uniform.
 
         Examples
         --------
@@ -172,18 +171,19 @@ class Ledger:
                 f"points, weights, sums and nodes have shapes {shapes}, expected (n, {dim}), (n,), (n, {dim}), (n, 2)."
             )
         ledger = cls(space)
-        totals = np.column_stack([w, total])
-        ledger._load(rounds, _identity(p, key, np.broadcast_to(parts, n)), totals, np.zeros_like(totals))
+        sums = np.column_stack([w, total])
+        totals = np.stack([sums, np.zeros_like(sums)], axis=1)
+        ledger._load(rounds, _identity(p, key, np.broadcast_to(parts, n)), totals)
         return ledger
 
-    def _load(self, rounds: int, names: Integers, sums: Array, lost: Array) -> None:
+    def _load(self, rounds: int, names: Integers, totals: Array) -> None:
         # A row is named by its point, its node and its parts, all as int64: it holds what forecasts have given that
         # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
-        self._names = names
-        self._sums, self._lost = sums, lost  # weight and outcome sum; and what rounding lost of them
+        # Its totals are weight and outcome sum; and what rounding lost of them.
+        self._names, self._totals = names, totals
         self._size, self._rounds = len(names), rounds  # rows in use (the arrays may be longer), and rounds in them
         self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
-        # Rounds that wait to be added up, some hundred at once: the bytes of points, weights, nodes and outcome.
+        # Rounds to be added up, some hundred at once: the bytes of points, weights, nodes and outcome.
         self._waiting: list[tuple[bytes, bytes, bytes, bytes]] = []
         self._points_waiting = 0
 
@@ -222,11 +222,11 @@ class Ledger:
         if ready and space.admits(point := np.asarray(forecast)):
             return Forecast.trusted(point[None], uniform(1), None, space)
         points: Any = [forecast]
-        return Forecast(points, space=space)  # which reads other numbers, and says what is wrong
+        return Forecast(points, space=space)  # which reads other numbers, or raises
 
     def _settle(self) -> None:
         """Add up the rounds that wait."""
-        with _settling:  # whoever reads settles, and several threads may read
+        with _settling:  # reading settles, and several threads may read
             rounds, dim = len(self._waiting), self.space.dim
             if not rounds:
                 return
@@ -239,40 +239,39 @@ class Ledger:
             amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
             if not equal.all():
                 amounts *= np.where(parts, 1.0, weights)[:, None]
-            rows, sums, lost = self._added(names, amounts)
-            # All of it or nothing: without a call in between, neither an interrupt nor another thread comes in.
-            self._sums[rows], self._lost[rows] = sums, lost
+            rows, totals = self._added(names, amounts)
+            # All of it or nothing: there is no call in between, where an interrupt or another thread could come in.
+            self._totals[rows] = totals
             self._rounds += rounds
             del self._waiting[:rounds]
             self._points_waiting -= len(parts)
 
-    def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array, Array]:
-        """Return the rows of these names, and what they will hold with the amounts added one after the other."""
+    def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array]:
+        """Return the rows of these names, and their totals with the amounts added one after the other."""
         first, group = group_rows(names)
         rows = self._find(names[first])
-        sums, lost = self._sums[rows], self._lost[rows]
+        totals = self._totals[rows]
         order, times = np.argsort(group, kind="stable"), np.bincount(group, minlength=len(rows))
         start = np.cumsum(times) - times
-        for count in np.unique(times):  # rows that come equally often are added up together
+        for count in np.unique(times):  # rows that appear equally often are added up together
             those = np.flatnonzero(times == count)
             steps = amounts[order[start[those] + np.arange(count)[:, None]]]
-            partial = np.add.accumulate(np.concatenate([sums[None, those], steps]))
-            _, losses = two_sum(partial[:-1], steps)
-            sums[those] = partial[-1]
-            lost[those] = np.add.accumulate(np.concatenate([lost[None, those], losses]))[-1]
-        return rows, sums, lost
+            partial = np.add.accumulate(np.concatenate([totals[None, those, 0], steps]))
+            _, lost = two_sum(partial[:-1], steps)
+            totals[those, 0] = partial[-1]
+            totals[those, 1] = np.add.accumulate(np.concatenate([totals[None, those, 1], lost]))[-1]
+        return rows, totals
 
     def _find(self, names: Integers) -> Integers:
         """Return the row of each name, making those that are new."""
-        index, self._index = self._index, None  # should it end halfway, the index is made anew
+        index, self._index = self._index, None  # if interrupted, the index is made again
         if index is None:
             index = {name: row for row, name in enumerate(_as_bytes(self._names[: self._size]))}
         rows = np.array([index.setdefault(name, len(index)) for name in _as_bytes(names)], np.int64)
         size, new = len(index), rows >= self._size
-        if size > len(self._sums):  # double, so that rows cost O(1) each
+        if size > len(self._totals):  # double, so that rows cost O(1) each
             room = max(2 * self._size, size)
-            self._names, self._lost = _longer(self._names, room), _longer(self._lost, room)
-            self._sums = _longer(self._sums, room)
+            self._names, self._totals = _longer(self._names, room), _longer(self._totals, room)
         self._names[rows[new]] = names[new]
         self._size, self._index = size, index
         return rows
@@ -283,23 +282,22 @@ class Ledger:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
         merged = Ledger(self.space)
         for part in (self, other):
-            names, *totals = part._rows()
-            for amounts in totals:
-                rows, sums, lost = merged._added(names, amounts)
-                merged._sums[rows], merged._lost[rows] = sums, lost
+            names, totals = part._rows()
+            for amounts in totals.swapaxes(0, 1):
+                rows, added = merged._added(names, amounts)
+                merged._totals[rows] = added
             merged._rounds += part._rounds
         return merged
 
-    def _rows(self) -> tuple[Integers, Array, Array]:
-        """Return the names of all rows, their sums, and what rounding lost of them."""
+    def _rows(self) -> tuple[Integers, Array]:
+        """Return the names and totals of all rows."""
         self._settle()
-        n = self._size
-        return self._names[:n], self._sums[:n], self._lost[:n]
+        return self._names[: self._size], self._totals[: self._size]
 
     def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
-        names, sums, lost = self._rows()
-        return self._read(names, sums + lost, names[:, : self.space.dim + 2 * per_node], resolution=None)
+        names, totals = self._rows()
+        return self._read(names, totals, names[:, : self.space.dim + 2 * per_node], resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -323,21 +321,21 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        names, sums, lost = self._rows()
+        names, totals = self._rows()
         cells = np.rint(self._points(names) / resolution) + 0.0
-        return self._read(names, sums + lost, cells.view(np.int64), resolution=float(resolution))
+        return self._read(names, totals, cells.view(np.int64), resolution=float(resolution))
 
     def _points(self, names: Integers) -> Array:
         return names[:, : self.space.dim].view(np.float64)
 
     def _read(self, names: Integers, totals: Array, groups: Integers, *, resolution: float | None) -> Reading:
-        """Read the rows with those of one group, which are equal in `groups`, taken together."""
+        """Read the rows, those with equal `groups` together."""
         first, group = group_rows(groups)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
         parts = names[:, -1]
         common = math.lcm(*(int(p) for p in np.unique(parts) if p))
         unit = common if common * self._rounds < 2**53 else 1
-        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals
+        own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals.sum(axis=1)
         sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
         np.add.at(sums, group, own)
         if resolution is None:
@@ -359,8 +357,8 @@ class Ledger:
         distance
             A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
         per_node
-            Count each node of the tree by itself: the per-node error, which the paper calls labelled. It is never less
-            than the error by point alone.
+            Count each node of the tree separately: the per-node error, which the paper calls labelled. It is never
+            less than the error by point.
         total
             Sum over rounds instead of the mean.
         """
@@ -375,20 +373,15 @@ class Ledger:
         return {"space": self.space}
 
     def get_state(self) -> dict[str, Any]:
-        """Return the rows, as arrays of their own."""
-        names, sums, lost = self._rows()
-        return {
-            "rounds": self._rounds,
-            "points": self._points(names).copy(),
-            "keys": names[:, self.space.dim :].copy(),
-            "totals": np.stack([sums, lost], axis=1),
-        }
+        """Return the rows, as arrays that never change afterwards."""
+        names, totals = self._rows()
+        points, keys = self._points(names).copy(), names[:, self.space.dim :].copy()
+        return {"rounds": self._rounds, "points": points, "keys": keys, "totals": totals.copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such rows."""
-        keys, totals = state["keys"], state["totals"]
-        names = _identity(state["points"], keys[:, :2], keys[:, 2])
-        self._load(state["rounds"], names, totals[:, 0].copy(), totals[:, 1].copy())
+        keys = state["keys"]
+        self._load(state["rounds"], _identity(state["points"], keys[:, :2], keys[:, 2]), state["totals"].copy())
 
     def __repr__(self) -> str:
         return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"
@@ -406,7 +399,5 @@ def _as_bytes(names: Integers) -> list[bytes]:
 
 
 def _longer(rows: NDArray[Any], room: int) -> NDArray[Any]:
-    """Return the rows, followed by zeros up to so many."""
-    longer = np.zeros((room, rows.shape[1]), rows.dtype)
-    longer[: len(rows)] = rows
-    return longer
+    """Return the rows, followed by zeros up to `room` of them."""
+    return np.concatenate([rows, np.zeros((room - len(rows), *rows.shape[1:]), rows.dtype)])

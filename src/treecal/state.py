@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from treecal import correctors, forecasters, geometry
-from treecal.correctors import Corrector, Groups, all_correctors
+from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank
 from treecal.exceptions import SnapshotError
 from treecal.forecasters import REGISTRY, Forecaster
@@ -29,28 +29,23 @@ from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
 VERSION = 2
-_KEEPERS: dict[str, Any] = {kind.__name__: kind for kind in (Bank, Ledger, *all_correctors())}
-_VALUES: dict[str, Any] = {
-    name: kind
-    for room in (geometry, correctors)
-    for name in room.__all__
-    if isinstance(kind := getattr(room, name), type) and issubclass(kind, Value)
-}
 _BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
 
+Kept = Forecaster | Corrector | Ledger | Bank
 
-def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[str]) -> None:
+
+def save(thing: Kept, path: str | os.PathLike[str]) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
-    A file that is replaced keeps its mode; a new one gets the usual mode, as the umask says.
+    A file that is replaced keeps its mode; a new one gets the mode the umask gives.
 
     Parameters
     ----------
     thing
         A forecaster, corrector, ledger or bank of this package.
     path
-        The file; one that exists is replaced.
+        The file; an existing one is replaced.
 
     Examples
     --------
@@ -77,7 +72,7 @@ def save(thing: Forecaster | Corrector | Ledger | Bank, path: str | os.PathLike[
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         raise
-    with contextlib.suppress(OSError):  # a directory cannot be opened everywhere; where it can, make the rename last
+    with contextlib.suppress(OSError):  # where a directory can be opened, make the rename durable
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -93,7 +88,7 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     path
         The file.
     space
-        The set, when it is of a class of your own: a snapshot holds data, not code.
+        The set, if its class is your own: a snapshot holds data, not code.
 
     Examples
     --------
@@ -106,7 +101,7 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     return loads(Path(path).read_bytes(), space=space)
 
 
-def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
+def dumps(thing: Kept) -> bytes:
     """Return the snapshot as bytes.
 
     Examples
@@ -119,12 +114,14 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     """
     from safetensors.numpy import save as pack
 
-    name = _name(thing)
+    if not isinstance(thing, Kept):
+        raise SnapshotError(
+            f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, ledger or bank."
+        )
     state = _flat(thing.get_state())
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
     header = {
-        "class": name,
-        "arguments": {key: _encode(value) for key, value in thing.arguments().items()},
+        **_encode(thing),
         "state": {key: value for key, value in state.items() if key not in arrays},
         "version": VERSION,
         "sha256": _BLANK.decode(),
@@ -134,17 +131,16 @@ def dumps(thing: Forecaster | Corrector | Ledger | Bank) -> bytes:
     return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
 
 
-def describe(thing: Forecaster | Corrector | Ledger | Bank) -> str:
-    """Return the class and the arguments that it was made with, as JSON: equal for two that would go the same way.
+def describe(thing: Kept) -> str:
+    """Return the class and its constructor's arguments, as JSON: equal for two that behave in the same way.
 
     Examples
     --------
     >>> import treecal as tc
     >>> describe(tc.Ledger(tc.Simplex(2)))
-    '{"arguments": {"space": {"arguments": {"dim": 2}, "value": "Simplex"}}, "class": "Ledger"}'
+    '{"arguments": {"space": {"arguments": {"dim": 2}, "class": "Simplex"}}, "class": "Ledger"}'
     """
-    arguments = {key: _encode(value) for key, value in thing.arguments().items()}
-    return json.dumps({"class": _name(thing), "arguments": arguments}, sort_keys=True)
+    return json.dumps(_encode(thing), sort_keys=True)
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
@@ -176,16 +172,15 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
             f"the snapshot has format version {header['version']}, and this treecal reads version {VERSION}.",
             hint="upgrade treecal."
             if header["version"] > VERSION
-            else "feed the outcomes again to a new one: it goes the same way. Or load it with treecal 0.1.0.",
+            else "replay the outcomes with a new one, which gives the same forecasts; or load it with treecal 0.1.0.",
         )
     try:
         arrays = unpack(content)
     except SafetensorError as error:
         raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
-    arguments = header["arguments"]
-    if space is not None and "space" in arguments:
-        arguments["space"] = space
-    thing = _made(header["class"], arguments, space)
+    if space is not None and "space" in header["arguments"]:
+        header["arguments"]["space"] = space
+    thing = _decode(header, space)
     thing.set_state(_nested(header["state"] | arrays))
     return thing
 
@@ -211,7 +206,7 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:
-    """Put a digest in the place of another one in the header, where JSON stands within JSON, its quotes escaped."""
+    """Replace a digest in the header, which is JSON within JSON: its quotes are escaped."""
     before, after = (rb"\"sha256\": \"" + value + rb"\"" for value in (old, digest))
     length = int.from_bytes(content[:8], "little")
     if content.count(before, 0, 8 + length) != 1:
@@ -219,22 +214,11 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     return content[: 8 + length].replace(before, after) + content[8 + length :]
 
 
-def _keepers() -> dict[str, Any]:
-    """Return what can be saved, by the name of its class."""
-    ours = [getattr(forecasters, name) for name in forecasters.__all__]  # wrappers have no name of their own
-    kinds = [kind for kind in (*ours, *REGISTRY.values()) if isinstance(kind, type) and issubclass(kind, Forecaster)]
-    return {kind.__name__: kind for kind in kinds} | _KEEPERS
-
-
-def _name(thing: object) -> str:
-    """Return the name under which the thing is made again."""
-    name = type(thing).__name__
-    if _keepers().get(name) is not type(thing):
-        raise SnapshotError(
-            f"{name} cannot be saved: it is neither a part of treecal nor a forecaster with a name.",
-            hint=f'in the class body of a forecaster, name = "{name.lower()}" puts it among those that can.',
-        )
-    return name
+def _kinds() -> dict[str, Any]:
+    """Return the classes a snapshot may name. Users may register more forecasters at any time."""
+    ours = (getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__)
+    kinds = (*ours, Bank, Ledger, *REGISTRY.values())
+    return {kind.__name__: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Kept | Value)}
 
 
 def _encode(value: Any) -> Any:
@@ -250,28 +234,23 @@ def _encode(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return {"rng": _plain(value.bit_generator.state)}
     name = type(value).__name__
-    if isinstance(value, Value) and _VALUES.get(name) is type(value):
-        return {"value": name, "arguments": {key: _encode(entry) for key, entry in value.arguments().items()}}
-    if isinstance(value, Forecaster | Corrector):
-        arguments = {key: _encode(entry) for key, entry in value.arguments().items()}
-        return {"keeper": _name(value), "arguments": arguments}
-    if isinstance(value, Groups) or not isinstance(value, Value):
+    if _kinds().get(name) is type(value):
+        return {"class": name, "arguments": {key: _encode(entry) for key, entry in value.arguments().items()}}
+    if isinstance(value, Value) and not isinstance(value, Groups):
+        return {"custom": name}
+    if isinstance(value, Kept):
         raise SnapshotError(
-            f"{value!r} cannot be saved: a snapshot holds data, not code.",
-            hint="use the groups of treecal.correctors: TopClass, Cells or Centroids.",
+            f"{name} cannot be saved: it is neither part of treecal nor a forecaster with a name.",
+            hint=f'in the class body of a forecaster, name = "{name.lower()}" registers it.',
         )
-    return {"custom": name}
-
-
-def _made(name: str, arguments: dict[str, Any], space: ConvexSet | None) -> Any:
-    """Make the thing of this name from its encoded arguments."""
-    return _keepers()[name](**{key: _decode(value, space) for key, value in arguments.items()})
+    raise SnapshotError(
+        f"{value!r} cannot be saved: a snapshot holds data, not code.",
+        hint="use the groups of treecal.correctors: TopClass, Cells or Centroids.",
+    )
 
 
 def _decode(code: Any, space: ConvexSet | None = None) -> Any:
-    """Turn such JSON into the argument; a set of a user's own class is the one that was given."""
-    if not isinstance(code, dict):
-        return code
+    """Turn such JSON into the argument; `space` stands for a set of a user's own class."""
     match code:
         case {"float": text}:
             return float(text)
@@ -283,12 +262,15 @@ def _decode(code: Any, space: ConvexSet | None = None) -> Any:
             bits = getattr(np.random, state["bit_generator"])()
             bits.state = state
             return np.random.Generator(bits)
-        case {"value": "Product", "arguments": {"sets": sets}}:
+        case {"class": "Product", "arguments": {"sets": sets}}:
             return geometry.Product(*_decode(sets, space))
-        case {"value": name, "arguments": arguments} if name in _VALUES:
-            return _VALUES[name](**{key: _decode(value, space) for key, value in arguments.items()})
-        case {"keeper": name, "arguments": arguments} if name in _keepers():
-            return _made(name, arguments, space)
+        case {"class": name, "arguments": arguments}:
+            if (kind := _kinds().get(name)) is None:
+                raise SnapshotError(
+                    f"the snapshot holds the class {name}, which is not known here.",
+                    hint="import the module that defines it first.",
+                )
+            return kind(**{key: _decode(value, space) for key, value in arguments.items()})
         case {"custom": name}:
             if space is not None and type(space).__name__ == name:
                 return space

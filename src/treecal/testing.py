@@ -1,4 +1,4 @@
-"""The contracts of forecasters and correctors, as checks to run on any of them: ours, and yours.
+"""The contracts of forecasters and correctors, as checks to run on any of them: ours and yours.
 
 `check_forecaster(make)` and `check_corrector(make)` run them all; `CHECKS` and `CORRECTOR_CHECKS` list them one by one
 for a parametrised test. A check takes `make` and the outcomes to play, and for correctors the forecasts to correct.
@@ -20,8 +20,8 @@ from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
 from treecal.geometry._convex import LARGEST
-from treecal.ledger import Ledger
 from treecal.state import dumps, loads
+from treecal.streams import play
 
 Make = Callable[[], Any]
 Check = Callable[..., None]
@@ -34,7 +34,7 @@ def check_forecaster(make: Callable[[], Forecaster], *, outcomes: Array | None =
     Parameters
     ----------
     make
-        Makes the forecaster anew, the same one each time: a fresh generator of the same seed if it draws.
+        Makes a new forecaster, the same one each time; if it draws, with a new generator of the same seed.
     outcomes
         Rounds to play, `(rounds, dim)`, at least four. By default 60 drawn from the set, which must then be able to
         sample.
@@ -58,7 +58,7 @@ def check_corrector(
     Parameters
     ----------
     make
-        Makes the corrector anew, the same one each time.
+        Makes a new corrector, the same one each time.
     outcomes, forecasts
         Rounds to play, `(rounds, dim)` both, at least four. By default 60 drawn from the set, which must then be able
         to sample.
@@ -108,7 +108,7 @@ def check_predict_repeats(make: Make, outcomes: Array, forecasts: Array | None =
 
 
 def check_past_forecasts_stay(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """A forecast once announced never changes, whatever comes after."""
+    """A forecast once announced never changes."""
     kept = [(x, x.points.copy(), x.weights.copy()) for x, _ in _play(make(), _rounds(outcomes, forecasts))]
     for x, points, weights in kept:
         assert np.array_equal(x.points, points), "an old forecast's points changed"
@@ -123,7 +123,7 @@ def check_rounds_count_up(make: Make, outcomes: Array, forecasts: Array | None =
 
 
 def check_same_past_same_forecast(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """Two that are made alike and see the same rounds announce the same: there is no hidden randomness."""
+    """Two that are made in the same way and see the same rounds announce the same: there is no hidden randomness."""
     rounds = _rounds(outcomes, forecasts)
     for (a, _), (b, _) in zip(_play(make(), rounds), _play(make(), rounds), strict=True):
         assert a == b, "two equal forecasters gave two forecasts"
@@ -155,7 +155,7 @@ def check_arrays_of_any_form(make: Make, outcomes: Array, forecasts: Array | Non
 
 
 def bad_outcomes(space: ConvexSet) -> dict[str, Any]:
-    """Return things that are not outcomes, nor point forecasts, by what is wrong with them."""
+    """Return things that are neither outcomes nor point forecasts, by what makes them invalid."""
     centre = np.asarray(space.centre, dtype=np.float64)
     first = np.arange(space.dim) == 0
     return {
@@ -195,7 +195,7 @@ def check_bad_outcomes_change_nothing(make: Make, outcomes: Array, forecasts: Ar
 
 
 def check_states_are_kept(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """A state that was taken never changes, and one can return to it as often as one likes."""
+    """A state never changes once it is taken, and can be restored any number of times."""
     rounds = _rounds(outcomes, forecasts)
     for stop in {0, 1, len(rounds) // 2}:
         forecaster = _played(make(), rounds[:stop])
@@ -207,12 +207,12 @@ def check_states_are_kept(make: Make, outcomes: Array, forecasts: Array | None =
             for _ in _play(forecaster, rounds[stop:]):
                 assert _bytes(state) == before, f"a state taken after {stop} rounds changed when more were played"
             forecaster.set_state(state)
-            assert forecaster.rounds == stop, f"back after {stop} rounds, rounds is {forecaster.rounds}"
-            assert forecaster.predict(*given) == announced, f"back after {stop} rounds, the forecast is another"
+            assert forecaster.rounds == stop, f"restored after {stop} rounds, rounds is {forecaster.rounds}"
+            assert forecaster.predict(*given) == announced, f"restored after {stop} rounds, it forecasts differently"
 
 
 def check_copies_are_independent(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """`copy.copy` and `copy.deepcopy` give one that goes on by itself: what either learns, the other does not."""
+    """`copy.copy` and `copy.deepcopy` give one that continues in the same way, and neither affects the other."""
     rounds = _rounds(outcomes, forecasts)
     half = len(rounds) // 2
     for copied in (copy.copy, copy.deepcopy):
@@ -222,11 +222,11 @@ def check_copies_are_independent(make: Make, outcomes: Array, forecasts: Array |
         ahead = [x for x, _ in _play(again, rounds[half:])]
         assert _state(forecaster) == before, f"what a copy by copy.{copied.__name__} learned changed the original"
         behind = [x for x, _ in _play(forecaster, rounds[half:])]
-        assert ahead == behind, f"a copy by copy.{copied.__name__} went another way"
+        assert ahead == behind, f"a copy by copy.{copied.__name__} forecasts differently"
 
 
 def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """Saved and loaded, before or after `predict`, it goes on exactly as the one that was not."""
+    """Saved and loaded, before or after `predict`, it continues exactly like the original."""
     rounds = _rounds(outcomes, forecasts)
     for stop in {0, 1, len(rounds) // 2}:
         for peek in (False, True):
@@ -234,16 +234,16 @@ def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None 
             if peek:
                 forecaster.predict(*rounds[stop][0])
             again = _copy(make, forecaster)
-            if peek and forecasts is not None:  # the forecast that awaits its outcome came along
+            if peek and forecasts is not None:  # the forecast that awaits its outcome is part of the state
                 for each in (forecaster, again):
                     each.update(outcomes[stop])
                 start += 1
             for (a, _), (b, _) in zip(_play(forecaster, rounds[start:]), _play(again, rounds[start:]), strict=True):
-                assert a == b, f"a snapshot taken after {stop} rounds went another way"
+                assert a == b, f"loaded from a snapshot after {stop} rounds, it forecasts differently"
 
 
 def check_last_forecast_counts(make: Make, outcomes: Array, forecasts: Array) -> None:
-    """A `predict` that no `update` follows leaves no trace."""
+    """A `predict` without an `update` changes nothing."""
     plain, fickle = make(), make()
     for b, y, other in zip(forecasts, outcomes, forecasts[::-1], strict=True):
         x = plain.predict(b)
@@ -285,11 +285,12 @@ def check_bad_forecasts_change_nothing(make: Make, outcomes: Array, forecasts: A
         corrector.update(y)
 
 
-def check_labels_only_add_error(make: Make, outcomes: Array) -> None:
-    """The labelled error is at least the unlabelled one in every norm (Jensen)."""
-    ledger = _ledger(make(), outcomes)
+def check_nodes_only_add_error(make: Make, outcomes: Array) -> None:
+    """The per-node error, the paper's labelled one, is at least the error by point in every norm (Jensen)."""
+    ledger = play(make(), outcomes)
     for norm in ("l1", "l2", "linf"):
-        assert ledger.error(norm, per_node=True) >= ledger.error(norm) - 1e-12, f"labelled < unlabelled in {norm}"
+        per_node, by_point = ledger.error(norm, per_node=True), ledger.error(norm)
+        assert per_node >= by_point - 1e-12, f"the error per node is {per_node}, by point {by_point} in {norm}"
 
 
 def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
@@ -303,26 +304,26 @@ def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
         if weights.sum() > 0:
             best = weights @ outcomes / weights.sum()
             regret += float(weights @ (R.between(outcomes, p) - R.between(outcomes, best)))
-    error = _ledger(make(), outcomes).error(R, total=True)
+    error = play(make(), outcomes).error(R, total=True)
     assert abs(error - regret) <= 1e-9 * max(1.0, abs(regret)), f"error {error}, swap regret {regret}"
 
 
 def check_classes_are_interchangeable(make: Make, outcomes: Array) -> None:
-    """On the simplex, from a symmetric start, renaming the classes renames the forecasts and does nothing else.
+    """On the simplex, from a symmetric start, permuting the classes permutes the forecasts.
 
-    A forecaster that cannot promise it says so in `Forecaster.symmetric`.
+    Skipped where `Forecaster.symmetric` is False.
     """
-    forecaster, renamed = make(), make()
+    forecaster, permuted = make(), make()
     if not (isinstance(forecaster.space, Simplex) and forecaster.symmetric) or np.ptp(forecaster.predict().mean) > 0:
         return
     order = np.roll(np.arange(forecaster.space.dim), 1)
     for y in outcomes:
-        a, b = forecaster.predict(), renamed.predict()
+        a, b = forecaster.predict(), permuted.predict()
         # As distributions: the order in which points are listed may follow the classes.
         ours, theirs = _sorted_rows(a.points[:, order], a.weights), _sorted_rows(b.points, b.weights)
-        assert np.array_equal(ours, theirs), "renaming the classes changed a point or its weight"
+        assert np.array_equal(ours, theirs), "permuting the classes changed a point or its weight"
         forecaster.update(y)
-        renamed.update(y[order])
+        permuted.update(y[order])
 
 
 _SHARED: tuple[Check, ...] = (
@@ -336,11 +337,12 @@ _SHARED: tuple[Check, ...] = (
     check_bad_outcomes_change_nothing,
     check_snapshots_resume,
     check_states_are_kept,
+    check_copies_are_independent,
 )
 
 CHECKS: tuple[Check, ...] = (
     *_SHARED,
-    check_labels_only_add_error,
+    check_nodes_only_add_error,
     check_calibration_is_swap_regret,
     check_classes_are_interchangeable,
 )
@@ -348,7 +350,6 @@ CHECKS: tuple[Check, ...] = (
 
 CORRECTOR_CHECKS: tuple[Check, ...] = (
     *_SHARED,
-    check_copies_are_independent,
     check_last_forecast_counts,
     check_outcomes_need_forecasts,
     check_bad_forecasts_change_nothing,
@@ -357,7 +358,7 @@ CORRECTOR_CHECKS: tuple[Check, ...] = (
 
 
 def _rounds(outcomes: Array, forecasts: Array | None = None) -> list[Round]:
-    """Return for each round the arguments of `predict`, which are a forecast or none, and the outcome."""
+    """Return for each round the arguments of `predict`, a forecast or none, and the outcome."""
     return [(() if forecasts is None else (forecasts[t],), y) for t, y in enumerate(outcomes)]
 
 
@@ -370,7 +371,7 @@ def _play(forecaster: Any, rounds: list[Round]) -> Iterator[tuple[Forecast, Arra
 
 
 def _played(forecaster: Any, rounds: list[Round]) -> Any:
-    """Return the forecaster, or corrector, after these rounds."""
+    """Return the forecaster or corrector after these rounds."""
     for _ in _play(forecaster, rounds):
         pass
     return forecaster
@@ -384,13 +385,6 @@ def _check_refused(act: Callable[[Any], object], bad: Any, error: type[TreeCalEr
         message = str(refusal)
     assert message is not None, f"{what} was accepted"
     assert place in message, f"{what}: the message does not name {place}: {message}"
-
-
-def _ledger(forecaster: Forecaster, outcomes: Array) -> Ledger:
-    ledger = Ledger(forecaster.space)
-    for x, y in _play(forecaster, _rounds(outcomes)):
-        ledger.record(x, y)
-    return ledger
 
 
 def _bytes(state: Any) -> Any:
@@ -410,7 +404,7 @@ def _sorted_rows(points: Array, weights: Array) -> Array:
 
 
 def _copy(make: Make, forecaster: Any) -> Any:
-    """Return it through a snapshot; one of a class that is not ours, through its state."""
+    """Return a copy through a snapshot; through its state, if the class is not ours."""
     try:
         return loads(dumps(forecaster), space=forecaster.space)
     except SnapshotError:

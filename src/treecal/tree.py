@@ -21,7 +21,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import HorizonError, ParameterError
 
 MOST_ROUNDS = 2**63
-"""No stream is longer: rounds and nodes are counted in 64 bits."""
+"""The longest stream: rounds and nodes are counted in 64 bits."""
 
 
 def digits(t: int, arity: int) -> int:
@@ -131,7 +131,7 @@ class Tree:
         return parts
 
     def epochs(self, rounds: int) -> list[tuple[int, int, int]]:
-        """Return the stretches `(begin, end, heights)` of so many rounds in which the number of heights is one.
+        """Return the stretches of rounds with a constant number of heights, as `(begin, end, heights)`.
 
         Examples
         --------
@@ -144,7 +144,7 @@ class Tree:
         return [(begin, end, m + 1) for m, (begin, end) in enumerate(pairwise(edges))]
 
     def check(self, rounds: int) -> None:
-        """Raise unless the tree has leaves for so many rounds."""
+        """Raise unless the tree has leaves for that many rounds."""
         if self.depth is not None and rounds > self.arity**self.depth:
             raise HorizonError(
                 f"round {rounds} is beyond the horizon: arity {self.arity} and depth {self.depth} make "
@@ -165,7 +165,13 @@ class Tree:
 
 
 def path_nodes(t: int, arity: int, heights: int) -> Integers:
-    """Return the nodes on a path of so many heights after `t` rounds, as `Tree.path` does."""
+    """Return the nodes on a path after `t` rounds, as `Tree.path` does, given its heights.
+
+    Examples
+    --------
+    >>> path_nodes(5, arity=2, heights=3).tolist()
+    [[0, 5], [1, 2], [2, 1]]
+    """
     path, lengths = _heights(arity, heights)
     nodes = path.copy()
     nodes[:, 1] = t // lengths
@@ -175,6 +181,6 @@ def path_nodes(t: int, arity: int, heights: int) -> Integers:
 
 @lru_cache(maxsize=64)
 def _heights(arity: int, count: int) -> tuple[Integers, Integers]:
-    """Return so many rows (height, 0), and the rounds that a node of each height covers."""
+    """Return the rows (height, 0) for `count` heights, and the rounds that a node of each height covers."""
     lengths = np.array([arity**height for height in range(count)])
     return np.column_stack([np.arange(count), np.zeros(count, np.int64)]), lengths

@@ -14,7 +14,6 @@ import pytest
 
 import treecal as tc
 from treecal.cli import app, main
-from treecal.report._verdict import judge
 from treecal.streams import ClassStream, ModelStream, iid, seattle_weather
 
 demo: Any = importlib.import_module("treecal.cli._demo")  # the module; `treecal.cli._demo` is the command
@@ -50,13 +49,13 @@ def test_demo_prints_a_table_for_each_stream_and_writes_the_report(
         "Flights",
         "BinaryGrid",
         "Harmonic",
-        "the model, put right",
+        "the model, recalibrated",
     ):
         assert word in out
     assert err == f"treecal: the report, with pictures, is {report}.\n"
     page = report.read_text(encoding="utf-8")
     assert page.count("<img") > 10
-    assert "the model, put right" in page
+    assert "the model, recalibrated" in page
 
 
 @pytest.mark.usefixtures("short")
@@ -65,7 +64,7 @@ def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]
     found = json.loads(capsys.readouterr().out)
     for section, told in zip(demo.play_all(), found, strict=True):
         assert told["stream"] == section.title
-        for verdict, line in zip(judge(section), told["entries"], strict=True):
+        for verdict, line in zip(section.verdicts, told["entries"], strict=True):
             assert line["forecaster"] == verdict.entry.name
             assert line["exact_error"] == pytest.approx(verdict.entry.ledger.error("l1"))
 

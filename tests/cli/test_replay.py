@@ -174,4 +174,4 @@ def test_bad_options(days: Path) -> None:
     refused(run("replay", days, "--outcome", "sky", "--csv", days.parent / "no" / "x.csv"), "no folder")
     refused(run("replay"), "PATH")
     depth = ["--forecaster", "treecal", "--arity", 2, "--depth", 3]
-    refused(run("replay", days, "--outcome", "sky", *depth), "too many", "make 8")
+    refused(run("replay", days, "--outcome", "sky", *depth), "beyond the horizon", "make 8")

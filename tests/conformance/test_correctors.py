@@ -127,7 +127,7 @@ class Random(Shift):
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (Restless, "went another way"),
+        (Restless, "forecasts differently"),
         (Aliasing, "a state taken after 0 rounds changed"),
         (Greedy, "holds nan"),
         (Careless, "rounds is 2 in round 2|does not name round 1"),

@@ -226,7 +226,7 @@ def test_an_iterator_is_read_once(adaptive: bool) -> None:
         (lambda: run.forecast(3), whole_array),
     ]
     for ask, hint in second:
-        with pytest.raises(UnsupportedError, match="came as an iterator, and are gone") as caught:
+        with pytest.raises(UnsupportedError, match="from an iterator cannot be read twice") as caught:
             ask()
         assert str(caught.value).endswith(f"Hint: {hint}")
 

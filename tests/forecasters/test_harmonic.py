@@ -14,7 +14,8 @@ from tests.forecasters.oracle_harmonic import announced, stored_in_floats
 from tests.strategies import one_hot, play, spaces, streams
 from treecal._typing import Array
 from treecal.exceptions import OutcomeError
-from treecal.forecasters._harmonic import _STEP, _Fading, harmonic_error, odd_reciprocals
+from treecal.forecasters import _harmonic
+from treecal.forecasters._harmonic import _STEP, _rates, harmonic_error, odd_reciprocals
 from treecal.state import dumps, loads
 
 
@@ -66,24 +67,45 @@ def test_the_rule_is_right_at_every_lag() -> None:
     """Of the infinite sum: a relative 2Σ|Γ(1 + 2πin/h)|, where |Γ(1 + iy)|² = πy / sinh(πy)."""
     y = 2 * math.pi / _STEP
     assert 2.001 * math.sqrt(math.pi * y / math.sinh(math.pi * y)) < 2e-16
-    rounds, average = 10**14, _Fading(1)
-    while average._enough < rounds:
-        average._fit(len(average._sums) + 1)
+    rounds, count = 10**14, 1
+    while _rates(count).enough < rounds:
+        count += 1
+    fade, share, _ = _rates(count)
     with np.errstate(divide="ignore"):
-        rate = np.log1p(-average._fade[:, 0])
+        rate = np.log1p(-fade[:, 0])
     for lag in (0, 1, 2, 3, 10, 12_345, 10**9, rounds - 1):
         faded = np.exp(lag * rate) if lag else np.ones_like(rate)
-        weight = math.fsum(average._share[:, 0] * faded)
+        weight = math.fsum(share[:, 0] * faded)
         assert weight * (2 * lag + 1) == pytest.approx(1, abs=3e-15)
 
 
-def test_rates_come_as_rounds_go_by() -> None:
-    average, counts = _Fading(1), []
-    for t in range(3000):
-        average.add(np.ones(1), t)
-        counts.append(len(average._sums))
+def test_rates_are_added_as_rounds_go_by() -> None:
+    f, counts = tc.Harmonic(tc.Simplex(1)), []
+    for _ in range(3000):
+        f.update(np.ones(1))
+        counts.append(len(f.get_state()["sums"]))
     assert counts[0] < counts[-1] < counts[0] + math.log(3000) / _STEP + 2
     assert counts[-1] <= 4 * math.log(3000) + 170
+
+
+def test_an_interrupted_round_changes_nothing() -> None:
+    """The state is replaced by one assignment, so that a round is learned whole or not at all."""
+    f, plain = tc.Harmonic(tc.Simplex(2)), tc.Harmonic(tc.Simplex(2))
+    for each in (f, plain):
+        each.update([1, 0])
+    before = dumps(f)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_harmonic, "_appended", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            f.update([0, 1])
+    assert dumps(f) == before
+    for each in (f, plain):
+        each.update([0, 1])
+    assert dumps(f) == dumps(plain)
+
+
+def interrupted(*arguments: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_draws_follow_the_weights() -> None:

@@ -153,3 +153,9 @@ def test_bad_players() -> None:
     for rounds in (0, 2.5, True):
         with pytest.raises(ParameterError, match="rounds is"):
             games.play(game, [one, swap.Hedge(2)], rounds=rounds)  # type: ignore[arg-type]
+
+
+def test_progress_is_called_after_every_round() -> None:
+    game, told = games.chicken(), list[tuple[int, int]]()
+    games.play(game, opinionated(swap.Hedge, game), rounds=3, progress=lambda *counts: told.append(counts))
+    assert told == [(1, 3), (2, 3), (3, 3)]

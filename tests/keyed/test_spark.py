@@ -38,7 +38,7 @@ def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: 
     for error, arguments in (
         ("number is 6, expected more than 7", (6, outcomes, tree)),
         (
-            r"is that of TreeCal\(Simplex\(2\)\), not of TreeCal\(Simplex\(2\), arity=2\)",
+            r"is of TreeCal\(Simplex\(2\)\), not of TreeCal\(Simplex\(2\), arity=2\)",
             (8, outcomes, tc.TreeCal(tree.space, arity=2)),
         ),
         ("have no column 'outcome'", (8, outcomes.drop("outcome"), tree)),
@@ -143,7 +143,7 @@ def test_a_hundred_million_rows_have_the_digits_of_duckdb(cluster: Any, tmp_path
     ("seq", "outcome", "message"),
     [
         ("id + IF(id > 9, 1, 0)", "CAST(0 AS INT)", "round 10 is missing"),
-        ("id - IF(id > 9, 1, 0)", "CAST(0 AS INT)", "round 9 comes twice"),
+        ("id - IF(id > 9, 1, 0)", "CAST(0 AS INT)", "round 9 appears twice"),
         ("id - 1", "CAST(0 AS INT)", "seq is -1, expected the number of a round, from 0"),
         ("id", "array(0.5D, IF(id = 11, 0.6D, 0.5D))", "outcome at round 12 lies outside"),
     ],

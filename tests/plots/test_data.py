@@ -89,7 +89,7 @@ def test_the_tree_is_treecals(seed: int, dim: int, arity: int, rounds: int, fixe
     drawn = {
         (row.height, index): label
         for row in tree.rows
-        for index, label in enumerate(row.labels)
+        for index, label in enumerate(row.forecasts)
         if not np.isnan(label).any()
     }
     assert drawn.keys() == announced.keys()
@@ -105,7 +105,7 @@ def test_rows_too_fine_to_be_seen_are_counted() -> None:
     outcomes = np.eye(2)[np.arange(MOST_CELLS * 4 + 1) % 2]
     tree = interval_tree(outcomes, arity=4)
     assert tree.unseen == 2  # of 6001 and 1501 intervals
-    assert [len(row.labels) for row in tree.rows] == [2, 6, 24, 94, 376]
+    assert [len(row.forecasts) for row in tree.rows] == [2, 6, 24, 94, 376]
     assert interval_tree(outcomes[:MOST_CELLS], arity=4).unseen == 0
 
 
@@ -133,8 +133,8 @@ def test_data_needs_no_matplotlib() -> None:
         "import sys; sys.modules['matplotlib'] = None\n"
         "import treecal as tc; from treecal.plots import reliability, interval_tree, plot_tree\n"
         "ledger = tc.Ledger(tc.Simplex(2)); ledger.record([0.5, 0.5], [1, 0])\n"
-        "reliability(ledger, 0); interval_tree([[1, 0]], arity=2)\n"
-        "try: plot_tree([[1, 0]], arity=2)\n"
+        "reliability(ledger, 0); tree = interval_tree([[1, 0]], arity=2)\n"
+        "try: plot_tree(tree)\n"
         "except tc.TreeCalError as error: print(error)\n"
     )
     told = subprocess.check_output([sys.executable, "-c", script], text=True)

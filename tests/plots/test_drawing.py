@@ -14,7 +14,7 @@ from tests.strategies import one_hot, play
 from treecal import plots
 from treecal.exceptions import ParameterError
 from treecal.plots._style import PALETTE
-from treecal.plots._tree import class_hues, label_colors, leading_classes
+from treecal.plots._tree import class_hues, forecast_colors, leading_classes
 
 NAMES = ["_a $x$", "b", "c"]
 
@@ -63,7 +63,7 @@ def test_ternary_shows_every_forecast_and_its_outcome(ax: Any) -> None:
 @pytest.mark.parametrize("dim", [2, 3, 5, 12])
 def test_the_tree_has_a_row_for_each_height_and_a_key(dim: int, ax: Any) -> None:
     outcomes = one_hot(dim, 64, np.random.default_rng(1))
-    returns(ax, plots.plot_tree(outcomes, arity=4, ax=ax))
+    returns(ax, plots.plot_tree(plots.interval_tree(outcomes, arity=4), ax=ax))
     assert [label.get_text() for label in ax.get_yticklabels()] == ["16", "4", "1"]
     assert ax.yaxis_inverted()  # the first row, of the longest intervals, is on top
     keys = [text.get_text() for text in ax.get_legend().get_texts()]
@@ -75,10 +75,10 @@ def test_the_tree_has_a_row_for_each_height_and_a_key(dim: int, ax: Any) -> None
 def test_colours_tell_classes_apart(dim: int) -> None:
     hues = class_hues(dim, list(range(dim)))
     assert hues.tolist() == [pytest.approx(to_rgb(color)) for color in PALETTE[:dim]]
-    assert label_colors(np.eye(dim), hues)[:, :3] == pytest.approx(hues)
-    centre = label_colors(np.full((1, dim), 1 / dim), hues)
+    assert forecast_colors(np.eye(dim), hues)[:, :3] == pytest.approx(hues)
+    centre = forecast_colors(np.full((1, dim), 1 / dim), hues)
     assert centre[0].tolist() == pytest.approx([0.9, 0.9, 0.9, 1])
-    assert label_colors(np.full((1, dim), np.nan), hues)[0, 3] == 0
+    assert forecast_colors(np.full((1, dim), np.nan), hues)[0, 3] == 0
 
 
 def test_of_many_classes_those_that_lead_keep_their_colour() -> None:
@@ -96,7 +96,7 @@ def test_curves_add_up_on_one_pair_of_axes(ax: Any) -> None:
     returns(ax, plots.plot_error_over_time([1, 10], [0.4, 0.1], name="y", ax=ax))
     assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-"]
     assert ax.lines[0].get_color() == ax.lines[1].get_color() != ax.lines[2].get_color()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["_x $", "_x $: cannot exceed", "y"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["_x $", "_x $: guaranteed ≤", "y"]
     assert ax.lines[1].get_ydata().tolist() == [2, 1]
     assert ax.get_ylim()[0] == 0
     assert ax.get_ylim()[1] > 2
@@ -109,8 +109,8 @@ def test_curves_add_up_on_one_pair_of_axes(ax: Any) -> None:
         ([], [], None, "increasing"),
         ([2, 1], [0, 0], None, "increasing"),
         ([0, 1], [0, 0], None, "increasing"),
-        ([1, 2], [0], None, "2 marks came with 1 errors"),
-        ([1, 2], [0, 0], [1], "2 marks came with 1 certificate"),
+        ([1, 2], [0], None, "1 errors for 2 marks"),
+        ([1, 2], [0, 0], [1], "1 certificate for 2 marks"),
         ([1, 2], [0, np.nan], None, "nan"),
     ],
 )

@@ -12,7 +12,6 @@ from tests.strategies import one_hot
 from treecal import plots, report, streams
 from treecal.auditing import audit
 from treecal.exceptions import ParameterError
-from treecal.report._entries import checkpoints
 
 COINS = one_hot(2, 300, np.random.default_rng(0))
 TWO = tc.Simplex(2)
@@ -25,17 +24,9 @@ def test_playing_is_streams_play_and_a_curve(make: Any) -> None:
     assert entry.ledger.exact().weights.tolist() == ledger.exact().weights.tolist()
     assert entry.name == make.__name__
     assert entry.curve is not None
-    assert entry.curve.rounds.tolist() == checkpoints(300)
+    assert entry.curve.rounds.tolist() == streams.checkpoints(300).tolist()
     for t, error in zip(*entry.curve[:2], strict=True):
         assert error == streams.play(make(TWO), COINS[: int(t)]).error("l1")
-
-
-@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 10, 1000, 12345])
-def test_checkpoints_go_up_to_the_end(rounds: int) -> None:
-    marks = checkpoints(rounds)
-    assert marks == sorted(set(marks))
-    assert marks[-1:] == [rounds][: rounds > 0]
-    assert len(marks) <= 8 * np.log10(max(rounds, 1)) + 2
 
 
 def test_bounds_are_the_certificates_and_hold() -> None:
@@ -73,37 +64,37 @@ def test_how_it_was_made_can_be_typed_and_does_not_change() -> None:
     assert made(tc.AdaptiveTreeCal(TWO, rule="block")) == "AdaptiveTreeCal(Simplex(2), norm=l1, rule='block')"
     assert "start=array([1., 0.])" in str(made(tc.TreeCal(TWO, start=[1, 0])))
     corrector = tc.Recalibrator(TWO, make=lambda: tc.TreeCal(TWO))
-    assert "0x" not in str(made(corrector, said=np.full((300, 2), 0.5)))
+    assert "0x" not in str(made(corrector, forecasts=np.full((300, 2), 0.5)))
 
 
-def test_a_corrector_is_played_on_what_the_model_said() -> None:
-    said = np.column_stack([np.linspace(0, 1, 300), np.linspace(1, 0, 300)])
+def test_a_corrector_is_played_on_the_models_forecasts() -> None:
+    forecasts = np.column_stack([np.linspace(0, 1, 300), np.linspace(1, 0, 300)])
     corrector = tc.Recalibrator(TWO)
-    entry = report.play(corrector, COINS, said=said)
+    entry = report.play(corrector, COINS, forecasts=forecasts)
     assert isinstance(entry.ledger, tc.Ledger)
     assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
     assert entry.tree is None
 
 
 def test_progress_is_told_and_ends_at_the_end() -> None:
-    told: list[int] = []
-    report.play(tc.RunningMean(TWO), COINS, progress=told.append)
+    told: list[tuple[int, int]] = []
+    report.play(tc.RunningMean(TWO), COINS, progress=lambda *counts: told.append(counts))
     assert told == sorted(set(told))
-    assert told[-1] == 300
+    assert told[-1] == (300, 300)
     assert len(told) <= 300
 
 
 def test_play_refuses() -> None:
     used = tc.TreeCal(TWO)
     used.update([1, 0])
-    with pytest.raises(ParameterError, match="1 rounds already, expected a fresh one"):
+    with pytest.raises(ParameterError, match="1 rounds already, expected a new one"):
         report.play(used, COINS)
-    with pytest.raises(ParameterError, match="needs what the model said"):
+    with pytest.raises(ParameterError, match="need the model's forecasts"):
         report.play(tc.Recalibrator(TWO), COINS)
-    with pytest.raises(ParameterError, match="needs what the model said"):
-        report.play(tc.TreeCal(TWO), COINS, said=COINS)
-    with pytest.raises(ParameterError, match="299 forecasts came with 300 outcomes"):
-        report.play(tc.Recalibrator(TWO), COINS, said=COINS[1:])
+    with pytest.raises(ParameterError, match="need the model's forecasts"):
+        report.play(tc.TreeCal(TWO), COINS, forecasts=COINS)
+    with pytest.raises(ParameterError, match="299 forecasts for 300 rounds"):
+        report.play(tc.Recalibrator(TWO), COINS, forecasts=COINS[1:])
     with pytest.raises(ParameterError, match="has no rounds"):
         report.play(tc.TreeCal(TWO), COINS[:0])
     with pytest.raises(tc.TreeCalError, match="outcome at round 2"):
@@ -114,16 +105,16 @@ def test_sections_and_entries_refuse() -> None:
     entry = report.play(tc.TreeCal(TWO), COINS)
     with pytest.raises(ParameterError, match="no entries"):
         report.Section("x", [])
-    with pytest.raises(ParameterError, match="each name once"):
+    with pytest.raises(ParameterError, match="distinct names"):
         report.Section("x", [entry, entry])
     with pytest.raises(ParameterError, match="3 classes were named, expected 2"):
         report.Section("x", [entry], ["a", "b", "c"])
-    with pytest.raises(ParameterError, match="'other' is judged on Simplex\\(2\\) in l2"):
+    with pytest.raises(ParameterError, match="'other' is measured on Simplex\\(2\\) in l2"):
         report.Section("x", [entry, report.play(tc.TreeCal(TWO), COINS, name="other", norm="l2")])
     ball = tc.Ledger(tc.Ball(2))
     ball.record([0.1, 0.2], [0, 0])
     assert report.Entry("ball", ball).space == tc.Ball(2)
-    with pytest.raises(ParameterError, match="not one of probabilities"):
+    with pytest.raises(ParameterError, match="not probabilities"):
         report.Entry("ball", ball.exact())
 
 

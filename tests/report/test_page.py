@@ -18,7 +18,6 @@ import pytest
 import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
-from treecal.report._verdict import judge
 from treecal.streams import drift
 from treecal.testing import sample_outcomes
 
@@ -73,7 +72,7 @@ def audit() -> list[report.Section]:
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return report.render(sections(), title="Two streams", asked={"seed": 0}, command="make demo")
+    return report.render(sections(), title="Two streams", details={"seed": 0}, command="make demo")
 
 
 def pictures(page: Page) -> list[str]:
@@ -99,7 +98,7 @@ def test_it_parses_and_tells_all(html: str) -> None:
 
 
 def test_gaps_are_the_readings_largest(html: str) -> None:
-    (verdict,) = judge(sections()[0])
+    (verdict,) = sections()[0].verdicts
     table = verdict.reading.table("l1")
     share = table.weight[0] * table.gap[0] / (table.weight @ table.gap)
     rows = html[html.index("<tbody>", html.index("The largest gaps")) :]
@@ -129,7 +128,7 @@ def test_names_are_inert() -> None:
     parts = [
         report.Section(EVIL, part.entries, [f"{EVIL}{k}" for k in range(4)][: 3 - i]) for i, part in enumerate(parts)
     ]
-    page = Page(report.render(parts, title=EVIL, asked={EVIL: EVIL}, command=EVIL))
+    page = Page(report.render(parts, title=EVIL, details={EVIL: EVIL}, command=EVIL))
     assert not page.all("script")
     assert page.text.count("<script>alert(1)</script>") > 10
     for svg in pictures(page):  # they are well-formed, whatever the names are
@@ -147,7 +146,7 @@ def test_same_input_same_bytes(html: str) -> None:
     script = (
         "import matplotlib; matplotlib.rcParams.update({'font.size': 30, 'axes.facecolor': 'red'})\n"
         "import sys, treecal.report as report; from tests.report.test_page import sections\n"
-        "page = report.render(sections(), title='Two streams', asked={'seed': 0}, command='make demo')\n"
+        "page = report.render(sections(), title='Two streams', details={'seed': 0}, command='make demo')\n"
         "sys.stdout.buffer.write(page.encode()); assert 'matplotlib.pyplot' not in sys.modules"
     )
     root = Path(__file__).parents[2]
@@ -165,7 +164,7 @@ def test_an_audit_has_neither_curve_nor_tree() -> None:
         page = Page(report.render([report.Section("A log", [report.Entry("model", given)])], title="Audit"))
         assert len(page.all("img")) == 1
         assert "Shown are the 4 most frequent of 12 classes" in page.text
-        assert "forecasts as they were given" in page.text
+        assert "forecasts as given" in page.text
 
 
 @pytest.mark.parametrize(

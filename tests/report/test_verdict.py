@@ -11,13 +11,13 @@ import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
 from treecal.ledger import Reading
-from treecal.report._verdict import chance_error, judge, norm_in_words
+from treecal.report._verdict import chance_error, norm_in_words
 
 TWO = tc.Simplex(2)
 
 
 def level(ledger: tc.Ledger | Reading) -> str:
-    return judge(report.Section("x", [report.Entry("x", ledger)]))[0].level
+    return report.Section("x", [report.Entry("x", ledger)]).verdicts[0].level
 
 
 @pytest.mark.parametrize(("p", "n"), [(0.5, 1), (0.3, 7), (0.9, 40)])
@@ -65,15 +65,15 @@ def test_levels(shift: float, rounds: int, word: str) -> None:
     assert level(Reading(said, np.array([float(rounds)]), happened, rounds, None)) == word
 
 
-def test_all_entries_are_judged_alike() -> None:
-    """As soon as one of them hardly repeats, all are read in cells."""
+def test_all_entries_are_read_the_same_way() -> None:
+    """As soon as one of them hardly repeats, all are binned."""
     coins = one_hot(2, 500, np.random.default_rng(0))
     grid, mean = report.play(tc.BinaryGrid(bins=7), coins), report.play(tc.RunningMean(TWO), coins)
-    (alone,) = judge(report.Section("x", [grid]))
+    (alone,) = report.Section("x", [grid]).verdicts
     assert alone.reading.resolution is None
     assert alone.error == alone.exact_error == grid.ledger.error("l1")
     assert isinstance(grid.ledger, tc.Ledger)
-    together = judge(report.Section("x", [grid, mean]))
+    together = report.Section("x", [grid, mean]).verdicts
     assert [verdict.reading.resolution for verdict in together] == [0.1, 0.1]
     assert together[0].error == grid.ledger.binned(resolution=0.1).error("l1")
     assert together[0].exact_error == alone.error
@@ -81,22 +81,22 @@ def test_all_entries_are_judged_alike() -> None:
 
 def test_the_words_carry_the_numbers() -> None:
     entry = report.play(tc.TreeCal(TWO, arity=4), one_hot(2, 2000, np.random.default_rng(0)))
-    (verdict,) = judge(report.Section("x", [entry]))
+    (verdict,) = report.Section("x", [entry]).verdicts
     text, error = " ".join(verdict.sentences), entry.ledger.error("l1")
     assert f"differed by {error:.3f}" in text
     assert f"{50 * error:.2g} % of the probability sat on the wrong classes" in text
     assert f"{verdict.chance:.3f}" in text
     bound = tc.certificate(TWO, "l1", rounds=2000, arity=4).bound
-    assert f"could not have exceeded {bound:.3f}. It was {error:.3f}" in str(verdict.guarantee)
+    assert f"an exact error of at most {bound:.3f}. It was {error:.3f}" in str(verdict.guarantee)
     early = report.play(tc.AdaptiveTreeCal(TWO, rule="block"), one_hot(2, 20, np.random.default_rng(0)))
-    (verdict,) = judge(report.Section("x", [early]))
-    assert "promises nothing yet" in str(verdict.guarantee)
+    (verdict,) = report.Section("x", [early]).verdicts
+    assert "vacuous" in str(verdict.guarantee)
 
 
 def test_off_the_simplex_there_is_no_talk_of_probability_or_chance() -> None:
     space = tc.Ball(2)
     entry = report.play(tc.TreeCal(space, arity=2), np.tile([[0.1, 0.2], [0.3, 0.1]], (200, 1)))
-    (verdict,) = judge(report.Section("x", [entry]))
+    (verdict,) = report.Section("x", [entry]).verdicts
     text = " ".join(verdict.sentences)
     assert verdict.chance is None
     assert "chance" not in text.lower()
@@ -104,5 +104,22 @@ def test_off_the_simplex_there_is_no_talk_of_probability_or_chance() -> None:
 
 
 def test_norms_in_words() -> None:
-    assert "added up" in norm_in_words("l1")
+    assert "sum of the differences" in norm_in_words(tc.l1)
     assert norm_in_words(tc.Lp(3)) == repr(tc.Lp(3))
+
+
+def test_a_verdict_is_reached_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables, the page and the sentences all read the same verdicts: chance is simulated once per entry."""
+    simulated = []
+
+    def counted(reading: Reading, norm: object) -> float:
+        simulated.append(reading)
+        return 0.1
+
+    monkeypatch.setattr("treecal.report._verdict.chance_error", counted)
+    coins = one_hot(2, 200, np.random.default_rng(0))
+    section = report.Section("Coins", [report.play(make(TWO), coins) for make in (tc.TreeCal, tc.BinaryGrid)])
+    report.render([section], title="once")
+    report.render([section], title="twice")
+    assert [verdict.level for verdict in section.verdicts]
+    assert len(simulated) == 2

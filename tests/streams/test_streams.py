@@ -125,9 +125,44 @@ def test_adversaries_stay_inside_every_set(space: tc.ConvexSet) -> None:
         (lambda: streams.random_walk(tc.Simplex(2), 5, np.random.default_rng(0), step=-1), "step is -1"),
         (lambda: streams.regime_switches(tc.Simplex(2), 5, np.random.default_rng(0), every=0), "every is 0"),
         (lambda: streams.sign_tree(0, 1, np.random.default_rng(0)), "depth is 0"),
-        (lambda: streams.play(tc.TreeCal(tc.Simplex(2)), streams.MeanAdversary(tc.Simplex(2))), "say rounds="),
+        (lambda: streams.play(tc.TreeCal(tc.Simplex(2)), streams.MeanAdversary(tc.Simplex(2))), "pass rounds="),
     ],
 )
 def test_bad_input(call: Any, message: str) -> None:
     with pytest.raises(TreeCalError, match=message):
         call()
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 3, 10, 1000, 12345])
+def test_checkpoints_increase_to_the_end(rounds: int) -> None:
+    marks = streams.checkpoints(rounds).tolist()
+    assert marks == sorted(set(marks))
+    assert marks[-1:] == [rounds][: rounds > 0]
+    assert len(marks) <= 10 * np.log10(max(rounds, 1)) + 2
+
+
+def test_play_resumes_and_records_where_it_is_told() -> None:
+    space = tc.Simplex(3)
+    outcomes, whole = streams.drift(space, 50, np.random.default_rng(0)), tc.Ledger(space)
+    forecaster, told = tc.TreeCal(space, arity=3), []
+    first = streams.play(forecaster, outcomes[:20], ledger=whole)
+    assert first is whole
+    streams.play(forecaster, outcomes[20:], ledger=whole, at=(7, 30), progress=lambda *counts: told.append(counts))
+    assert told == [(7, 30), (30, 30)]
+    assert whole.rounds == 50
+    assert whole.error("l1") == streams.play(tc.TreeCal(space, arity=3), outcomes).error("l1")
+
+
+def test_play_corrects_a_model() -> None:
+    space, rng = tc.Simplex(2), np.random.default_rng(0)
+    forecasts, outcomes = rng.dirichlet([1, 1], 40), streams.iid(space, 40, rng)
+    corrector = tc.Recalibrator(space)
+    ledger = streams.play(corrector, outcomes, forecasts=forecasts)
+    assert ledger.error("l1") == corrector.ledgers["after"].error("l1")
+    with pytest.raises(TreeCalError, match="41 forecasts for 40 rounds"):
+        streams.play(tc.Recalibrator(space), outcomes, forecasts=np.full((41, 2), 0.5))
+    adverse = streams.play(tc.Recalibrator(space), streams.MeanAdversary(space), rounds=40, forecasts=forecasts)
+    assert adverse.rounds == 40
+    for forecaster, given in ((tc.Recalibrator(space), None), (tc.TreeCal(space), forecasts)):
+        with pytest.raises(TreeCalError, match="need the model's forecasts"):
+            streams.play(forecaster, outcomes, forecasts=given)

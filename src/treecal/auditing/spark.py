@@ -17,8 +17,8 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 from treecal.io import Problems
 from treecal.io._valid import valid_sql
+from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._tables import arrow
-from treecal.keyed.session import arrow_schema, pyspark, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from treecal.cli._options import Outcomes, as_norm, split
+from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY
@@ -29,7 +30,7 @@ def arena(
     folder: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Race forecasters on streams made by chance, made to be hard, and made by adversaries; print who erred least.
+    """Race forecasters on random, hard and adversarial streams, and print their calibration errors.
 
         treecal arena --dim 3 --rounds 2000
 
@@ -42,17 +43,17 @@ def arena(
     rounds
         Rounds of each run.
     norm
-        What the error is counted in: l1, l2, linf, or l and a number, as l1.5.
+        Norm of the error: l1, l2, linf, or l and a number, as l1.5.
     forecasters
-        Names with commas between them, as `treecal forecast --forecaster` has them; by default all.
+        Names separated by commas, as for `treecal forecast --forecaster`; by default all.
     streams
-        Names with commas between them; by default all.
+        Names separated by commas; by default all.
     seeds
-        Seeds to average over.
+        Number of random seeds to average over.
     workers
-        Processes; by default one for each core.
+        Number of processes; by default one per core.
     folder
-        Where finished runs are kept: the same race in the same folder goes on where it was stopped.
+        Where finished runs are kept: the same race in the same folder resumes.
     json
         Write one JSON document, with every run at every checkpoint.
     """
@@ -61,17 +62,18 @@ def arena(
     space, measure = outcomes.space(), as_norm(norm)
     if seeds < 1:
         raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
-    result = race(
-        _chosen("--forecasters", forecasters, REGISTRY),
-        _chosen("--streams", streams, STREAMS),
-        [space],
-        rounds=rounds,
-        norms=[measure],
-        seeds=range(seeds),
-        workers=workers,
-        folder=folder,
-        progress=True,
-    )
+    with progress("runs") as done:
+        result = race(
+            _chosen("--forecasters", forecasters, REGISTRY),
+            _chosen("--streams", streams, STREAMS),
+            [space],
+            rounds=rounds,
+            norms=[measure],
+            seeds=range(seeds),
+            workers=workers,
+            folder=folder,
+            progress=done,
+        )
     if json:
         emit({"space": repr(space), "rounds": rounds, "norm": norm, "runs": result.to_pylist()})
         return Exit.FINE

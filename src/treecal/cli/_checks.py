@@ -122,8 +122,8 @@ def race() -> str:
     from treecal import arena
 
     table = arena.race({"mean": tc.RunningMean}, {"iid": streams.iid}, [tc.Simplex(2)], rounds=20, workers=1)
-    _ensure(table.num_rows == 7, "a race of 20 rounds has 7 checkpoints")
-    return "a race of 20 rounds, 7 checkpoints"
+    _ensure(table.num_rows == 11, "a race of 20 rounds has 11 checkpoints")
+    return "a race of 20 rounds, 11 checkpoints"
 
 
 def files() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as reader
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +16,6 @@ from treecal.exceptions import ParameterError
 
 if TYPE_CHECKING:
     from treecal._typing import Array
-    from treecal.cli._progress import Done
     from treecal.games import Game, Play, Player
 
 Learns = Literal["treeswap", "blum-mansour", "internal-regret-matching", "hedge", "regret-matching"]
@@ -76,30 +75,14 @@ def game(
     for player, actions in zip(players, played.shape, strict=True):
         player.act()
         player.observe(rng.random(actions))
-    with progress("rounds", total=rounds) as done:
-        players[0] = _Counted(players[0], done)
-        result = games.play(played, players, rounds=rounds)
+    with progress("rounds") as done:
+        result = games.play(played, players, rounds=rounds, progress=done)
     best = played.correlated_equilibrium()
     if json:
         _emit(result, best)
     else:
         _print(which, result, best)
     return Exit.FINE
-
-
-class _Counted:
-    """A player whose rounds are counted."""
-
-    def __init__(self, player: Player, done: Done) -> None:
-        self._player, self._done, self._rounds = player, done, 0
-
-    def act(self) -> Any:
-        return self._player.act()
-
-    def observe(self, loss: Array) -> None:
-        self._player.observe(loss)
-        self._rounds += 1
-        self._done(self._rounds)
 
 
 def _player(learner: Learns, actions: int, arity: int) -> Player:

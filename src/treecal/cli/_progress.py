@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.progress import Task
 
 
-Done = Callable[[float], None]
-"""Moves a bar to so much done."""
+Done = Callable[..., None]
+"""Moves a bar to a count, and sets the total if a second number is given."""
 
 
 class Rate(ProgressColumn):
@@ -30,22 +30,13 @@ class Rate(ProgressColumn):
 
 @contextmanager
 def progress(what: str, *, total: float | None = None, show: bool = True) -> Iterator[Done]:
-    """Show a bar with count, rate and remaining time, and give the function that moves it to so much done.
-
-    Parameters
-    ----------
-    what
-        What is counted.
-    total
-        How many there are, if that is known.
-    show
-        False for no bar, even on a terminal.
+    """Show a bar with count, rate and remaining time, and yield the function that moves it.
 
     Examples
     --------
-    >>> with progress("rounds", total=10) as done:
+    >>> with progress("rounds") as done:
     ...     for t in range(10):
-    ...         done(t + 1)
+    ...         done(t + 1, 10)
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
     bar = Progress(
@@ -58,4 +49,4 @@ def progress(what: str, *, total: float | None = None, show: bool = True) -> Ite
     )
     with bar:
         task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+        yield lambda count, total=None: bar.update(task, completed=count, total=total)

@@ -25,6 +25,7 @@ from treecal.io import Decoder, OnError, inert, new_file, open_source, read_outc
 from treecal.io._decoder import class_labels
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
+from treecal.streams import play
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,13 +141,8 @@ def _read(rows: Rows) -> NDArray[Any]:
 def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Ledger | Run:
     if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
         return at_once(outcomes, forecaster)
-    ledger = Ledger(forecaster.space)
-    with progress("rounds", total=len(outcomes)) as done:
-        for t, y in enumerate(_vectors(outcomes, forecaster), 1):
-            ledger.record(forecaster.predict(), y)
-            forecaster.update(y)
-            done(t)
-    return ledger
+    with progress("rounds") as done:
+        return play(forecaster, _vectors(outcomes, forecaster), progress=done)
 
 
 def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
@@ -154,16 +150,16 @@ def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
 
 
 def _entry(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm) -> Entry:
-    from treecal.report import play
+    from treecal import report
 
-    with progress("rounds", total=len(outcomes)) as done:
-        return play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+    with progress("rounds") as done:
+        return report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
 
 
 def _html(entry: Entry, rows: Rows, path: str) -> str:
     from treecal.report import Section, render
 
     section = Section(Path(path).name, [entry], rows.classes)
-    asked = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
+    details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     command = shlex.join(["treecal", *sys.argv[1:]])
-    return render([section], title=f"{entry.name} on {Path(path).name}", asked=asked, command=command)
+    return render([section], title=f"{entry.name} on {Path(path).name}", details=details, command=command)

@@ -1,4 +1,4 @@
-"""Many streams at once, each on its own clock, in one array."""
+"""Many streams at once, each with its own rounds, in one array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._state import TreeForecaster, kernel_args, kernel_rule, new_tree_forecaster, node_costs
+from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster, node_costs
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import AdaptiveTreeCal
@@ -22,7 +22,7 @@ _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
 
 
 class Forecasts:
-    """The forecasts of many streams. `forecasts[i]` is the `Forecast` of the i-th, as it would be announced alone.
+    """The forecasts of many streams. `forecasts[i]` is the `Forecast` that the i-th forecaster would announce.
 
     Attributes
     ----------
@@ -72,18 +72,17 @@ class Forecasts:
 
 
 class Bank:
-    """As many copies of a tree forecaster as there are streams, bit for bit, stepped together.
+    """A copy of a tree forecaster for each stream, bit for bit, stepped together.
 
-    State is the forecaster's own, with a column for each stream, so that a step over all streams is a walk over memory.
-    Each stream has a clock of its own: any subset can be updated, in any order. The first call compiles, or takes what
-    an earlier process compiled.
+    The state is the forecaster's own, with a column for each stream. Each stream has its own rounds: any subset can be
+    updated, in any order. The first call compiles kernels, or loads them from the cache.
 
     Parameters
     ----------
     forecaster
-        A new `TreeCal` or `AdaptiveTreeCal`, which is left alone; or a set, for `TreeCal` on it.
+        A new `TreeCal` or `AdaptiveTreeCal`, which is not changed; or a set, for `TreeCal` on it.
     streams
-        How many streams there are; `add` makes more.
+        Number of streams; `add` adds more.
 
     Examples
     --------
@@ -96,8 +95,6 @@ class Bank:
     array([[0.75, 0.25],
            [0.  , 1.  ]])
     """
-
-    _fields = ("forecaster",)
 
     def __init__(self, forecaster: ConvexSet | TreeForecaster, *, streams: int = 0) -> None:
         self.forecaster = new_tree_forecaster(forecaster)
@@ -125,7 +122,7 @@ class Bank:
         return np.arange(old, new)
 
     def _reserve(self, streams: int, heights: int) -> None:
-        """Make room for so many streams, as new ones are, and for paths of so many heights."""
+        """Make room for this many streams, which are new, and heights."""
         arrays = {}
         for name, old in vars(self._state).items():
             fresh = getattr(self._fresh, name)
@@ -136,7 +133,7 @@ class Bank:
         self._state = type(self._state)(**arrays)
 
     def predict(self, keys: ArrayLike | None = None) -> Forecasts:
-        """Return the forecasts of these streams for their coming rounds; of all when none are named."""
+        """Return the forecasts of these streams, by default all, for their coming rounds."""
         from treecal.engine._kernels import bank_places
 
         chosen = np.arange(self._streams) if keys is None else self._keys(keys)
@@ -157,7 +154,7 @@ class Bank:
         Parameters
         ----------
         keys
-            The streams, as integers; one that comes twice learns twice.
+            The streams, as integers; one that appears twice learns twice.
         outcomes
             Points of the set, `(n, d)`; or, on a simplex, the `n` classes as integers.
         """
@@ -171,9 +168,8 @@ class Bank:
                 raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
             raise
         if len(rows) != len(chosen):
-            raise ParameterError(f"{len(chosen)} keys came with {len(rows)} outcomes, expected one each.")
-        if self.tree.depth is not None:
-            self._check_horizon(chosen)
+            raise ParameterError(f"there are {len(chosen)} keys and {len(rows)} outcomes, expected one each.")
+        self._check_horizon(chosen)
         longest = int(self._state.rounds[chosen].max(initial=0)) + len(chosen)
         if self.tree.heights(longest) > len(self._state.sums):
             self._reserve(len(self._state.rounds), self.tree.heights(longest))
@@ -184,12 +180,11 @@ class Bank:
             bank_learn(chosen, rows, tree, self._state.rounds, self._state.sums)
 
     def _learn_and_weigh(self, keys: Integers, rows: Outcomes, state: AdaptiveState) -> None:
-        """Learn outcomes; then, given the norms of the gaps of the nodes that ended, take the weights on."""
+        """Learn outcomes; then update the weights, given the norms of the gaps of the nodes that ended."""
         from treecal.engine._kernels import bank_gaps, bank_weigh
 
         assert isinstance(self.forecaster, AdaptiveTreeCal)
         tree, mix = kernel_args(self.forecaster._path)
-        rule = kernel_rule(self.forecaster._weighting)
         room = max(_GAPS // self.space.dim, len(state.sums))
         gaps, nows = np.empty((room, self.space.dim)), np.empty(min(room, len(keys)), np.int64)
         while len(keys):
@@ -197,7 +192,7 @@ class Bank:
             batch = keys[: len(now)], rows[: len(now)]
             done, used = bank_gaps(*batch, tree, mix, state.rounds, state.sums, now, gaps)
             costs = node_costs(self.forecaster.norm, gaps[:used])
-            bank_weigh(batch[0][:done], now, costs, rule, state.costs, state.weights, state.scale)
+            bank_weigh(batch[0][:done], now, costs, self.forecaster._weighting, state.costs, state.weights, state.scale)
             keys, rows = keys[done:], rows[done:]
 
     def _keys(self, keys: ArrayLike) -> Integers:
@@ -210,28 +205,28 @@ class Bank:
         if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._streams:
             at = int(np.argmax((chosen < 0) | (chosen >= self._streams)))
             raise ParameterError.expected(
-                f"key {at}", int(chosen[at]), f"0 to {self._streams - 1}", hint="bank.add(n) makes n new streams."
+                f"key {at}", int(chosen[at]), f"0 to {self._streams - 1}", hint="bank.add(n) adds n new streams."
             )
         return chosen.astype(np.int64, copy=False)
 
     def _check_horizon(self, keys: Integers) -> None:
-        """Raise if a stream would have more rounds than its tree has leaves, with one more for each key."""
-        rounds, horizon = self._state.rounds[keys], self.tree.horizon
-        assert horizon is not None
-        if len(keys) and int(rounds.max()) + len(keys) > horizon:  # perhaps; so count
-            after = rounds + np.bincount(keys, minlength=self._streams)[keys]
-            worst = int(after.argmax())
-            try:
-                self.tree.check(int(after[worst]))
-            except HorizonError as error:
-                raise HorizonError(f"stream {keys[worst]}: {error}") from None
+        """Raise if one more round for each key would be more than a tree of fixed depth has."""
+        horizon = self.tree.horizon
+        if horizon is None or int(self._state.rounds[keys].max(initial=0)) + len(keys) <= horizon:
+            return
+        streams, counts = np.unique(keys, return_counts=True)
+        after = self._state.rounds[streams] + counts
+        try:
+            self.tree.check(int(after.max()))
+        except HorizonError as error:
+            raise HorizonError(f"stream {streams[after.argmax()]}: {error}") from None
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        return {name: getattr(self, name) for name in self._fields}
+        return {"forecaster": self.forecaster}
 
     def get_state(self) -> dict[str, Any]:
-        """Return the streams' state, as arrays that never change afterwards; with one stream, the forecaster's own."""
+        """Return the streams' state, as arrays that never change afterwards."""
         n, heights = self._streams, self.tree.heights(int(self.rounds.max(initial=0)))
         return {
             name: (array[:n] if array.ndim == 1 else array[:heights, :n]).copy()
@@ -240,7 +235,7 @@ class Bank:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state."""
-        self._state = type(self._state)(**{name: np.array(array) for name, array in state.items()})
+        self._state = type(self._state)(**{name: np.array(array, order="C") for name, array in state.items()})
         self._streams = len(self._state.rounds)
 
     def __repr__(self) -> str:

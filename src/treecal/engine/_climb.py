@@ -1,15 +1,16 @@
-"""Walking up the tree of a whole stream, piece by piece.
+"""Climbing the tree of a whole stream, piece by piece.
 
 A stream is cut into pieces of `arity**heights` rounds, so that each piece is one node of that height. Within a piece
-all is done at once; its sum is then one leaf of the tree `Above`. So the memory needed does not depend on the length of
-the stream, pieces can be worked on side by side, and what comes out depends neither on how the stream came in nor on
-the number of threads.
+all nodes are computed at once; its sum is then one leaf of the tree `Above`. So memory does not depend on the length of
+the stream, pieces can be climbed in parallel, and results depend neither on how the stream was chunked nor on the
+number of threads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,11 +20,14 @@ from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, first_refused, refuse
 from treecal.engine._state import TreeForecaster, kernel_args
 from treecal.forecasters._path import Path
-from treecal.geometry import TOLERANCE, Simplex
+from treecal.geometry import TOLERANCE, Distance, Simplex, l1, l2
 from treecal.tree import Tree
 
 _PIECE = 2**22  # numbers in a piece, at most: 32 MB
-_FEW = 6  # loops over so few coordinates are written out
+_FEW = 6  # loops over at most so many coordinates are unrolled
+_MANY = 10_000  # terms of a sum that are kept
+KERNEL_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)
+"""What kernels measure errors in on their way up."""
 
 
 class Level(NamedTuple):
@@ -55,7 +59,7 @@ class Plan:
         self.shares = np.full(1, 1 / depth) if depth else 1 / np.maximum(heights, 1)  # of a node, by the tree's heights
 
     def cut(self, chunks: Iterable[Any]) -> Iterator[NDArray[Any]]:
-        """Cut chunks of any sizes anew into pieces, as they come in; all but the last are whole."""
+        """Cut chunks of any sizes into pieces, as they arrive; all but the last are whole."""
         parts: list[NDArray[Any]] = []
         held = seen = start = 0
         whole = not isinstance(chunks, Iterator)
@@ -65,7 +69,7 @@ class Plan:
             self.tree.check(seen)
             while len(rows):
                 part, rows = rows[: self.piece - held], rows[self.piece - held :]
-                parts.append(part if whole else part.copy())  # an iterator may fill one buffer again and again
+                parts.append(part if whole else part.copy())  # an iterator may reuse one buffer
                 held += len(part)
                 if held == self.piece:
                     yield self._joined(parts, start)
@@ -82,9 +86,9 @@ class Plan:
         return np.concatenate(parts)
 
     def levels(self, sums: Array, rounds: int, index: int, *, lowest: int = 0) -> tuple[list[Level], Array]:
-        """Return the levels within a piece, from `lowest` up, whose sums are given, and the sum of the whole piece.
+        """Return the levels within a piece, from `lowest` up, whose sums are given, and the sum of the piece.
 
-        The piece has so many rounds, the first of them number `index`.
+        `rounds` are the piece's, the first of them number `index`.
         """
         from treecal.engine._kernels import place_rows
 
@@ -112,14 +116,11 @@ class Plan:
 
 
 class Piece(NamedTuple):
-    """One piece: its outcomes, their sum, and the errors inside it, by height, the tree's heights, and norm.
-
-    The norms are ℓ1, ℓ2 and ℓ2².
-    """
+    """One piece: its outcomes, their sum, and the weighted errors inside it, by kernel distance and height."""
 
     rows: Outcomes
     total: Array
-    errors: Array
+    errors: list[list[float]]
 
 
 def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
@@ -145,23 +146,48 @@ def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     if bad >= 0:
         refuse(plan.space, rows[bad], index + bad + 1)
     kernels.climb_inner(size, index, tree, mix, nodes, errors, few)
-    return Piece(rows, nodes[-1].copy(), errors)  # a view would keep all nodes in memory
+    weighted = np.einsum("hen,e->nh", errors, plan.shares).tolist()
+    return Piece(rows, nodes[-1].copy(), weighted)  # a view would keep all nodes in memory
 
 
-def inner_errors(plan: Plan, piece: Piece) -> list[list[float]]:
-    """Return the per-node errors inside a piece, weighted, by norm (ℓ1, ℓ2, ℓ2²) and height."""
-    weighted: list[list[float]] = np.einsum("hen,e->nh", piece.errors, plan.shares).tolist()
-    return weighted
+class Errors:
+    """Per-node errors, summed without rounding in between: in the kernels' distances and in others."""
 
+    def __init__(self, others: tuple[Distance, ...] = (), *, kernels: bool = True) -> None:
+        self._others = others
+        self._terms: dict[Distance, list[float]] = {d: [] for d in KERNEL_DISTANCES * kernels + others}
 
-def node_errors(level: Level) -> tuple[float, float, float]:
-    """Return the errors of a single node above the pieces, weighted, in ℓ1, ℓ2 and ℓ2²."""
-    rounds, parts = int(level.rounds[0]), int(level.parts[0])
-    if not parts:
-        return 0.0, 0.0, 0.0
-    gap = level.sums[0] - rounds * level.points[0]
-    squares = float(gap.dot(gap))
-    return float(np.abs(gap).sum()) / parts, math.sqrt(squares) / parts, squares / (rounds * parts)
+    def add_piece(self, errors: Iterable[Iterable[float]]) -> None:
+        """Add the errors inside a piece, which kernels have measured."""
+        for distance, terms in zip(KERNEL_DISTANCES, errors, strict=True):
+            self._add(distance, terms)
+
+    def add_node(self, level: Level) -> None:
+        """Add the error of a single node above the pieces, in the kernels' distances."""
+        rounds, parts = int(level.rounds[0]), int(level.parts[0])
+        if parts:
+            gap = level.sums[0] - rounds * level.points[0]
+            squares = float(gap.dot(gap))
+            self.add_piece([[np.abs(gap).sum() / parts], [math.sqrt(squares) / parts], [squares / (rounds * parts)]])
+
+    def add_level(self, level: Level, weights: Array) -> None:
+        """Add weight times rounds times distance, over the nodes of a level, in the other distances."""
+        played = weights > 0
+        rounds, points = level.rounds[played], level.points[played]
+        means = level.sums[played] / rounds[:, None]
+        for distance in self._others:
+            self._add(distance, [math.fsum(weights[played] * rounds * distance.between(means, points))])
+
+    def _add(self, distance: Distance, terms: Iterable[float]) -> None:
+        kept = self._terms[distance]
+        kept += terms
+        if len(kept) >= _MANY:
+            total = math.fsum(kept)
+            kept[:] = (total, math.fsum([*kept, -total])) if math.isfinite(total) else (total,)
+
+    def totals(self) -> dict[Distance, float]:
+        """Return the sum for each distance."""
+        return {distance: math.fsum(terms) for distance, terms in self._terms.items()}
 
 
 class Above:
@@ -175,30 +201,30 @@ class Above:
             plan.space, Tree(tree.arity, heights or None), mix=plan.path.mix, start=plan.path.start, unit=plan.piece
         )
         self.now = self.path.fresh()
+        self._nothing = np.zeros(plan.space.dim), 0
+        self._part = self._nothing  # sum and rounds of an unfinished piece
 
-    def open(self, total: Array, rounds: int) -> Iterator[Level]:
-        """Yield the nodes that are open, lowest first, as they stand after so many rounds of the current piece."""
+    def open(self) -> Iterator[Level]:
+        """Yield the nodes that are open, lowest first."""
         if self.top:
             return
-        pieces, sums, points = self.now
+        (pieces, sums, points), (total, rounds) = self.now, self._part
         plan, tree = self.plan, self.path.tree
         for step, point in enumerate(points):
             height, index = plan.heights + step, pieces // tree.arity**step
             if rounds:
-                # The tree has all these heights now; only its very first node of a height was over before it grew.
+                # The tree has all these heights now; only its very first node of a height ended before it grew.
                 parts = plan.tree.depth or (plan.heights + len(sums) if index else 0)
                 yield Level(height, index, total[None], point[None] + 0.0, np.array([rounds]), np.array([parts]))
             total = sums[step] + total
             rounds += tree.count(pieces, step) * plan.piece
 
-    def end(self, total: Array) -> list[Level]:
-        """Take the sum of a whole piece; return the nodes that end with it."""
-        if self.top:
+    def add(self, total: Array, rounds: int) -> list[Level]:
+        """Add a piece's sum; return the nodes that end with it. Only the last piece may have fewer rounds."""
+        self._part = total, rounds
+        if self.top or rounds < self.plan.piece:
             return []
-        ended = []
-        for level in self.open(total, self.plan.piece):
-            if level.rounds[0] < self.plan.tree.arity**level.height:
-                break
-            ended.append(level)
-        self.now = self.path.step(self.now, total)
+        arity = self.plan.tree.arity
+        ended = list(takewhile(lambda level: level.rounds[0] == arity**level.height, self.open()))
+        self.now, self._part = self.path.step(self.now, total), self._nothing
         return ended

@@ -1,4 +1,4 @@
-"""How kernels are compiled: by Numba, when first called, without Python's lock, and kept for the next process."""
+"""How kernels are compiled: by Numba, when first called, without Python's lock, and cached for the next process."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any, TypeVar, cast
 from numba import njit
 
 from treecal import tree
+from treecal.forecasters import _weighting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def strict(function: F) -> F:
-    """Compile with every sum and division as it is written: points come out as `Path` makes them."""
+    """Compile with every sum and division as written, so that points are those of `Path`."""
     return cast(F, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def loose(function: F) -> F:
-    """Compile with leave to reorder sums: for norms, which are added up and never divided by."""
+    """Compile with permission to reorder sums: for norms."""
     return cast(F, njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "nsz"})(function))
 
 
 def inlined(function: F) -> F:
-    """Compile into whatever calls it: handing over arrays counts references, which takes longer than a little work."""
+    """Compile into the caller: passing arrays counts references, which costs more than a short function."""
     return cast(F, njit(inline="always")(function))
 
 
-digits, carries = strict(tree.digits), strict(tree.carries)
+digits, carries, weigh = strict(tree.digits), strict(tree.carries), strict(_weighting.weigh)

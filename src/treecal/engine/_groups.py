@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _table(room: int, dim: int) -> Table:
-    """Return a table for half as many groups as it has slots; memory is taken when it is written to."""
+    """Return a table for half as many groups as it has slots; memory is allocated when it is written to."""
     from treecal.engine._hashing import Table
 
     half = room // 2
@@ -27,17 +27,14 @@ def _table(room: int, dim: int) -> Table:
 
 
 class Groups:
-    """A hash table from points, distinct if any bit of them is, to weight and outcome sum.
-
-    Memory grows with the number of distinct points, not of rounds.
-    """
+    """A hash table from points, compared bit for bit, to weight and outcome sum: memory grows with distinct points."""
 
     def __init__(self, dim: int, *, expected: int = 0) -> None:
         self._known = 0
         self._table = _table(1 << min(25, max(12, (2 * expected).bit_length())), dim)
 
     def add(self, points: Array, rounds: NDArray[Any], units: Array, sums: Array) -> None:
-        """Add points that were given `units` of weight in each of `rounds` rounds, whose outcomes add up to `sums`."""
+        """Add points with `units` of weight in each of `rounds` rounds, whose outcomes add up to `sums`."""
         from treecal.engine._hashing import gather
 
         names, weights, done = points.view(np.uint64), units * rounds, 0
@@ -57,16 +54,16 @@ class Groups:
         rehash(self._table, known)
 
     def reading(self, rounds: int, unit: float) -> Reading:
-        """Return the groups as a ledger reads them, weights having been counted in parts of `unit`."""
+        """Return the groups as a ledger reads them; weights were counted in parts of `unit`."""
         keys, totals = self._table.keys[: self._known], self._table.totals[: self._known]
         weight = totals[:, 0]
         return Reading(keys.view(np.float64), weight / unit, totals[:, 1:] / weight[:, None], rounds, None)
 
 
 class Leaves:
-    """The points of leaves whose outcomes are classes: means of fewer than `arity` of them, so there are not many.
+    """The points of leaves whose outcomes are classes: means of fewer than `arity` of them, so there are few.
 
-    Each is counted under the state of its parent, as an automaton goes from state to state; only then is it a point.
+    They are counted by the state of their parent, in an automaton, and become points only afterwards.
     """
 
     def __init__(self, plan: Plan, groups: Groups, unit: float) -> None:
@@ -77,7 +74,7 @@ class Leaves:
 
     @staticmethod
     def states(plan: Plan) -> int:
-        """Return how many states there can be."""
+        """Return the number of possible states."""
         return math.comb(plan.tree.arity - 1 + plan.space.dim, plan.space.dim)
 
     def add(self, classes: NDArray[np.int64], start: int) -> Array:
@@ -93,18 +90,16 @@ class Leaves:
                 self._parts = parts
             stop = len(classes) if tree.depth else min(len(classes), tree.arity**parts - start)
             here = parents[done // tree.arity : -(-stop // tree.arity)]
-            self._known, _ = count_leaves(
-                classes[done:stop], tree.arity, self._follow, here, self._table, self._known, 0
-            )
+            self._known = count_leaves(classes[done:stop], tree.arity, self._follow, here, self._table, self._known)
             done = stop
         return parents
 
     def give(self) -> None:
         """Give what was counted to the groups, as points."""
-        counts, came = self._table.keys[: self._known].view(np.float64), self._table.totals[: self._known, 1:]
+        counts, outcomes = self._table.keys[: self._known].view(np.float64), self._table.totals[: self._known, 1:]
         if self._known:
             points = counts / np.maximum(counts.sum(axis=1), 1.0)[:, None]
             points[0] = self._plan.path.first + 0.0
             units = np.full(len(points), self._unit / self._parts)
-            self._groups.add(points, came.sum(axis=1), units, came.copy())
-            came[:] = 0.0
+            self._groups.add(points, outcomes.sum(axis=1), units, outcomes.copy())
+            outcomes[:] = 0.0

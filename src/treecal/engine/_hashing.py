@@ -80,22 +80,20 @@ def gather(
 
 @strict
 def count_leaves(
-    classes: Integers, arity: int, follow: NDArray[np.int32], parents: Array, table: Table, known: int, done: int
-) -> tuple[int, int]:
-    """Count what follows each state of a node: the classes that its children have brought so far, in any order.
+    classes: Integers, arity: int, follow: NDArray[np.int32], parents: Array, table: Table, known: int
+) -> int:
+    """Count the outcomes that follow each state of a node, which is the number of its children of each class so far.
 
-    `table.totals[state, class + 1]` counts, `follow[state, class]` is the state that comes next, once it is known, and
-    `table.keys` hold the counts that make up a state; the first is that of no child yet. The sums of the leaves go to
-    `parents`. Returns the number of states, and of parents done: fewer when the table is half full.
+    `table.totals[state, class + 1]` counts, `follow[state, class]` is the next state, once known, and `table.keys` are
+    the counts that make up a state, first that of no child. Write the sums of the leaves to `parents`; return the
+    number of states, which the table has room for.
     """
     counts = np.zeros(parents.shape[1])
     name = counts.view(np.uint64)
     if known == 0:
         known = _group(name, table, 0) + 1
         follow[0, :] = -1
-    for parent in range(done, len(parents)):
-        if 2 * (known + arity) >= len(table.slots):
-            return known, parent
+    for parent in range(len(parents)):
         counts[:] = 0.0
         state, eldest = 0, parent * arity
         last = min(len(classes), eldest + arity) - 1
@@ -114,7 +112,7 @@ def count_leaves(
                 state = after
         for k in range(len(counts)):
             parents[parent, k] = counts[k]
-    return known, len(parents)
+    return known
 
 
 @strict

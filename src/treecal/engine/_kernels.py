@@ -6,47 +6,24 @@ norms may be added up in another order.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits, inlined, loose, strict
-
-
-class TreeArgs(NamedTuple):
-    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
-
-    arity: int
-    depth: int
-    first: Array
-
-
-class Mix(NamedTuple):
-    """Points are `share·point + pull`. Where nothing is mixed, kernels take None and are compiled without."""
-
-    share: float
-    pull: Array
+from treecal.engine._compile import carries, digits, inlined, loose, strict, weigh
+from treecal.engine._state import Mix, TreeArgs
+from treecal.forecasters._weighting import Weighting
 
 
 class Span(NamedTuple):
-    """Nodes of one height side by side: the number of the first, a first child; rounds in each, and in the last."""
+    """Consecutive nodes of one height: the number of the first, a first child; rounds in each, and in the last."""
 
     height: int
     start: int
     length: int
     last: int
-
-
-class Rule(NamedTuple):
-    """A `Weighting`: its tree, whether it is Hedge over blocks, and the rate by the number of heights."""
-
-    arity: int
-    depth: int
-    block: bool
-    rates: Array
 
 
 @loose
@@ -82,7 +59,7 @@ def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Arr
 
 @strict
 def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points: Array, parents: Array) -> None:
-    """Place nodes of one height, the first of them a first child, and add each up into its parent."""
+    """Write the points of nodes of one height, the first of them a first child, and the sums of their parents."""
     for parent in range(len(parents)):
         eldest = parent * tree.arity
         parents[parent, :] = 0.0
@@ -93,6 +70,14 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
 
 
 # A bank.
+
+
+@strict
+def _heights(now: int, arity: int, depth: int) -> tuple[int, int]:
+    """Return the heights of the tree after a round, and how many nodes ended with the round."""
+    if depth > 0:
+        return depth, min(carries(now, arity) + 1, depth)
+    return digits(now, arity), min(carries(now, arity) + 1, digits(now - 1, arity))
 
 
 def add_outcome(total: Array, outcomes: Any, i: int) -> None:
@@ -115,21 +100,26 @@ def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
     return add
 
 
+@inlined
+def _learn(stream: int, outcomes: Any, i: int, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
+    """Add outcome `i` to a stream; `sums` has all the heights that are needed."""
+    now = rounds[stream] + 1
+    rounds[stream] = now
+    add_outcome(sums[0, stream], outcomes, i)
+    if now % tree.arity == 0:
+        risen = carries(now, tree.arity)
+        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+            for height in range(risen):
+                for k in range(sums.shape[2]):
+                    sums[height + 1, stream, k] += sums[height, stream, k]
+                    sums[height, stream, k] = 0.0
+
+
 @strict
 def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
-    """Add outcome after outcome to the streams of a bank; `sums` has all the heights that are needed."""
+    """Add one outcome after another to the streams of a bank."""
     for i in range(len(keys)):
-        stream = keys[i]
-        now = rounds[stream] + 1
-        rounds[stream] = now
-        add_outcome(sums[0, stream], outcomes, i)
-        if now % tree.arity == 0:
-            risen = carries(now, tree.arity)
-            if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-                for height in range(risen):
-                    for k in range(sums.shape[2]):
-                        sums[height + 1, stream, k] += sums[height, stream, k]
-                        sums[height, stream, k] = 0.0
+        _learn(keys[i], outcomes, i, tree, rounds, sums)
 
 
 @strict
@@ -162,12 +152,10 @@ def bank_gaps(
     total, point, used = np.empty(sums.shape[2]), np.empty(sums.shape[2]), 0
     for i in range(len(keys)):
         stream = keys[i]
-        now = rounds[stream] + 1
-        heights = tree.depth if tree.depth > 0 else digits(now - 1, tree.arity)
-        ended = min(carries(now, tree.arity) + 1, heights)
+        now = nows[i] = rounds[stream] + 1
+        _, ended = _heights(now, tree.arity, tree.depth)
         if used + ended > len(gaps):
             return i, used
-        nows[i] = rounds[stream] = now
         total[:] = 0.0
         add_outcome(total, outcomes, i)
         length, nodes = 1, now - 1
@@ -180,14 +168,7 @@ def bank_gaps(
             used += 1
             length *= tree.arity
             nodes //= tree.arity
-        risen = carries(now, tree.arity)
-        if risen == tree.depth:  # full: nothing is carried
-            add_outcome(sums[0, stream], outcomes, i)
-            continue
-        for height in range(risen):
-            sums[height, stream] = 0.0
-        for k in range(len(total)):
-            sums[risen, stream, k] = total[k] if risen < ended else sums[risen, stream, k] + total[k]
+        _learn(stream, outcomes, i, tree, rounds, sums)
     return len(keys), used
 
 
@@ -195,68 +176,16 @@ def bank_gaps(
 
 
 @strict
-def _weigh(rule: Rule, now: int, ended: Array, scale: float, costs: Array, weights: Array) -> float:
-    """Take one stream's weights a round on, as `Weighting.step` does, operation by operation; return the scale."""
-    heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
-    length = 1
-    for height in range(len(ended)):
-        costs[height] += ended[height]
-        if not rule.block:
-            scale = max(scale, ended[height] / length)
-        length *= rule.arity
-    risen = carries(now, rule.arity)
-    if risen >= heights:
-        if rule.depth > 0:
-            return scale  # the tree is full: nothing starts
-        least, total = costs[0], 0.0
-        for height in range(heights):
-            least = min(least, costs[height])
-            total += costs[height]
-        costs[heights] = 1.5 * least - 0.5 * (total / heights)
-        heights += 1
-        for height in range(heights):
-            weights[height] = 0.0
-            if rule.block:
-                costs[height] = 0.0
-    if risen == heights - 1 or (risen > 0 and not rule.block):
-        longest = 1
-        for _ in range(heights - 1):
-            longest *= rule.arity
-        unit = scale * longest if rule.block else scale * (1 + np.sqrt(float(now) * float(longest)))
-        _share(risen + 1, heights, rule.rates[heights], unit, costs, weights)
-    return scale
-
-
-@strict
-def _share(count: int, heights: int, rate: float, unit: float, costs: Array, weights: Array) -> None:
-    """Share the free weight among the lowest heights, as `Weighting` does."""
-    if unit == 0:
-        unit = 1.0
-    least, held = costs[0], 0.0
-    for height in range(count):
-        least = min(least, costs[height])
-    for height in range(count, heights):
-        held += weights[height]
-    free, total = max(0.0, 1.0 - held), 0.0
-    for height in range(count):
-        weights[height] = math.exp(rate * ((least - costs[height]) / unit))
-        total += weights[height]
-    for height in range(count):
-        weights[height] = free * (weights[height] / total)
-
-
-@strict
 def bank_weigh(
-    keys: Integers, nows: Integers, node_costs: Array, rule: Rule, costs: Array, weights: Array, scale: Array
+    keys: Integers, nows: Integers, node_costs: Array, rule: Weighting, costs: Array, weights: Array, scale: Array
 ) -> None:
-    """Take the weights of a bank's streams on, outcome after outcome, given the costs of the nodes that ended."""
+    """Update the weights of a bank's streams, outcome by outcome, given the costs of the nodes that ended."""
     used = 0
     for i in range(len(keys)):
         stream, now = keys[i], nows[i]
-        heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
-        ended = min(carries(now, rule.arity) + 1, heights)
+        heights, ended = _heights(now, rule.arity, rule.depth)
         own = node_costs[used : used + ended]
-        scale[stream] = _weigh(rule, now, own, scale[stream], costs[:, stream], weights[:, stream])
+        scale[stream] = weigh(rule, now, heights, own, scale[stream], costs[:, stream], weights[:, stream])
         used += ended
 
 
@@ -266,16 +195,16 @@ def weigh_piece(
     offsets: Integers,
     node_costs: Array,
     above: Array,
-    rule: Rule,
+    rule: Weighting,
     scale: float,
     costs: Array,
     weights: Array,
     given: Array,
 ) -> float:
-    """Play the weights over one piece of a stream; return the scale after it.
+    """Update the weights over one piece of a stream; return the scale after it.
 
     `node_costs` are the costs of the nodes within the piece, height by height from `offsets[height]` on, and `above` of
-    those above that end with it; `given` takes the weight of each node within. `costs` and `weights` go on.
+    those above that end with it. Write the weight of each node within to `given`; update `costs` and `weights`.
     """
     inner, size, ended = len(offsets) - 1, offsets[1], np.empty(len(costs))
     for i in range(size):
@@ -286,12 +215,11 @@ def weigh_piece(
             given[offsets[height] + i // count] = weights[height]  # 0 above the tree
             count *= rule.arity
         now, count = before + i + 1, 1
-        heights = rule.depth if rule.depth > 0 else digits(now - 1, rule.arity)
-        ends = min(carries(now, rule.arity) + 1, heights)
+        heights, ends = _heights(now, rule.arity, rule.depth)
         for height in range(ends):
             ended[height] = node_costs[offsets[height] + i // count] if height < inner else above[height - inner]
             count *= rule.arity
-        scale = _weigh(rule, now, ended[:ends], scale, costs, weights)
+        scale = weigh(rule, now, heights, ended[:ends], scale, costs, weights)
     return scale
 
 
@@ -300,15 +228,15 @@ def weigh_piece(
 
 @strict
 def _epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
-    """Return the heights of a growing tree when this node starts, and the next node from which it has more."""
+    """Return the heights of a growing tree when this node starts, and the first later node with more."""
     limit = arity
     while limit <= index:
         limit *= arity
     return height + digits(index, arity), limit
 
 
-# What is stored here, `total + value`, is the tree's own sum: one addition a row, which there is nothing to reassociate
-# with. Only the norms are sums that the compiler may reorder.
+# The sums stored here, `total + value`, are one addition each, so there is nothing to reorder. Only the norms are sums
+# that the compiler may reorder.
 @loose
 def climb(
     rows: Array,
@@ -326,9 +254,9 @@ def climb(
     being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
     that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
 
-    With `tol`, return whether all rows are probability vectors for certain: sums are 1 within it, nothing is negative.
-    Where coordinates are few, `few` has one entry for each, and is empty elsewhere: the length of a tuple is known to
-    the compiler, which then writes the loops out.
+    With `tol`, return whether all rows are probability vectors: their sums are 1 within it, and nothing is negative.
+    With few coordinates, `few` has one entry for each, otherwise none: the compiler knows the length of a tuple and
+    unrolls the loops.
     """
     dim = len(few) or rows.shape[1]
     grows, arity = tree.depth == 0, tree.arity
@@ -355,7 +283,7 @@ def climb(
                 least[k] = min(least[k], value)
         if tol is not None:
             off += not abs(weight - 1.0) <= tol  # NaN compares as False
-        if not (grows and span.height > 0 and span.start + eldest == 0):  # when the tree grew above it, it was over
+        if not (grows and span.height > 0 and span.start + eldest == 0):  # it had ended when the tree grew
             one, two, square = size, np.sqrt(squares), squares / rounds
         for i in range(eldest + 1, min(len(rows), eldest + arity)):
             rounds = float(span.last if i == len(rows) - 1 else span.length)

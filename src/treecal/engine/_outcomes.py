@@ -1,4 +1,4 @@
-"""Reading many outcomes at once: into float64 rows of the set, or class labels, or an error that names the round."""
+"""Reading many outcomes at once, as float64 rows of the set or as classes; errors name the round."""
 
 from __future__ import annotations
 
@@ -14,29 +14,13 @@ from treecal.geometry._convex import LARGEST, TOLERANCE
 from treecal.geometry._outcomes import read_outcome
 
 Outcomes = NDArray[Any]
-"""Rows `(n, d)` of float64, or `(n,)` class labels, which stand for the corners of a simplex."""
+"""Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
 
 
 def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes:
-    """Return outcomes ready for a kernel; they may be the caller's own array, so they are not to be written to.
+    """Return outcomes as kernels take them, in the caller's own array if that fits: not to be written to.
 
-    Parameters
-    ----------
-    space
-        The set they must lie in.
-    values
-        Rows `(n, d)` of real numbers; or `n` integers, the classes of a simplex, counted from 0.
-    before
-        How many rounds came before, for the error.
-
-    Examples
-    --------
-    >>> read_outcomes(Simplex(3), [2, 0])
-    array([2, 0])
-    >>> read_outcomes(Simplex(3), [[0, 1, 0], [0.5, 0.3, 0.28]], before=40)
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.OutcomeError: outcome at round 42 lies outside Simplex(3): entries sum to 1.08, ...
+    `before` is the number of earlier rounds, for the error.
     """
     rows = as_float_or_class(space, as_array(space, values, before=before), before=before)
     if rows.ndim == 2 and (bad := first_refused(space, rows)) is not None:
@@ -64,7 +48,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         missing = int(np.argmax(np.ma.getmaskarray(raw)))
         raise OutcomeError.at(before + missing + 1, "is missing, expected a class.", hint="drop or impute it.")
     for index, row in enumerate(values if listed else raw if raw.ndim == 2 else ()):
-        if not (isinstance(space, Simplex) and type(row) is int):  # a class among what are none
+        if not (isinstance(space, Simplex) and type(row) is int):  # a class among vectors
             read_outcome(space, row, before + index + 1)
     kind = ", or integers of shape (n,), the classes" if isinstance(space, Simplex) else ""
     raise OutcomeError(
@@ -76,7 +60,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
 def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outcomes:
     """Return the array as kernels take it: float64 rows, not yet checked against the set, or classes that exist."""
     if raw.ndim == 2:
-        with np.errstate(over="ignore"):  # what becomes infinite is refused
+        with np.errstate(over="ignore"):  # infinite values are refused later
             return np.ascontiguousarray(raw, dtype=np.float64)
     if raw.size and (raw.min() < 0 or raw.max() >= space.dim):
         bad = int(np.argmax((raw < 0) | (raw >= space.dim)))
@@ -87,7 +71,7 @@ def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outco
 
 
 def first_refused(space: ConvexSet, rows: Outcomes) -> int | None:
-    """Return the first row that is not a point of the set, if there is one."""
+    """Return the first row that is not a point of the set, if any."""
     if isinstance(space, Simplex):
         from treecal.engine._kernels import first_off_simplex
 
@@ -112,7 +96,7 @@ def _from_arrow(values: Any, dim: int, before: int) -> Any:
     array = values if columns is None else columns[0]
     array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
     null = array.is_null().to_numpy(zero_copy_only=False)
-    if null.any():  # flatten would leave it out, and name later rounds wrongly
+    if null.any():  # flatten would skip it, and the rounds of later errors would be wrong
         raise OutcomeError.at(before + int(null.argmax()) + 1, "is null.", hint="drop or impute missing values.")
     if hasattr(array.type, "list_size"):
         return array.flatten().to_numpy(zero_copy_only=False).reshape(-1, array.type.list_size)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.engine._climb import Above, Level, Piece, Plan, climb_piece, inner_errors, node_errors
+from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, climb_piece
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
@@ -24,11 +24,10 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.forecasters._path import TreeState
-from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
+from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
 
-_STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all others
-_ALWAYS: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
+_STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all other nodes
 
 
 def replay(
@@ -39,9 +38,9 @@ def replay(
     distances: Iterable[Distance | str] = (),
     threads: int | None = None,
 ) -> Run:
-    """Forecast a whole stream at once, as the forecaster would round by round: the same labels, bit for bit.
+    """Forecast a whole stream at once, as the forecaster would round by round: the same points, bit for bit.
 
-    Costs `O(dim)` a round, near the speed at which memory is read; with class labels `O(1 + dim/arity)`.
+    Costs `O(dim)` a round, near the speed at which memory is read; with classes `O(1 + dim/arity)`.
 
     Parameters
     ----------
@@ -54,9 +53,9 @@ def replay(
     arity
         Used when a set is given.
     distances
-        For iterators, which cannot be read twice: what `Run.error` is to know beside ℓ1, ℓ2 and ℓ2².
+        For iterators, which cannot be read twice: what `Run.error` should measure besides ℓ1, ℓ2 and ℓ2².
     threads
-        How many to use; by default as many as there are processors. Results do not depend on it.
+        Number of threads; by default that of processors. Results do not depend on it.
 
     Examples
     --------
@@ -70,16 +69,11 @@ def replay(
     """
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
-    forecaster = new_tree_forecaster(forecaster)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     whole_number("threads", threads, least=1)
-    wanted = tuple(dict.fromkeys(as_distance(distance) for distance in distances))
-    whole = not isinstance(outcomes, Iterator)
-    rows = as_array(forecaster.space, outcomes) if whole else None
-    run = Run(forecaster, rows)
-    run._play([rows] if whole else outcomes, wanted, threads)
-    return run
+    others = tuple(distance for distance in map(as_distance, distances) if distance not in KERNEL_DISTANCES)
+    return Run(new_tree_forecaster(forecaster), outcomes, others, threads)
 
 
 class Run:
@@ -91,14 +85,21 @@ class Run:
         Number of outcomes.
     """
 
-    def __init__(self, forecaster: TreeForecaster, rows: NDArray[Any] | None) -> None:
-        self._forecaster, self._plan, self._rows = forecaster, Plan(forecaster), rows
+    def __init__(
+        self, forecaster: TreeForecaster, outcomes: Any, distances: tuple[Distance, ...], threads: int
+    ) -> None:
+        self._forecaster, self._plan = forecaster, Plan(forecaster)
         self._adaptive = isinstance(forecaster, AdaptiveTreeCal)
-        self._totals: dict[Distance, float] = {}
+        self._rows = None if isinstance(outcomes, Iterator) else as_array(forecaster.space, outcomes)
         self._sums: list[Array] = []  # of each whole piece, when outcomes can be read again
         self._weights: Weights | None = None
         self._reading: Reading | None = None
         self.rounds = 0
+        chunks = outcomes if self._rows is None else [self._rows]
+        if self._adaptive:
+            self._totals = self._measure(chunks, KERNEL_DISTANCES + distances)
+        else:
+            self._totals = self._play(chunks, distances, threads)
 
     @property
     def space(self) -> ConvexSet:
@@ -113,7 +114,7 @@ class Run:
         distance
             A norm (or its name), a squared norm, or a regularizer for its Bregman divergence.
         per_node
-            Count each node of the tree by itself: the paper's labelled error.
+            Count each node of the tree separately: the paper's labelled error.
         total
             Sum over rounds instead of the mean.
         """
@@ -121,21 +122,21 @@ class Run:
         if not per_node:
             return self.exact().error(measure, total=total)
         if measure not in self._totals:
-            self._measure(self._walk([self._again(f"replay(..., distances=[{measure!r}])")]), (measure,))
+            self._totals |= self._measure([self._again(f"replay(..., distances=[{measure!r}])")], (measure,))
         if self.rounds == 0 and not total:
             raise ParameterError("no round was replayed, so there is no error per round.")
         return self._totals[measure] / (1 if total else self.rounds)
 
     def exact(self) -> Reading:
-        """Read the run with forecasts told apart exactly, by point: the unlabelled error, and the largest gaps."""
+        """Read the run with forecasts distinguished exactly, by point."""
         if self._reading is None:
-            unit, rows = self._unit(), self._again("all outcomes as one array")
+            unit, rows = self._unit(), self._again()
             plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.path.mix)
             counted = classes and Leaves.states(plan) <= _STATES
             groups = Groups(plan.space.dim, expected=self.rounds // (plan.tree.arity - 1) + (not counted) * self.rounds)
             leaves = Leaves(plan, groups, unit) if counted else None
             for level, weights in self._walk([rows], leaves=leaves):
-                units = weights if self._adaptive else _share(unit, level)
+                units = weights if self._adaptive else _equal_weights(level, unit)
                 groups.add(level.points, level.rounds, units, level.sums)
             if leaves is not None:
                 leaves.give()
@@ -149,10 +150,10 @@ class Run:
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made: one row for each node of the tree."""
         columns: list[tuple[Any, ...]] = []
-        for level, weights in self._walk([self._again("all outcomes as one array")]):
+        for level, weights in self._walk([self._again()]):
             played = weights > 0
             index = np.arange(level.start, level.start + len(played))[played]
-            # TreeCal's nodes count whole rounds, in parts of a forecast; others their own weight.
+            # TreeCal's nodes count whole rounds, in parts of a forecast; AdaptiveTreeCal's their own weight.
             share = weights[played, None] if self._adaptive else np.ones((len(index), 1))
             parts = np.zeros_like(index) if self._adaptive else level.parts[played]
             nodes = np.column_stack([np.full_like(index, level.height), index])
@@ -165,10 +166,10 @@ class Run:
         return Ledger.from_rows(self.space, points, rounds, sums, rounds=self.rounds, nodes=nodes, parts=parts)
 
     def forecast(self, t: int) -> Forecast:
-        """Return what was forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""
+        """Return the forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""
         if not 0 <= whole_number("t", t, least=0) <= self.rounds:
             raise ParameterError.expected("t", t, f"0 to {self.rounds}")
-        rows, plan = self._again("all outcomes as one array"), self._plan
+        rows, plan = self._again(), self._plan
         pieces, rest = divmod(t, plan.piece)
         left = plan.dense(as_float_or_class(self.space, rows[t - rest : t], before=t - rest))
         if self._weights is not None:
@@ -182,7 +183,7 @@ class Run:
         return forecaster.predict()
 
     def _carried(self, pieces: int, left: Array) -> Array:
-        """Return the carried sums after so many pieces and the outcomes that are left."""
+        """Return the carried sums after some whole pieces and the outcomes that are left."""
         from treecal.engine._kernels import bank_learn
 
         plan, above = self._plan, Above(self._plan)
@@ -190,7 +191,7 @@ class Run:
         tree, _ = kernel_args(plan.path)
         bank_learn(np.zeros(len(left), np.int64), left, tree, np.zeros(1, np.int64), inner)
         for total in self._sums[:pieces]:
-            above.end(total)
+            above.add(total, plan.piece)
         return inner[:, 0] if above.top else np.concatenate([inner[:, 0], above.now[1]])
 
     def _unit(self) -> float:
@@ -202,110 +203,72 @@ class Run:
         common = math.lcm(*range(1, heights + 1)) if tree.depth is None else heights
         return float(common) if common * self.rounds < 2**53 else 1.0
 
-    def _again(self, instead: str) -> NDArray[Any]:
+    def _again(self, instead: str = "all outcomes as one array") -> NDArray[Any]:
         """Return the outcomes, to be read once more."""
         if self._rows is None:
-            raise UnsupportedError("the outcomes came as an iterator, and are gone.", hint=f"pass {instead}.")
+            raise UnsupportedError("outcomes from an iterator cannot be read twice.", hint=f"pass {instead}.")
         return self._rows
 
-    def _play(self, chunks: Iterable[Any], distances: tuple[Distance, ...], threads: int) -> None:
-        """Go through the stream once: check it, and add up the labelled errors."""
-        others = tuple(distance for distance in distances if distance not in _ALWAYS)
-        if self._adaptive:
-            self._measure(self._walk(chunks), _ALWAYS + others)
-            return
-        plan, above = self._plan, Above(self._plan)
-        errors: dict[Distance, list[float]] = {distance: [] for distance in _ALWAYS + others}
-        always = [errors[distance] for distance in _ALWAYS]
-        rest = np.zeros(self.space.dim), 0
+    def _play(self, chunks: Iterable[Any], others: tuple[Distance, ...], threads: int) -> dict[Distance, float]:
+        """Read TreeCal's stream once, checking it; return the per-node errors in the kernels' distances and others."""
+        plan, above, errors = self._plan, Above(self._plan), Errors(others)
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
-            for terms, inner in zip(always, inner_errors(plan, piece), strict=True):
-                terms += inner
-            for level in plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else ():
-                _charge(errors, others, level, _share(1.0, level))
-            ended, rest = self._end(above, index, len(piece.rows), piece.total)
-            self._charge_above(errors, others, ended)
-            _settle(errors)
-        self._charge_above(errors, others, above.open(*rest))
-        self._totals = {distance: math.fsum(terms) for distance, terms in errors.items()}
+            errors.add_piece(piece.errors)
+            levels = plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else []
+            ended = self._end(above, index, len(piece.rows), piece.total)
+            for level in levels + ended:
+                errors.add_level(level, _equal_weights(level))
+            for level in ended:
+                errors.add_node(level)
+        for level in above.open():
+            errors.add_level(level, _equal_weights(level))
+            errors.add_node(level)
+        return errors.totals()
 
-    @staticmethod
-    def _charge_above(
-        errors: dict[Distance, list[float]], others: tuple[Distance, ...], levels: Iterable[Level]
-    ) -> None:
-        for level in levels:
-            for distance, error in zip(_ALWAYS, node_errors(level), strict=True):
-                errors[distance].append(error)
-            if others:
-                _charge(errors, others, level, _share(1.0, level))
-
-    def _end(self, above: Above, index: int, rounds: int, total: Array) -> tuple[list[Level], tuple[Array, int]]:
-        """Return the nodes above that end with a piece, and what it leaves open."""
-        self.rounds = index + rounds
-        if rounds < self._plan.piece:
-            return [], (total, rounds)
-        if self._rows is not None and index // self._plan.piece == len(self._sums):
-            self._sums.append(total)
-        return above.end(total), (np.zeros(self.space.dim), 0)
+    def _measure(self, chunks: Iterable[Any], distances: tuple[Distance, ...]) -> dict[Distance, float]:
+        """Return the per-node errors in any distances."""
+        errors = Errors(distances, kernels=False)
+        for level, weights in self._walk(chunks):
+            errors.add_level(level, weights)
+        return errors.totals()
 
     def _walk(self, chunks: Iterable[Any], *, leaves: Leaves | None = None) -> Iterator[tuple[Level, Array]]:
         """Yield all nodes with their weights, level by level of piece after piece; leaves may be counted apart."""
         plan, above = self._plan, Above(self._plan)
         weights = Weights(self._forecaster) if isinstance(self._forecaster, AdaptiveTreeCal) else None
-        rest = np.zeros(self.space.dim), 0
         for index, raw in zip(itertools.count(0, plan.piece), plan.cut(chunks), strict=False):
             rows = read_outcomes(self.space, raw, before=index)
             if leaves is None:
                 levels, total = plan.levels(plan.dense(rows), len(rows), index)
             else:
                 levels, total = plan.levels(leaves.add(rows, index), len(rows), index, lowest=1)
-            ended, rest = self._end(above, index, len(rows), total)
+            ended = self._end(above, index, len(rows), total)
             if weights is None:
-                yield from ((level, _share(1.0, level)) for level in levels + ended)
+                yield from ((level, _equal_weights(level)) for level in levels + ended)
             else:
-                within, over = weights.piece(levels, ended)
-                yield from zip(levels + ended, within + over, strict=True)
-        for level in above.open(*rest):
-            last = _share(1.0, level) if weights is None else weights.states[-1].weights[level.height :][:1]
-            yield level, last
+                yield from zip(levels + ended, weights.piece(levels, ended), strict=True)
+        for level in above.open():
+            yield level, _equal_weights(level) if weights is None else weights.states[-1].weights[level.height :][:1]
         self._weights = weights
 
-    def _measure(self, nodes: Iterator[tuple[Level, Array]], distances: tuple[Distance, ...]) -> None:
-        errors: dict[Distance, list[float]] = {distance: [] for distance in distances}
-        for level, weights in nodes:
-            _charge(errors, distances, level, weights)
-            _settle(errors)
-        self._totals |= {distance: math.fsum(terms) for distance, terms in errors.items()}
+    def _end(self, above: Above, index: int, rounds: int, total: Array) -> list[Level]:
+        """Note a piece; return the nodes above that end with it."""
+        self.rounds = index + rounds
+        if self._rows is not None and rounds == self._plan.piece and index // rounds == len(self._sums):
+            self._sums.append(total)
+        return above.add(total, rounds)
 
     def __repr__(self) -> str:
         return f"Run({self.rounds} rounds of {self._forecaster!r})"
 
 
-def _share(unit: float, level: Level) -> Array:
+def _equal_weights(level: Level, unit: float = 1.0) -> Array:
     """Return TreeCal's weights of nodes, in parts of a unit; 0 for those never played."""
     return np.asarray(np.where(level.parts > 0, unit / np.maximum(level.parts, 1), 0.0))
 
 
-def _charge(errors: dict[Distance, list[float]], distances: Iterable[Distance], level: Level, weights: Array) -> None:
-    """Note the error of a level: weight times rounds times distance, for each distance."""
-    played = weights > 0
-    rounds, points = level.rounds[played], level.points[played]
-    means = level.sums[played] / rounds[:, None]
-    for distance in distances:
-        errors[distance].append(math.fsum(weights[played] * rounds * distance.between(means, points)))
-
-
-def _settle(errors: dict[Distance, list[float]]) -> None:
-    """Add up what was noted, into a sum and what rounding lost of it, so that notes do not pile up."""
-    for terms in errors.values():
-        if len(terms) < 10_000:
-            continue
-        total = math.fsum(terms)
-        terms[:] = (total, math.fsum([*terms, -total])) if math.isfinite(total) else (total,)
-
-
 def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:
-    """Climb pieces side by side, and yield them, with the number of their first round, in the order of the stream."""
+    """Climb pieces in parallel; yield them, with the number of their first round, in the order of the stream."""
     starts = itertools.count(0, plan.piece)
     if threads == 1:
         yield from ((index, climb_piece(plan, raw, index)) for index, raw in zip(starts, pieces, strict=False))

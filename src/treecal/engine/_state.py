@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,20 +11,14 @@ from treecal._typing import Array
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, TreeCal
 from treecal.forecasters._path import Path
-from treecal.forecasters._weighting import Weighting
 from treecal.geometry import ConvexSet, Lp, Norm
-from treecal.theory._hedge import hedge_rate
-
-if TYPE_CHECKING:
-    from treecal.engine._kernels import Mix, Rule, TreeArgs
-
 
 TreeForecaster = TreeCal | AdaptiveTreeCal
-"""What engines run: state of arrays, one column for each stream."""
+"""What engines run: forecasters whose state has a column for each stream."""
 
 
 def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaster:
-    """Return a forecaster that engines can run and that has seen nothing yet; for a set, TreeCal on it."""
+    """Return the forecaster if engines can run it and it is new; for a set, TreeCal on it."""
     if isinstance(forecaster, ConvexSet):
         return TreeCal(forecaster)
     if type(forecaster) not in (TreeCal, AdaptiveTreeCal):
@@ -34,23 +28,25 @@ def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaste
     return forecaster
 
 
+class TreeArgs(NamedTuple):
+    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
+
+    arity: int
+    depth: int
+    first: Array
+
+
+class Mix(NamedTuple):
+    """Points are `share·point + pull`. Without mixing, kernels take None and are compiled without it."""
+
+    share: float
+    pull: Array
+
+
 def kernel_args(path: Path) -> tuple[TreeArgs, Mix | None]:
     """Return the tree with its start point, and how points are mixed: None if they are not."""
-    from treecal.engine._kernels import Mix, TreeArgs
-
     tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first)
     return tree, Mix(1 - path.mix, path.pull) if path.mix else None
-
-
-def kernel_rule(weighting: Weighting) -> Rule:
-    """Return how heights are weighted."""
-    from treecal.engine._kernels import Rule
-
-    arity, depth, block = weighting.tree.arity, weighting.tree.depth, weighting.block
-    rates = np.full(weighting.tree.most_heights + 1, weighting.rate)
-    if block:
-        rates[1:] = [hedge_rate(arity, height, grows=depth is None) for height in range(1, len(rates))]
-    return Rule(arity, depth or 0, block, rates)
 
 
 def node_costs(norm: Norm, gaps: Array) -> Array:

@@ -8,13 +8,13 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.engine._state import kernel_rule, node_costs
+from treecal.engine._state import node_costs
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.forecasters._adaptive import AdaptiveState
 
 
 class State(NamedTuple):
-    """What the past has left after some rounds: the scale, and cost and weight of each height the tree can have."""
+    """What remains of the past: the scale, and cost and weight of each height the tree can have."""
 
     rounds: int
     scale: float
@@ -23,29 +23,28 @@ class State(NamedTuple):
 
 
 class Weights:
-    """The weight of every node, piece after piece: what the forecaster itself would give, bit for bit."""
+    """The weight of every node, piece after piece, bit for bit as the forecaster gives it."""
 
     def __init__(self, forecaster: AdaptiveTreeCal) -> None:
-        self._forecaster, self._rule = forecaster, kernel_rule(forecaster._weighting)
+        self._forecaster = forecaster
         costs, weights, fresh = *np.zeros((2, forecaster.tree.most_heights)), forecaster._state
         weights[: len(fresh.weights)] = fresh.weights[:, 0]
         self.states = [State(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
 
-    def piece(self, levels: list[Level], ended: list[Level]) -> tuple[list[Array], list[Array]]:
-        """Return the weights of the nodes within the next piece, by level, and of those above that end with it."""
+    def piece(self, levels: list[Level], ended: list[Level]) -> list[Array]:
+        """Return the weights of the nodes within the next piece, by level, then of those above that end with it."""
         from treecal.engine._kernels import weigh_piece
 
-        state = self.states[-1]
+        state, rule = self.states[-1], self._forecaster._weighting
         costs, weights = state.costs.copy(), state.weights.copy()
         inner = [self._costs(level) for level in levels]
         offsets = np.cumsum([0, *map(len, inner)])
         given, above = np.empty(offsets[-1]), np.array([self._costs(level)[0] for level in ended])
-        over = [state.weights[level.height : level.height + 1] for level in ended]
         scale = weigh_piece(
-            state.rounds, offsets, np.concatenate(inner), above, self._rule, state.scale, costs, weights, given
+            state.rounds, offsets, np.concatenate(inner), above, rule, state.scale, costs, weights, given
         )
         self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
-        return np.split(given, offsets[1:-1]), over
+        return [*np.split(given, offsets[1:-1]), *(state.weights[level.height :][:1] for level in ended)]
 
     def _costs(self, level: Level) -> Array:
         """Return what each node costs its height."""

@@ -16,7 +16,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._path import Path, TreeState
-from treecal.forecasters._weighting import Weighting
+from treecal.forecasters._weighting import WeightState, weigh, weighting
 from treecal.geometry import ConvexSet, Lp, Norm, as_norm
 from treecal.theory import Certificate, certificate
 from treecal.tree import Tree
@@ -26,28 +26,23 @@ Rule = Literal["stick", "block"]
 
 @dataclass(frozen=True)
 class AdaptiveState(TreeState):
-    """What the past leaves of `n` streams whose heights are weighted.
-
-    Attributes
-    ----------
-    costs, weights
-        Of each height, `(heights, n)`.
-    scale
-        The largest cost per round, `(n,)`: seen so far (stick), or known beforehand (block).
-    """
+    """The state of `n` streams whose heights are weighted."""
 
     costs: Array
+    """Of each height, `(heights, n)`."""
     weights: Array
+    """Of each height, `(heights, n)`."""
     scale: Array
+    """The largest cost per round, `(n,)`: seen so far (stick), or known beforehand (block)."""
 
 
 class AdaptiveTreeCal(Forecaster):
-    """TreeCal's points, with more weight on the heights that have been right: the forecaster to start with.
+    """TreeCal's points, with more weight on the heights that have erred less: the forecaster to start with.
 
     Uniform weights over the heights are safe against the worst stream and wasteful on most: where outcomes are i.i.d.
-    the long intervals are almost perfect and the leaves are noise. As long as a node keeps one weight for its life, the
-    per-node error is exactly `Σ_nodes weight·rounds·‖mean − point‖`, so the heights are experts, and
-    `E_j = Σ_{finished nodes of height j} rounds·‖mean − point‖` is what height `j` would have cost so far.
+    the long intervals are almost perfect and the leaves are noise. As long as a node keeps one weight, the per-node
+    error is exactly `Σ_nodes weight·rounds·‖mean − point‖`, so the heights are experts, and
+    `E_j = Σ_{finished nodes of height j} rounds·‖mean − point‖` is the cost of height `j` so far.
 
     - `rule="stick"`: the nodes that start share out the weight of those that ended, in proportion to
       `exp(−η·E_j)` with `η = rate / (s·(1 + √(t·arity^(depth−1))))` after `t` rounds, `s` the largest gap seen. A new
@@ -55,7 +50,7 @@ class AdaptiveTreeCal(Forecaster):
       is known; measured at 10^4 and 10^5 rounds, its ℓ1 error is at most half of TreeCal's on i.i.d. streams,
       and at most 3 % more, mostly less, where they change or an adversary plays.
     - `rule="block"`: Hedge over the heights, whose rounds are the top nodes: weights change when one of these starts,
-      and Hedge starts anew when the tree grows. The total per-node error in `norm` is at most TreeCal's on the same
+      and Hedge restarts when the tree grows. The total per-node error in `norm` is at most TreeCal's on the same
       outcomes plus `block_regret(rounds, ...)`. It needs a set that knows its diameter.
 
     Costs TreeCal's `O(dim)` and one norm a finished node: `arity/(arity − 1)` norms a round. `O(depth·dim)` memory.
@@ -67,12 +62,12 @@ class AdaptiveTreeCal(Forecaster):
     arity, depth, mix, start
         As for `TreeCal`.
     norm
-        What the heights are judged by: by default ℓ1 on the simplex, ℓ2 elsewhere.
+        The norm of the costs: by default ℓ1 on the simplex, ℓ2 elsewhere.
     rule
         How weights follow the costs: "stick" for use, "block" for the guarantee.
     rate
-        How fast the stick rule learns; the block rule has a rate of its own. The default, and that of `arity`, were
-        chosen on synthetic streams only: i.i.d. ones, regimes of 100 to 10,000 rounds, and two adversaries.
+        How fast the stick rule learns; the block rule has its own rate. The defaults of `rate` and `arity` were chosen
+        on synthetic streams only: i.i.d. ones, regimes of 100 to 10,000 rounds, and two adversaries.
 
     Examples
     --------
@@ -117,8 +112,10 @@ class AdaptiveTreeCal(Forecaster):
         self._path = Path(space, self.tree, mix=mix, start=start)
         self.arity, self.depth = self.tree.arity, self.tree.depth
         self.mix, self.start = self._path.mix, self._path.start
-        self._weighting = Weighting(self.tree, block, self.rate, float(space.diameter(self.norm)) if block else 0.0)
-        self._now = self._path.fresh(), self._weighting.fresh()
+        self._weighting = weighting(self.tree, block=block, rate=self.rate)
+        heights, scale = self.depth or 1, float(space.diameter(self.norm)) if block else 0.0
+        equal: WeightState = [0.0] * heights, [1 / heights] * heights, scale
+        self._now = self._path.fresh(), equal
 
     @property
     def rounds(self) -> int:
@@ -133,17 +130,20 @@ class AdaptiveTreeCal(Forecaster):
         return TreeForecast(points, weights, rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        path, weights = self._now
-        after = self._path.step(path, outcome)
-        self._now = after, self._weighting.step(weights, after[0], self._ended(outcome))
+        path, (costs, weights, scale) = self._now
+        after = rounds, sums, _ = self._path.step(path, outcome)
+        new = [0.0] * (len(sums) - len(costs))  # top height
+        costs, weights = costs + new, weights + new
+        scale = weigh(self._weighting, rounds, len(sums), self._ended(outcome), scale, costs, weights)
+        self._now = after, (costs, weights, scale)
 
     def _ended(self, outcome: Array) -> list[float]:
-        """Return what the nodes that end with this outcome cost: `rounds·‖mean − point‖`, lowest first."""
+        """Return the costs of the nodes that end with this outcome: `rounds·‖mean − point‖`, lowest first."""
         rounds, sums, points = self._now[0]
         costs, nodes, length, total = [], rounds, 1, outcome
         for height, point in enumerate(points):
             gap = total - length * point
-            # An ℓp norm does not see the order of the classes; sorted, its rounding does not either.
+            # An ℓp norm does not depend on the order of the classes; sorted, neither does its rounding.
             costs.append(float(self.norm(np.sort(gap) if isinstance(self.norm, Lp) else gap)))
             nodes, digit = divmod(nodes, self.arity)
             if digit + 1 < self.arity:

@@ -73,7 +73,7 @@ class Forecaster(ABC):
 
     @abstractmethod
     def _learn(self, outcome: Array) -> None:
-        """Take in a checked outcome (the caller's array: copy what is to be kept)."""
+        """Learn a checked outcome (the caller's array: copy what is kept)."""
 
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
@@ -93,7 +93,7 @@ class Forecaster(ABC):
         self._learn(outcome if is_outcome(outcome, space) else read_outcome(space, outcome, self.rounds + 1))
 
     def _in_blocks(self, block: int) -> None:
-        """From now on a round stands for so many outcomes, whose sum `_learn_block` takes: for `Sampled`."""
+        """From now on learn blocks of outcomes, each as one round, by `_learn_block`: for `Sampled`."""
         self._block = block
 
     def _learn_block(self, total: Array) -> None:
@@ -101,7 +101,7 @@ class Forecaster(ABC):
         self._learn(total / self._block)
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the past has left, as arrays and numbers that never change afterwards."""
+        """Return the state, as arrays and numbers that never change afterwards."""
         return {field.name: _copy(getattr(self._state, field.name)) for field in fields(self._state)}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -111,6 +111,10 @@ class Forecaster(ABC):
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy announces for itself: `Sampled` tells equal weights by the array they share.
+        return {name: value for name, value in vars(self).items() if name != "_announced"}
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -122,15 +126,15 @@ class Forecaster(ABC):
         return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
     def _usual(self, value: Any, default: Any) -> bool:
-        """Return whether an argument is what it is when it is left out; a start point then is the centre."""
+        """Return whether an argument has its default value; that of a start point is the centre."""
         if isinstance(value, np.ndarray):
             return default is None and np.array_equal(value, self.space.centre)
         return value is default or bool(value == default) or isinstance(value, np.random.Generator)
 
-    # What the package asks of every forecaster. All of it has a default; see docs/howto/own-forecaster.md.
+    # What the package asks of every forecaster. It all has defaults; see docs/howto/own-forecaster.md.
 
     name: ClassVar[str | None] = None
-    """What the command line calls it. A class that has a name of its own is in `REGISTRY` under it."""
+    """Its name on the command line. A class that defines a name is in `REGISTRY` under it."""
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = checked_space(space)
@@ -141,14 +145,14 @@ class Forecaster(ABC):
             REGISTRY[name] = cls
 
     def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
-        """Return the error per round that no sequence can push this forecaster beyond; None where none is known.
+        """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
 
         Parameters
         ----------
         norm
-            What errors are counted in. Some norms and sets are beyond what is proven: `UnsupportedError` says so.
+            The norm of the error. `UnsupportedError` is raised for norms and sets that no proof covers.
         rounds
-            Rounds to be played.
+            Number of rounds.
         """
         norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
         found = self._certify(norm, rounds)
@@ -157,23 +161,23 @@ class Forecaster(ABC):
         return replace(found, bound=min(found.bound, float(self.space.diameter(norm))))  # no error is greater
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
-        """Return the certificate, if there is one; it need not be below the diameter."""
+        """Return the certificate, if there is one; its bound may exceed the diameter."""
         return None
 
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
-        """Return the one of this class with the least certified error: `recommend` compares these."""
+        """Return the forecaster of this class with the least certified error, for `recommend`."""
         return cls(space)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
-        """Yield forecasters on a set to test the class on, fresh ones each time; none if it does not take the set."""
+        """Yield new forecasters on a set to test the class on; none if it does not support the set."""
         with suppress(TreeCalError):
             yield cls(space)
 
 
 REGISTRY: dict[str, type[Forecaster]] = {}
-"""The forecasters that have a name. `recommend`, the arena, the command line, snapshots and tests go through it."""
+"""The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
 
 
 def _copy(value: Any) -> Any:
@@ -181,7 +185,7 @@ def _copy(value: Any) -> Any:
 
 
 def checked_space(space: ConvexSet) -> ConvexSet:
-    """Return the set, or say why forecasts cannot be made on it."""
+    """Return the set, or raise if forecasts cannot be made on it."""
     if not isinstance(space, ConvexSet):
         raise ParameterError.expected("space", space, "a ConvexSet", hint="for d classes, Simplex(d).")
     centre = np.asarray(space.centre)

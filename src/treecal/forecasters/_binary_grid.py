@@ -1,4 +1,4 @@
-"""BinaryGrid: for two outcomes it beats every tree."""
+"""BinaryGrid: for two outcomes, better than every tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from treecal.theory import Certificate
 
 @dataclass
 class Biases:
-    """The number of outcomes, and the bias of each point of a grid: what was announced there falls short of it."""
+    """The number of outcomes, and the bias of each point of a grid: the weighted sum of outcome less forecast."""
 
     rounds: int
     bias: Array
@@ -29,9 +29,9 @@ class BinaryGrid(Forecaster):
     """Two outcomes, and a grid of `bins + 1` probabilities: the forecaster of choice where there are only two.
 
     Each grid point `g_i = i/bins` keeps its bias `V_i = Σ_t x_t(i)·(y_t − g_i)`, `y` the second coordinate. A point
-    without bias is played; if there is none, two neighbours with `V_i > 0 > V_{i+1}` share the round so that, whatever
-    happens, their biases grow against each other. Of several such choices the one nearest to the middle is taken, and
-    half of each where two are equally near. Outcomes may be any point between the two.
+    without bias is played; otherwise two neighbours with `V_i > 0 > V_{i+1}` share the round so that, whatever the
+    outcome, their biases grow in opposite directions. Of several such choices the one nearest to the middle is taken,
+    and half of each where two are equally near. Outcomes may be any point between the two.
 
     After `T` rounds `Σ_i |V_i|/T`, the error in one coordinate, is at most `√((bins+1)/T) + √((bins+1)/8) / bins`;
     the ℓ1 error is twice that. Costs `O(bins)` a round and in memory.
@@ -39,7 +39,7 @@ class BinaryGrid(Forecaster):
     Parameters
     ----------
     space
-        `Simplex(2)`, and nothing else.
+        `Simplex(2)`.
     bins
         Cells of the grid. The bound is least near `√(T/8)` for `T` rounds.
 
@@ -91,8 +91,8 @@ class BinaryGrid(Forecaster):
     def _learn(self, outcome: Array) -> None:
         x = self.predict()
         point = x.points
-        # Both coordinates count alike, so that neither class is rounded otherwise than the other; an outcome that is a
-        # rounding outside the set is brought back, without which the ends could lose their sign.
+        # The mean over both coordinates, so that both classes are rounded in the same way; clipped, because an outcome
+        # that lies outside the set by a rounding error could flip the sign at the ends.
         gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
         bias = self._state.bias.copy()
         np.add.at(bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,17 @@ from treecal.theory._jensen import euclidean
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * math.log(2)  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
 _FASTEST = math.ceil(math.log(40) / _STEP)  # e^(−u) < 1e-17 beyond
+_FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - math.log(2)) / _STEP)  # which matter in the first round
+
+
+@dataclass(frozen=True)
+class HarmonicState:
+    """The stored points; `h_t`, and what rounding lost of it; the fading sums and the plain sum of the outcomes."""
+
+    points: Array
+    norm: list[float]
+    sums: Array
+    plain: Array
 
 
 class Harmonic(Forecaster):
@@ -33,15 +45,15 @@ class Harmonic(Forecaster):
     `h_t = Σ_{j<t} 1/(2j+1)`. The calibration error per round is at most `9γ/h_T`, with `γ <= π/2` on the unit ball in
     ℓ2 and `γ = O(log d)` on the simplex in ℓ1 and on the cube in ℓ∞.
 
-    The mean is not summed anew each round: `1/(2k+1) = ∫ e^{−(2k+1)u} du`, and the trapezoidal rule in `ln u` with step
+    The mean is not summed from scratch: `1/(2k+1) = ∫ e^{−(2k+1)u} du`, and the trapezoidal rule in `ln u` with step
     1/4 is right to a relative `2|Γ(1 + 8πi)| < 2e-16` for every `k` at once. So the stored point is a combination of
-    sums that fade at fixed rates; slower ones come in as rounds go by, and no horizon is needed. An update costs
-    `O(dim·log T)`: `4·ln T + 170` rates. What is left is rounding. Measured, the relative error is 2e-13 after 10^5
+    sums that fade at fixed rates; slower ones are added as rounds go by, and no horizon is needed. An update costs
+    `O(dim·log T)`: `4·ln T + 170` rates. What remains is rounding. Measured, the relative error is 2e-13 after 10^5
     rounds of a constant outcome, where all roundings point one way, and grows like `T` there; elsewhere it is 2e-15.
 
-    A forecast is a view of the stored points: announcing it and drawing from it cost O(1), its weights are written out
-    when they are asked for, and recording it in a ledger costs `O(T·dim)`. The points are kept for ever, as they must
-    be: memory is `O(T·dim)`. For a whole run's error at once see `harmonic_error`.
+    A forecast is a view of the stored points: announcing it and drawing from it cost O(1), its weights are computed
+    when first read, and recording it in a ledger costs `O(T·dim)`. All points are kept: memory is `O(T·dim)`. For a
+    whole run's error at once see `harmonic_error`.
 
     Parameters
     ----------
@@ -74,35 +86,31 @@ class Harmonic(Forecaster):
     def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:
         self.space = checked_space(space)
         self.start = checked_start(space, start)
-        self._points = _Rows(np.empty((0, space.dim)))
-        self._average = _Fading(space.dim)
-        self._norm = (0.0, 0.0)  # h_t, and what rounding lost of it
+        nothing = np.zeros(space.dim)
+        self._state = HarmonicState(np.empty((0, space.dim)), [0.0, 0.0], np.tile(nothing, (_FIRST_RATES, 1)), nothing)
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return len(self._points)
+        return len(self._state.points)
 
     def _announce(self) -> Forecast:
         if not self.rounds:
             return Forecast.trusted(self.start[None], uniform(1), _START, self.space)
-        return _Replay(self._points.view(), sum(self._norm), self.space)
+        return _Replay(self._state.points, sum(self._state.norm), self.space)
 
     def _learn(self, outcome: Array) -> None:
-        total, lost = two_sum(np.float64(self._norm[0]), np.float64(1 / (2 * self.rounds + 1)))  # type: ignore[arg-type]
-        self._norm = float(total), self._norm[1] + float(lost)
-        self._points.append(self._average.add(outcome, self.rounds) / sum(self._norm))
-
-    def get_state(self) -> dict[str, Any]:
-        """Return the stored points, `h_t` in two parts, and what the next point is made from."""
-        return {"points": self._points.view().copy(), "norm": list(self._norm), **self._average.get_state()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._points = _Rows(state["points"])
-        self._norm = state["norm"][0], state["norm"][1]
-        self._average.set_state(state)
-        self._announced = None
+        past, sums, rounds = self._state, self._state.sums, self.rounds
+        total, lost = two_sum(np.float64(past.norm[0]), np.float64(1 / (2 * rounds + 1)))  # type: ignore[arg-type]
+        norm = [float(total), past.norm[1] + float(lost)]
+        if rounds >= _rates(len(sums)).enough:
+            sums = np.concatenate([sums, past.plain[None]])
+        fade, share, _ = _rates(len(sums))
+        sums = sums - fade * sums
+        sums += outcome
+        # Added up row by row, not by BLAS, so that no class is rounded differently from another.
+        point = np.add.reduce(share * sums, axis=0) / sum(norm)
+        self._state = HarmonicState(_appended(past.points, point), norm, sums, past.plain + outcome)
 
     name = "harmonic"
 
@@ -144,7 +152,7 @@ class _Replay(Forecast):
         self._written: tuple[Array, Integers] | None = None
 
     def _write_out(self) -> tuple[Array, Integers]:
-        """Return weights and nodes, written out when first asked for: a draw needs neither."""
+        """Return weights and nodes, computed when first read: a draw needs neither."""
         if self._written is None:
             count = len(self)
             weights = odd_reciprocals(count)[::-1] / self._total
@@ -165,7 +173,7 @@ class _Replay(Forecast):
         return self._write_out()[1]
 
     def sample(self, rng: np.random.Generator) -> Array:
-        """Draw one point, in O(1): by inversion under `1/(2k+1) <= ½ ln((k+1)/k)`, refusing 1 draw in 27 or fewer."""
+        """Draw one point, in O(1): by inversion under `1/(2k+1) <= ½ ln((k+1)/k)`, rejecting 1 draw in 27 or fewer."""
         count = len(self)
         while True:
             at = rng.random() * (1 + math.log(count) / 2)
@@ -177,74 +185,40 @@ class _Replay(Forecast):
         return _Replay, (self.points, self._total, self.space)
 
 
-class _Fading:
-    """`Σ_s y_s / (2(t−s)+1)` kept up in `O(dim·log t)` a round, as sums that fade by `e^{−2u}` a round, `u = e^{ih}`.
+class _Rates(NamedTuple):
+    """Rates `u = e^{ih}` of sums that fade by `e^{−2u}` a round, and make up `Σ_s y_s / (2(t−s)+1)`.
 
     `Σ_{i∈Z} h·u_i·e^{−(2k+1)u_i} = (1 + Σ_{n≠0} Γ(1 + 2πin/h)·(2k+1)^{−2πin/h}) / (2k+1)` (Poisson's summation), so
     the rule's relative error is at most `2Σ_n |Γ(1 + 2πin/h)|`, for all k. Rates `i` above `_FASTEST` add nothing to
-    that. Slow ones add nothing as long as `2u·t < 2^-53`; a rate comes in when it passes that, with the plain sum of
+    that. Slow ones add nothing as long as `2u·t < 2^-53`; a rate is added when it passes that, with the plain sum of
     all outcomes before, of which it has forgotten nothing.
     """
 
-    def __init__(self, dim: int) -> None:
-        self._plain = np.zeros(dim)
-        self._sums = np.zeros((0, dim))
-        self._fit(_FASTEST + 1 - math.floor((_SLOWEST - math.log(2)) / _STEP))
-
-    def _fit(self, count: int) -> None:
-        """Have so many rates; those that are new start from the plain sum."""
-        index = _FASTEST - np.arange(count)
-        rates = np.exp(_STEP * index)[:, None]
-        self._fade = -np.expm1(-2 * rates)  # subtracting this share keeps the rate to full precision, however slow
-        self._share = _STEP * rates * np.exp(-rates)
-        self._enough = math.exp(_SLOWEST - _STEP * (index[-1] - 1)) / 2  # rounds until the next rate will matter
-        self._sums = np.concatenate([self._sums, np.tile(self._plain, (count - len(self._sums), 1))])
-
-    def add(self, outcome: Array, rounds: int) -> Array:
-        if rounds >= self._enough:
-            self._fit(len(self._sums) + 1)
-        self._sums -= self._fade * self._sums
-        self._sums += outcome
-        self._plain = self._plain + outcome
-        # Added up row by row, not by BLAS: no class is then rounded otherwise than another.
-        total: Array = np.add.reduce(self._share * self._sums, axis=0)
-        return total
-
-    def get_state(self) -> dict[str, Any]:
-        return {"sums": self._sums.copy(), "plain": self._plain.copy()}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self._plain, self._sums = np.array(state["plain"]), np.array(state["sums"])
-        self._fit(len(self._sums))
+    fade: Array  # subtracting this share keeps the rate to full precision, however slow
+    share: Array
+    enough: float  # rounds until the next rate will matter
 
 
-class _Rows:
-    """Rows that are only ever added to, so that a view of the first of them stays true."""
+@lru_cache(maxsize=256)
+def _rates(count: int) -> _Rates:
+    """Return the fastest rates, `count` of them."""
+    index = _FASTEST - np.arange(count)
+    rates = np.exp(_STEP * index)[:, None]
+    enough = math.exp(_SLOWEST - _STEP * (index[-1] - 1)) / 2
+    return _Rates(-np.expm1(-2 * rates), _STEP * rates * np.exp(-rates), enough)
 
-    def __init__(self, rows: Array) -> None:
-        self._buffer, self._count = np.array(rows), len(rows)
 
-    def __len__(self) -> int:
-        return self._count
-
-    def append(self, row: Array) -> None:
-        if self._count == len(self._buffer):  # double, so that rows cost O(1) each
-            self._buffer = np.concatenate([self._buffer, np.empty((max(16, self._count), self._buffer.shape[1]))])
-        self._buffer[self._count] = row
-        self._count += 1
-
-    def view(self) -> Array:
-        return self._buffer[: self._count]
+def _appended(points: Array, point: Array) -> Array:
+    """Return the points and one more, in one buffer while it has room: views of the first ones stay valid."""
+    buffer, count = points.base, len(points)
+    if buffer is None or count == len(buffer):  # double, so that points cost O(1) each
+        buffer = np.concatenate([points, np.empty((max(16, count), len(point)))])
+    buffer[count] = point
+    return np.asarray(buffer[: count + 1])
 
 
 def odd_reciprocals(count: int) -> Array:
-    """Return 1, 1/3, 1/5, …, so many of them, read-only.
-
-    Examples
-    --------
-    >>> odd_reciprocals(3)
-    array([1.        , 0.33333333, 0.2       ])
-    """
+    """Return the first of 1, 1/3, 1/5, …, read-only."""
     return _reciprocal_table(max(count - 1, 0).bit_length())[:count]
 
 

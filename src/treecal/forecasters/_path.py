@@ -18,18 +18,12 @@ from treecal.tree import Tree
 
 @dataclass(frozen=True)
 class TreeState:
-    """What the past leaves of `n` streams on the tree; one stream is `n = 1`.
-
-    Attributes
-    ----------
-    rounds
-        Outcomes seen, `(n,)`.
-    sums
-        `(heights, n, d)`: `sums[j]` is the sum of the outcomes in the finished siblings of the path's node of height j.
-    """
+    """The state of `n` streams on the tree; one stream is `n = 1`."""
 
     rounds: Integers
+    """Outcomes seen, `(n,)`."""
     sums: Array
+    """`(heights, n, d)`: of each height the outcomes in the finished siblings of the path's node, added up."""
 
 
 PathState = tuple[int, list[Array], Array]
@@ -40,15 +34,9 @@ class Path:
     """How the points of a path follow from the outcomes: by sums that are carried upwards like an odometer's digits.
 
     The point of a node is the sum of its finished siblings divided once by their rounds; a first child has the start
-    point. Adding a finished sum one height up is the tree's own summation order: whoever keeps to it gets the same
-    points bit for bit. A step takes a state and returns a new one, so nothing that was handed out ever changes.
-
-    Parameters
-    ----------
-    space, tree, mix, start
-        As for `TreeCal`.
-    unit
-        Outcomes in one leaf: 1, or the block length when whole blocks are added.
+    point. A finished sum is added one height up: in this order points are the same bit for bit everywhere. A step takes
+    a state and returns a new one, so nothing that was handed out ever changes. `unit` is the number of outcomes in a
+    leaf: 1, or the block length when whole blocks are added.
     """
 
     def __init__(
@@ -70,7 +58,7 @@ class Path:
         return self.resume(0, np.tile(self._zeros, (self.tree.depth or 1, 1)))
 
     def resume(self, rounds: int, sums: Array) -> PathState:
-        """Return the state after so many leaves, whose sums are carried as given."""
+        """Return the state after some leaves, given the carried sums."""
         points = np.tile(self.first, (len(sums), 1))
         for height, total in enumerate(sums):
             if count := self.tree.count(rounds, height):

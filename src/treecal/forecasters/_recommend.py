@@ -1,4 +1,4 @@
-"""Which forecaster? The one with the least certified error for a set, a norm and a number of rounds."""
+"""The forecaster with the least certified error for a set, a norm and a number of rounds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from treecal.geometry import ConvexSet, Norm, as_norm
 
 @dataclass(frozen=True)
 class Choice:
-    """One forecaster, and the calibration error per round that it guarantees not to exceed.
+    """One forecaster, and the bound it guarantees on the calibration error per round.
 
     Attributes
     ----------
     forecaster
-        How to make it, as one would type it.
+        The expression that makes it.
     bound
         The certified error; None where no certificate covers the case.
     why
@@ -47,7 +47,7 @@ class Recommendation:
     table
         All choices, the least bound first; those without a certificate last.
     trivial
-        The error that always forecasting the centre cannot exceed: a certificate above it guarantees nothing.
+        The bound for always forecasting the centre: a larger one says nothing.
     """
 
     best: Choice
@@ -68,9 +68,9 @@ class Recommendation:
 def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendation:
     """Return the forecaster with the least certified error, among all that have a certificate.
 
-    Every forecaster of `REGISTRY` is asked, each with the parameters that suit it best. Certificates hold on the worst
-    sequence there is. With two outcomes grids win by far; in many dimensions harmonic averaging and trees do. On
-    ordinary streams errors are much lower and another order may hold.
+    Every forecaster of `REGISTRY` is compared, each with its best parameters. Certificates hold on the worst sequence.
+    With two outcomes grids win by far; in many dimensions harmonic averaging and trees do. On ordinary streams errors
+    are much lower, and the order may differ.
 
     Takes seconds from 10^4 rounds on and most of a minute at 10^5, up to which harmonic averaging is certified
     numerically; beyond, by its analytic bound, which is several times larger.
@@ -80,7 +80,7 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     space, norm
         The set and the norm.
     rounds
-        Rounds to be played.
+        Number of rounds.
 
     Examples
     --------

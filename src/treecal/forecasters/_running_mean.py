@@ -1,4 +1,4 @@
-"""What a calibrated forecaster has to beat."""
+"""RunningMean: the baseline that a calibrated forecaster has to beat."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class RunningSum:
 class RunningMean(Forecaster):
     """Announces the mean of all outcomes so far: Follow-The-Leader for every proper score.
 
-    The sharpest forecast of i.i.d. outcomes, and never calibrated as a ledger counts: its points hardly repeat, so no
-    error is averaged away, and an adversary holds its ℓ1 error at 1 for ever. Sums carry what rounding drops.
+    The sharpest forecast of i.i.d. outcomes, but not calibrated as a ledger counts: its points hardly repeat, so no
+    error averages out, and an adversary keeps its ℓ1 error at 1. Sums carry what rounding drops.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from treecal.geometry import ConvexSet
 
 
 class Sampled(Forecaster):
-    """Any forecaster, for those who must announce one point a round (Algorithm 3).
+    """Any forecaster, announcing one point a round (Algorithm 3).
 
     Every distribution of the forecaster is kept for a block of rounds; each round of the block announces one fresh draw
     from it, and the block's mean outcome is what the forecaster learns. In expectation this adds at most
@@ -36,8 +36,8 @@ class Sampled(Forecaster):
         default was never more than twice as bad as the best of 1 to 64 on the arena's streams, over 2,000 and 10,000
         rounds; shorter and longer ones were.
     rng
-        Where the draws come from, one a round, and only by `predict`. By default the same ones each time: give a
-        generator of your own where someone might guess them.
+        The generator of the draws, one a round, by `predict`. The default has a fixed seed: pass your own where an
+        adversary might guess it.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Sampled(Forecaster):
         self._now, self._drawn = (total, seen), None
 
     def get_state(self) -> dict[str, Any]:
-        """Return the forecaster's state, the unfinished block, and the draw that was announced but not yet answered."""
+        """Return the forecaster's state, the unfinished block, and the draw that awaits its outcome."""
         total, seen = self._now
         block = {"block_sum": total.copy(), "block_seen": seen, "drawn": self._drawn}
         return block | {f"forecaster.{name}": value for name, value in self.forecaster.get_state().items()}
@@ -111,7 +111,7 @@ class Sampled(Forecaster):
 
 
 class SampleTreeCal(Sampled):
-    """TreeCal for those who must announce one point a round: `Sampled(TreeCal(...))`.
+    """TreeCal, announcing one point a round: `Sampled(TreeCal(...))`.
 
     Parameters
     ----------

@@ -19,11 +19,11 @@ from treecal.theory import Certificate
 from treecal.theory._jensen import euclidean
 
 MOST_POINTS = 10_000
-"""The largest grid that one linear program a round is asked to solve."""
+"""The largest grid, since each round solves a linear program over it."""
 
 USUAL_RESOLUTION, USUAL_POINTS = 30, 128
-"""The finest grid and the largest that is used without being asked for. Of those tried over 2,000 rounds of the arena's
-streams, 4 to 20 steps at three classes and 2 to 10 at four, 12 (91 points) and 7 (120) had the least errors."""
+"""The finest and the largest grid by default. Of those tried over 2,000 rounds of the arena's streams, 4 to 20 steps
+at three classes and 2 to 10 at four, 12 (91 points) and 7 (120) had the least errors."""
 
 
 class SimplexGrid(Forecaster):
@@ -34,9 +34,8 @@ class SimplexGrid(Forecaster):
     `n` the number of points: a linear program. While there are points without bias, the one nearest to the centre is
     played instead.
 
-    The ℓ2 error after `T` rounds is at most `ε + √(8n/T)`, `ε` the width of the grid. (With `V_p` itself in the
-    program, unscaled, the potential is `Σ_p ‖V_p‖²`; its bound has a factor `√n` on the width of the grid, and says
-    nothing from three classes on.)
+    The ℓ2 error after `T` rounds is at most `ε + √(8n/T)`, `ε` the width of the grid. (With `V_p` unscaled the
+    potential is `Σ_p ‖V_p‖²`; its bound has a factor `√n` on the width, and says nothing from three classes on.)
 
     Costs one linear program in `n` variables a round, 2 ms at a hundred points and 6 ms at a thousand, and `O(n·dim)`
     memory. `n` is `(resolution + dim − 1 choose dim − 1)`: beyond four or five classes take `AdaptiveTreeCal`.
@@ -130,24 +129,12 @@ def points(dim: int, resolution: int) -> int:
 
 
 def finest(dim: int, most: int) -> int | None:
-    """Return the greatest resolution with at most so many points; None if even the vertices are more.
-
-    Examples
-    --------
-    >>> finest(3, 128), finest(4, 128), finest(200, 128)
-    (14, 7, None)
-    """
+    """Return the greatest resolution with at most `most` points; None if even the vertices are more."""
     return next((r - 1 for r in range(2, most + 2) if dim > 1 and points(dim, r) > most), 1) if dim <= most else None
 
 
 def grid_width(dim: int, resolution: int) -> float:
-    """Return the greatest ℓ2 distance of a probability vector from the grid, `√(⌊d/2⌋·⌈d/2⌉/d)/resolution`.
-
-    Examples
-    --------
-    >>> grid_width(2, 10) == math.sqrt(2) / 20
-    True
-    """
+    """Return the greatest ℓ2 distance of a probability vector from the grid, `√(⌊d/2⌋·⌈d/2⌉/d)/resolution`."""
     half = dim // 2
     return math.sqrt(half * (dim - half) / dim) / resolution
 

@@ -27,7 +27,7 @@ class TreeCal(Forecaster):
     `J` is the Jensen gap of the best regularizer (Theorem 3.1 with its constants corrected). The algorithm
     knows neither norm nor regularizer.
 
-    Costs `O(dim)` arithmetic a round, amortised, and `O(depth·dim)` memory for ever.
+    Costs `O(dim)` arithmetic a round, amortised, and `O(depth·dim)` memory.
 
     Parameters
     ----------

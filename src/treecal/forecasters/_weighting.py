@@ -1,95 +1,92 @@
-"""How the heights of the tree are weighted: parts of their own, which know costs and weights and no outcomes.
+"""How the heights of a tree are weighted, given what each has cost. TreeCal weighs them equally and needs none of this.
 
-TreeCal weighs all heights alike, and needs no part. Where weights are constant while a node lives, the per-node error
-is `Σ_nodes weight·rounds·‖mean − point‖`, so heights are experts whose running costs are known as nodes end.
+A node keeps one weight for its life, so the per-node error is `Σ_nodes weight·rounds·‖mean − point‖`: heights are
+experts whose running costs are known as nodes end.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from dataclasses import dataclass
-from functools import reduce
+from typing import NamedTuple
 
+import numpy as np
+
+from treecal._typing import Array
 from treecal.theory._hedge import hedge_rate
 from treecal.tree import Tree
 
+Numbers = list[float] | Array
 WeightState = tuple[list[float], list[float], float]
 """Of one stream: the cost and the weight of each height, lowest first; and the scale of costs per round."""
 
 
-@dataclass(frozen=True)
-class Weighting:
-    """Exponential weights over the heights: `exp(−η·cost)`.
+class Weighting(NamedTuple):
+    """Exponential weights over the heights. `depth` is 0 for a growing tree; `rates` go by the number of heights.
 
-    The nodes that start share out the weight of those that ended. It is the stick-breaking rule: from the top down each
-    takes the share `w_j / Σ_{i≤j} w_i` of what the ones above have left, which telescopes to `w_j / Σ_i w_i` of all
-    that is free.
-
-    Parameters
-    ----------
-    tree
-        The tree.
-    block
-        Whether weights change only when a top node starts (Hedge, which starts anew when the tree grows), or whenever
-        nodes start.
-    rate
-        Of the stick rule; Hedge's follows from the tree.
-    scale
-        All costs of a round lie within it: for Hedge the set's diameter. The stick rule learns it, and starts at 0.
+    With `block`, weights change only when a top node starts (Hedge, which restarts when the tree grows); otherwise
+    whenever nodes start.
     """
 
-    tree: Tree
+    arity: int
+    depth: int
     block: bool
-    rate: float
-    scale: float
-
-    def fresh(self) -> WeightState:
-        """Return the state before the first round: equal weights."""
-        heights = self.tree.depth or 1
-        return [0.0] * heights, [1 / heights] * heights, self.scale
-
-    def step(self, state: WeightState, rounds: int, ended: list[float]) -> WeightState:
-        """Return the state after so many rounds, given the costs of the nodes that ended last, lowest first."""
-        costs, weights, scale = state[0].copy(), state[1].copy(), state[2]
-        arity, heights = self.tree.arity, len(costs)
-        for height, cost in enumerate(ended):
-            costs[height] += cost
-            if not self.block:
-                scale = max(scale, cost / arity**height)
-        risen = len(ended) - 1 if rounds // arity ** (len(ended) - 1) % arity else heights
-        if risen == heights:
-            if self.tree.depth is not None:  # the tree is full: nothing starts
-                return costs, weights, scale
-            self._grow(costs)
-            heights += 1
-            weights = [0.0] * heights
-        if risen == heights - 1 or (risen and not self.block):
-            self._share(costs, weights, risen + 1, rounds, scale)
-        return costs, weights, scale
-
-    def _grow(self, costs: list[float]) -> None:
-        """Take in a new top height."""
-        if self.block:
-            costs[:] = [0.0] * (len(costs) + 1)
-        else:
-            # Where a stream settles down the longest intervals are best, and the new ones are longer than any before;
-            # half the lead is what regimes that end soon after can still afford.
-            costs.append(1.5 * min(costs) - 0.5 * (_plain_sum(costs) / len(costs)))
-
-    def _share(self, costs: list[float], weights: list[float], count: int, rounds: int, scale: float) -> None:
-        """Share the weight that is free among the nodes of the `count` lowest heights, which start now."""
-        longest: int = self.tree.arity ** (len(costs) - 1)
-        if self.block:
-            rate, unit = hedge_rate(self.tree.arity, len(costs), grows=self.tree.depth is None), scale * longest
-        else:
-            rate, unit = self.rate, scale * (1 + math.sqrt(rounds * longest))
-        least, unit = min(costs[:count]), unit or 1.0  # without any gap yet, all costs are 0
-        shares = [math.exp(rate * ((least - cost) / unit)) for cost in costs[:count]]
-        free, total = max(0.0, 1.0 - _plain_sum(weights[count:])), _plain_sum(shares)
-        weights[:count] = [free * (share / total) for share in shares]
+    rates: Array
 
 
-def _plain_sum(terms: list[float]) -> float:
-    """Add from left to right, as kernels do; Python's own sum does more from 3.12 on."""
-    return reduce(operator.add, terms, 0.0)
+def weighting(tree: Tree, *, block: bool, rate: float) -> Weighting:
+    """Return the stick rule with this rate, or the block rule, whose rate follows from the tree."""
+    rates = np.full(tree.most_heights + 1, rate)
+    if block:
+        rates[1:] = [hedge_rate(tree.arity, heights, grows=tree.depth is None) for heights in range(1, len(rates))]
+    return Weighting(tree.arity, tree.depth or 0, block, rates)
+
+
+def weigh(
+    rule: Weighting, rounds: int, heights: int, ended: Numbers, scale: float, costs: Numbers, weights: Numbers
+) -> float:
+    """Update one stream's costs and weights in place after a round; return the scale of costs per round.
+
+    `rounds` and `heights` are those after the round, and `ended` the costs of the nodes that ended with it, lowest
+    first. The nodes that start share out the weight of those that ended, in proportion to `exp(−η·cost)`: the
+    stick-breaking rule, by which each takes the share `w_j / Σ_{i≤j} w_i` of what those above have left, telescopes to
+    `w_j / Σ_i w_i` of all that is free. A plain function of numbers and sequences: kernels compile it as it stands.
+    """
+    length, starting = 1, len(ended)
+    for height in range(len(ended)):
+        costs[height] += ended[height]
+        if not rule.block:
+            scale = max(scale, ended[height] / length)
+        length *= rule.arity
+    if rounds % length == 0:  # the top node has ended
+        if rule.depth > 0:
+            return scale  # the tree is full: nothing starts
+        least, total, starting = costs[0], 0.0, heights
+        for height in range(heights - 1):
+            least = min(least, costs[height])
+            total += costs[height]
+        # Where a stream settles down the longest intervals are best, and the new ones are longer than any before; half
+        # the lead is what regimes that end soon after can still afford.
+        costs[heights - 1] = 1.5 * least - 0.5 * (total / (heights - 1))
+        for height in range(heights):
+            weights[height] = 0.0
+            if rule.block:
+                costs[height] = 0.0
+    if starting < heights and (starting == 1 or rule.block):
+        return scale
+
+    longest = float(rule.arity ** (heights - 1))
+    unit = scale * longest if rule.block else scale * (1 + math.sqrt(float(rounds) * longest))
+    if unit == 0:
+        unit = 1.0  # without any gap yet, all costs are 0
+    least, held, total = costs[0], 0.0, 0.0
+    for height in range(starting):
+        least = min(least, costs[height])
+    for height in range(starting, heights):
+        held += weights[height]
+    free = max(0.0, 1.0 - held)
+    for height in range(starting):
+        weights[height] = math.exp(rule.rates[heights] * ((least - costs[height]) / unit))
+        total += weights[height]
+    for height in range(starting):
+        weights[height] = free * (weights[height] / total)
+    return scale

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol, runtime_checkable
@@ -10,13 +10,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._checkpoints import checkpoints
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.games._normal_form import Game, as_distribution
 from treecal.swap import ActionRegret
-
-_PER_DECADE = 10
 
 
 @runtime_checkable
@@ -86,7 +85,14 @@ class Play:
         return f"Play({self.game!r}: {self.rounds} rounds, correlated gap {self.correlated_gap:.4g})"
 
 
-def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = False) -> Play:
+def play(
+    game: Game,
+    players: Sequence[Player],
+    *,
+    rounds: int,
+    record: bool = False,
+    progress: Callable[[int, int], object] | None = None,
+) -> Play:
     """Let the players play the game for some rounds, each observing after every round the losses of its own actions.
 
     In a round all players act, and then each observes the expected loss, scaled to `[0, 1]`, of each of its actions
@@ -106,6 +112,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
         Number of rounds.
     record
         Keep every mixture played.
+    progress
+        Called after every round with the number of rounds played so far and of all rounds.
 
     Examples
     --------
@@ -127,9 +135,8 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
     joint = np.zeros(game.shape)
     regrets = [ActionRegret(n) for n in game.shape]
     plays = tuple(np.empty((rounds, n)) for n in game.shape) if record else None
-    checkpoints = _log_spaced(rounds)
-    due, gaps = iter(checkpoints.tolist()), []
-    stop = next(due)
+    marks, gaps = checkpoints(rounds), []
+    due = set(marks.tolist())
     for t in range(1, rounds + 1):
         mixtures = [
             as_distribution(f"the play of player {i} in round {t}", player.act(), shape=game.shape[i : i + 1])
@@ -142,16 +149,17 @@ def play(game: Game, players: Sequence[Player], *, rounds: int, record: bool = F
             if plays is not None:
                 plays[i][t - 1] = x
             player.observe(loss)
-        if t == stop:
+        if t in due:
             gaps.append(game.correlated_gap(joint / t))
-            stop = next(due, 0)
+        if progress is not None:
+            progress(t, rounds)
     return Play(
         game=game,
         rounds=rounds,
         joint=joint / rounds,
         swap_regrets=game.span * [regret.swap() / rounds for regret in regrets],
         external_regrets=game.span * [regret.external() / rounds for regret in regrets],
-        checkpoints=checkpoints,
+        checkpoints=marks,
         gaps=np.array(gaps),
         plays=plays,
     )
@@ -168,8 +176,3 @@ def _check_players(game: Game, players: Sequence[Player]) -> None:
             "players holds one object twice, expected a separate learner for each player.",
             hint="use [Learner(...) for _ in range(n)], not [learner] * n.",
         )
-
-
-def _log_spaced(rounds: int) -> Integers:
-    count = int(_PER_DECADE * np.log10(rounds)) + 2
-    return np.unique(np.rint(np.geomspace(1, rounds, count)).astype(np.int64))

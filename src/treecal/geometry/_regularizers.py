@@ -94,8 +94,8 @@ class NegativeEntropy(Regularizer):
 
     On the simplex `KL(y|p)` is at least `½‖y − p‖₁²` (Pinsker), hence at least `‖y − p‖₂²` and `2‖y − p‖_∞²`, since a
     zero-sum vector has `‖x‖₂² <= ½‖x‖₁²` and `‖x‖_∞ <= ½‖x‖₁`. The paper calls it 1-strongly convex in ℓ1; in the
-    paper's own convention it is ½ (erratum 3). Its divergence is infinite where an outcome had probability 0.
-    Entries down to −1e-9 count as 0, as they do for the sets; below that R is +inf.
+    paper's own convention it is ½ (erratum 3). Its divergence is infinite where a forecast gives an outcome
+    probability 0. Entries down to −1e-9 count as 0, as they do for the sets; below that R is +inf.
 
     Examples
     --------

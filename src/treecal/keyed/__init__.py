@@ -1,7 +1,6 @@
-"""Beyond one machine: many keyed streams, long streams, audits and races, on the engine that is already there.
+"""Millions of keyed streams: `advance` is the pure step; `local` runs it in a pool, `spark` and `streaming` on Spark.
 
-`advance` is the pure step; `local` runs it in processes, `spark` and `streaming` on Spark 4. Nothing heavy is imported
-before it is used: `pip install "treecal[spark]"` brings what they need.
+Nothing heavy is imported before it is used; `pip install "treecal[spark]"` installs it.
 """
 
 from treecal.keyed._shard import Step, advance, forecasts, no_state, shard_of

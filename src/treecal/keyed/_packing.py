@@ -1,6 +1,6 @@
-"""Rows packed by shard: one blob of bytes for thousands of rows, so that an engine moves blobs and not rows.
+"""Rows packed by shard: one blob of bytes, an Arrow stream, for thousands of rows.
 
-Shuffling, sorting and state stores cost by the row. A blob is an Arrow stream.
+Spark's shuffles, sorts and state stores cost by the row, so engines move blobs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 PACKED = "shard int, blob binary"
 """The schema of packed rows, as Spark writes it."""
 
-_ROWS = 1 << 18  # rows that are packed at once
-_BATCH = 1 << 14  # rows that are handed to Spark at once
+_ROWS = 1 << 18  # packed at once
+_BATCH = 1 << 14  # returned to Spark at once
 
 
 def dumps(table: pa.Table) -> bytes:
-    """Return a table as bytes.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> loads([dumps(pa.table({"seq": [1]})), dumps(pa.table({"seq": [2]}))])["seq"].to_pylist()
-    [1, 2]
-    """
+    """Return a table as bytes."""
     pa = arrow()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -40,7 +33,7 @@ def dumps(table: pa.Table) -> bytes:
 
 
 def loads(blobs: Iterable[bytes]) -> pa.Table:
-    """Return one table of one blob or more."""
+    """Return the rows of one blob or more as one table."""
     pa = arrow()
     return pa.concat_tables([pa.ipc.open_stream(blob).read_all() for blob in blobs]).combine_chunks()
 
@@ -60,16 +53,16 @@ def pack_rows(batches: Iterator[Any], shards: int) -> Iterator[Any]:
 
 def repack(batches: Iterator[Any], shards: int) -> Iterator[Any]:
     """Pack again for another number of shards."""
-    for batch in batches:
-        for blob in batch.column("blob").to_pylist():
-            yield packed(loads([blob]), shards)
+    return (packed(table, shards) for table in _tables(batches))
 
 
 def unpack_rows(batches: Iterator[Any]) -> Iterator[Any]:
     """Return the rows of record batches of `shard` and `blob`."""
-    for batch in batches:
-        for blob in batch.column("blob").to_pylist():
-            yield from loads([blob]).to_batches(max_chunksize=_BATCH)
+    return (rows for table in _tables(batches) for rows in table.to_batches(max_chunksize=_BATCH))
+
+
+def _tables(batches: Iterator[Any]) -> Iterator[pa.Table]:
+    return (loads([blob]) for batch in batches for blob in batch.column("blob").to_pylist())
 
 
 def packed(table: pa.Table, shards: int) -> Any:
@@ -81,12 +74,5 @@ def packed(table: pa.Table, shards: int) -> Any:
 
 
 def recipe(forecaster: Forecaster) -> dict[str, str]:
-    """Return what tells this forecaster from others, in words and exactly.
-
-    Examples
-    --------
-    >>> import treecal as tc
-    >>> recipe(tc.RunningMean(tc.Simplex(2)))["shown"]
-    'RunningMean(Simplex(2))'
-    """
+    """Return what identifies this forecaster, for people and exactly."""
     return {"shown": repr(forecaster), "arguments": describe(forecaster)}

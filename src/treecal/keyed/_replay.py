@@ -1,30 +1,28 @@
 """The replay of one very long stream on Spark, cut at nodes of the tree, so that its points are those of one machine.
 
-A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces by themselves;
-the driver runs the tree above, whose leaves are these sums, and tells every piece the points that it stands under.
+A piece of `arity**heights` rounds is one node. Its sum depends on nothing outside, so tasks climb pieces independently;
+the driver runs the tree above, whose leaves are these sums, and sends every piece the points of the nodes above it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.engine._climb import Above, Level, Plan, climb_piece, inner_errors, node_errors
+from treecal.engine._climb import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
-from treecal.geometry import ConvexSet, Distance, as_distance, l1, l2
-from treecal.keyed._tables import arrow, check_numbered, forecast_columns, numbers
-from treecal.keyed.session import arrow_schema
+from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.keyed._pyspark import arrow_schema
+from treecal.keyed._tables import arrow, check_outcomes, forecast_columns, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)  # what the kernels add up on their way
 _PIECE = "piece long, rounds long, total array<double>, errors array<double>, problem string"
 
 
@@ -34,8 +32,8 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
     Parameters
     ----------
     outcomes
-        Rows of `seq` (the number of the round, from 0, none left out) and `outcome` (lists of numbers; or classes, on
-        a simplex), in any order and partitions. A bad row raises, and names it.
+        Rows of `seq` (the number of the round, from 0, without gaps) and `outcome` (lists of numbers; or classes, on
+        a simplex), in any order and partitions. An invalid row raises an error that names it.
     forecaster
         A new `TreeCal`; or a set, for `TreeCal(space, arity=arity)`.
     arity
@@ -45,7 +43,7 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
         forecaster = TreeCal(forecaster, arity=arity)
     if type(forecaster) is not TreeCal or forecaster.rounds:
         raise ParameterError.expected("forecaster", forecaster, "a set, or a new TreeCal")
-    check_numbered(arrow_schema(outcomes), forecaster.space)
+    check_outcomes(arrow_schema(outcomes), forecaster.space, keyed=False)
     return Replayed(outcomes, forecaster)
 
 
@@ -62,23 +60,19 @@ class Replayed:
         self._plan = plan = Plan(forecaster)
         number = f"(seq - pmod(seq, {plan.piece})) div {plan.piece} AS piece"
         self._pieces = outcomes.selectExpr("seq", "outcome", number).groupBy("piece")
-        self._above: list[Array] = []  # the points that each piece stands under
-        terms: dict[Distance, list[float]] = {distance: [] for distance in _DISTANCES}
-        above, rest = Above(plan), (np.zeros(plan.space.dim), 0)
-        self.rounds = 0
-        # Lambdas, as Spark looks for types in signatures and warns if it does not know them.
+        self._above: list[Array] = []  # the points of the nodes above each piece
+        above, errors, self.rounds = Above(plan), Errors(), 0
+        # Lambdas, because Spark inspects the types of signatures and warns about unknown ones.
         climbed = self._pieces.applyInArrow(lambda key, table: _climb(key, table, plan), _PIECE).collect()
         for row in _in_order(climbed, plan):
             self._above.append(above.now[2] if not above.top else np.empty((0, plan.space.dim)))
-            for distance, inner in zip(_DISTANCES, np.reshape(row.errors, (3, -1)), strict=True):
-                terms[distance] += inner.tolist()
-            total, self.rounds = np.array(row.total), self.rounds + row.rounds
-            rest = (total, row.rounds) if row.rounds < plan.piece else (np.zeros(plan.space.dim), 0)
-            for level in above.end(total) if row.rounds == plan.piece else ():
-                _charge(terms, level)
-        for level in above.open(*rest):
-            _charge(terms, level)
-        self._totals = {distance: math.fsum(parts) for distance, parts in terms.items()}
+            self.rounds += row.rounds
+            errors.add_piece(np.reshape(row.errors, (3, -1)).tolist())
+            for level in above.add(np.array(row.total), row.rounds):
+                errors.add_node(level)
+        for level in above.open():
+            errors.add_node(level)
+        self._totals = errors.totals()
 
     def per_node_error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
         """Return the per-node error in ℓ1, ℓ2 or ℓ2², per round unless `total`."""
@@ -90,20 +84,20 @@ class Replayed:
         return self._totals[measure] / (1 if total else self.rounds)
 
     def forecasts(self) -> DataFrame:
-        """Return what was forecast in each round: `seq`, the `points`, lowest height first, and their `mean`."""
+        """Return the forecast of each round: `seq`, the `points`, lowest height first, and their `mean`."""
         plan, above = self._plan, self._above
         schema = "seq long, points array<double>, mean array<double>"
         return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, above), schema)
 
 
 def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
-    """Climb one piece; return its number, rounds, sum, and errors by norm and height; or what is wrong with it."""
+    """Climb one piece; return its number, rounds, sum, and errors by distance and height; or its problem."""
     pa = arrow()
     number, total, errors, problem = key[0].as_py(), None, None, None
     try:
         piece = climb_piece(plan, _rows(number, table, plan), number * plan.piece)
         total = piece.total.tolist()
-        errors = np.ravel(inner_errors(plan, piece)).tolist()
+        errors = np.ravel(piece.errors).tolist()
     except TreeCalError as error:
         problem = str(error)
     real = pa.list_(pa.float64())
@@ -121,14 +115,14 @@ def _rows(number: int | None, table: pa.Table, plan: Plan) -> Any:
     first = number * plan.piece
     off = np.flatnonzero(seq[order] != np.arange(first, first + len(seq)))
     if len(off):
-        expected, came = first + int(off[0]), int(seq[order][off[0]])
-        what = f"round {came} comes twice" if came < expected else f"round {expected} is missing"
+        expected, found = first + int(off[0]), int(seq[order][off[0]])
+        what = f"round {found} appears twice" if found < expected else f"round {expected} is missing"
         raise FileError(f"{what}: seq numbers the rounds from 0, each once.")
     return numbers(table.column("outcome").combine_chunks().take(arrow().array(order)), plan.space.dim)
 
 
 def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
-    """Yield the pieces in order, or say what is wrong with the first that cannot be."""
+    """Yield the pieces in order; raise at the first that is invalid or missing."""
     rows = sorted(rows, key=lambda row: (row.piece is not None, row.piece))
     for index, row in enumerate(rows):
         if row.problem is not None:
@@ -140,14 +134,8 @@ def _in_order(rows: list[Any], plan: Plan) -> Iterator[Any]:
         yield row
 
 
-def _charge(terms: dict[Distance, list[float]], level: Level) -> None:
-    """Note the errors of a node above the pieces."""
-    for parts, error in zip(terms.values(), node_errors(level), strict=True):
-        parts.append(error)
-
-
 def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, above: list[Array]) -> pa.Table:
-    """Return the forecasts of the rounds of a piece: its own points, and those it stands under."""
+    """Return the forecasts of the rounds of a piece: its own points, and those above it."""
     number = key[0].as_py()
     rows = plan.dense(_rows(number, table, plan))
     n, first = len(rows), number * plan.piece

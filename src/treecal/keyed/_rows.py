@@ -1,4 +1,4 @@
-"""The rows of an epoch: which are to be learned, in what order, and what is wrong with the others."""
+"""The rows of an epoch: which are learned, in what order, and the problems of the others."""
 
 from __future__ import annotations
 
@@ -18,23 +18,13 @@ from treecal.tree import Tree
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BLOCK = 4096  # rows that are checked at once, so that many bad ones do not make a whole array be checked for each
+_BLOCK = 4096  # rows checked at once: after an invalid one, only the rest of its block is checked again
 
 
 class Rows(NamedTuple):
-    """The rows that are to be learned, sorted by stream and sequence number, and what was wrong with others.
+    """The rows to learn, sorted by stream and sequence number, and the problems of the others."""
 
-    Attributes
-    ----------
-    keys
-        The key of each stream: those of the state first, in its order, then new ones.
-    streams, seq, outcomes
-        The stream of each row, its sequence number, and its outcome as `Bank.update` takes it.
-    problems
-        As in `treecal.keyed.Step`.
-    """
-
-    keys: pa.Array
+    keys: pa.Array  # of each stream: those of the state first, in its order, then new ones
     streams: Integers
     seq: Integers
     outcomes: Outcomes
@@ -42,14 +32,14 @@ class Rows(NamedTuple):
 
 
 def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> Rows:
-    """Sort the rows of an epoch, and sort out those that `treecal.keyed.advance` says are not learned."""
+    """Sort the rows of an epoch, without those that `treecal.keyed.advance` does not learn."""
     pa = arrow()
     streams, keys = _streams(state.column("key").combine_chunks(), table.column("key").cast(pa.string()))
     given = table.column("seq").cast(pa.int64()).combine_chunks()
     keyed, numbered, seq = streams >= 0, _valid(given), given.fill_null(0).to_numpy()
     log = _Log(keys)
     if not keyed.all():
-        log.add("key", None, None, [int((~keyed).sum())], ["has no key, so nobody learned it."])
+        log.add("key", None, None, int((~keyed).sum()), "has no key; not learned.")
     past = keyed & numbered & (streams < len(state))
     past[past] = seq[past] <= state.column("seq").to_numpy()[streams[past]]
     _report_past(log, state, streams[past], seq[past])
@@ -67,7 +57,7 @@ def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> R
     outcomes, bad = _read(values, space)
 
     def complaint(row: int) -> str:
-        """Return what is wrong with a number; of several outcomes for it, always the same, whatever their order."""
+        """Return the problem of a number; if several of its outcomes are invalid, the same one in any order."""
         same = range(*np.searchsorted(number, [number[row], number[row] + 1]).tolist())
         return min(_complaint(space, values[i].as_py()) for i in same if bad[i])
 
@@ -75,7 +65,7 @@ def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> R
     other = again.copy()
     at = np.flatnonzero(again)
     other[at] = (_bits(outcomes[at]) != _bits(outcomes[at - 1])).any(axis=1)
-    log.fail("conflict", streams, seq, other, lambda i: "comes with two different outcomes.")
+    log.fail("conflict", streams, seq, other, lambda i: "has two different outcomes.")
     if (horizon := tree.horizon) is not None:
         left = np.full(len(keys), min(horizon, 2**62))
         left[: len(state)] -= state.column("rounds").to_numpy()
@@ -84,7 +74,7 @@ def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> R
 
     learns = ~log.failed[streams]
     twice = again & learns
-    log.add("duplicate", streams[twice], seq[twice], np.ones(int(twice.sum()), np.int64), "comes twice; learned once.")
+    log.add("duplicate", streams[twice], seq[twice], 1, "appears twice; learned once.")
     mine = learns & ~again
     streams, seq, outcomes = streams[mine], seq[mine], outcomes[mine]
     _report_missing(log, state, streams, seq)
@@ -102,15 +92,16 @@ class _Log:
 
     def add(self, kind: str, streams: Any, seq: Any, rows: Any, details: str | list[str]) -> None:
         """Report some problems of a kind."""
-        pa, n = self._pa, len(rows)
+        pa, n = self._pa, 1 if streams is None else len(streams)
         if n:
             key = pa.nulls(n, pa.string()) if streams is None else self._keys.take(pa.array(streams))
             number = pa.nulls(n, pa.int64()) if seq is None else seq
             text = pa.repeat(details, n) if isinstance(details, str) else details
-            self._tables.append(pa.table([key, number, rows, pa.repeat(kind, n), text], schema=schemas()["problems"]))
+            columns = [key, number, np.full(n, rows), pa.repeat(kind, n), text]
+            self._tables.append(pa.table(columns, schema=schemas()["problems"]))
 
     def fail(self, kind: str, streams: Integers, seq: Any, bad: Mask, detail: Callable[[int], str]) -> None:
-        """Fail the streams of bad rows, and report the first bad row of each with the number of rows it refuses."""
+        """Fail the streams of invalid rows; report the first of each, with the number of rows not learned for it."""
         at = np.flatnonzero(bad)
         failing, firsts = np.unique(streams[at], return_index=True)
         at = at[firsts]
@@ -135,7 +126,7 @@ def _streams(known: pa.Array, keys: pa.ChunkedArray) -> tuple[Integers, pa.Array
 
 
 def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
-    """Return outcomes as a bank takes them, and which of them cannot be taken."""
+    """Return outcomes as a bank takes them, and which of them are invalid."""
     outcomes = numbers(values, space.dim)
     if outcomes.ndim == 1:
         return outcomes, (outcomes < 0) | (outcomes >= space.dim)
@@ -149,7 +140,7 @@ def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
 
 
 def _complaint(space: ConvexSet, value: Any) -> str:
-    """Return what is wrong with an outcome."""
+    """Return why an outcome is invalid."""
     try:
         if isinstance(value, int):
             read_outcomes(space, np.array([value]), before=-1)
@@ -160,25 +151,23 @@ def _complaint(space: ConvexSet, value: Any) -> str:
 
 
 def _bits(outcomes: Outcomes) -> Integers:
-    """Return outcomes as whole numbers that are equal if they are the same; −0.0 is 0.0."""
+    """Return outcomes as integers, equal for equal outcomes; −0.0 is 0.0."""
     columns = outcomes[:, None] if outcomes.ndim == 1 else outcomes
     return (columns + 0).view(np.int64)
 
 
 def _report_past(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
-    """Report numbers up to the last one learned: learned before, for certain, if the key left none out."""
+    """Report numbers up to the last one learned: duplicates, if the key has skipped none."""
     first, last, rounds = (state.column(name).to_numpy()[streams] for name in ("first", "seq", "rounds"))
     learned = (seq >= first) & (last - first + 1 == rounds)
-    ones = np.ones(len(seq), np.int64)
-    for mine, kind, detail in (
-        (learned, "duplicate", "was learned in an epoch before; not learned again."),
-        (~learned, "late", "comes after later ones were learned; not learned."),
-    ):
-        log.add(kind, streams[mine], seq[mine], ones[mine], detail)
+    duplicate = "was learned in an earlier epoch; not learned again."
+    log.add("duplicate", streams[learned], seq[learned], 1, duplicate)
+    late = "arrived after later ones were learned; not learned."
+    log.add("late", streams[~learned], seq[~learned], 1, late)
 
 
 def _report_missing(log: _Log, state: pa.Table, streams: Integers, seq: Integers) -> None:
-    """Report the numbers left out before each row."""
+    """Report the numbers skipped before each row."""
     before = np.empty(len(seq), np.int64)
     before[1:] = seq[:-1]
     starts = np.ones(len(seq), bool)
@@ -189,7 +178,7 @@ def _report_missing(log: _Log, state: pa.Table, streams: Integers, seq: Integers
     gap = np.flatnonzero(before != seq - 1)
     low, high = before[gap] + 1, seq[gap] - 1
     details = [
-        f"number {a} did not come." if a == b else f"numbers {a} to {b} did not come."
+        f"number {a} is missing." if a == b else f"numbers {a} to {b} are missing."
         for a, b in zip(low.tolist(), high.tolist(), strict=True)
     ]
     log.add("missing", streams[gap], low, high - low + 1, details)

@@ -1,7 +1,7 @@
-"""The pure step: a shard's state and new outcomes in; its new state, its forecasts, and what was wrong out.
+"""The pure step: a shard's state and new outcomes in; its new state, its forecasts, and problems out.
 
-A shard is many keyed streams in one `Bank`. Every engine runs this one function on tables, so all of them give the same
-forecasts, bit for bit, whatever the order and the partitions that rows come in.
+A shard is many keyed streams in one `Bank`. Every engine runs this one function on tables, so all give the same
+forecasts, bit for bit, whatever the order and partitions of the rows.
 """
 
 from __future__ import annotations
@@ -16,36 +16,28 @@ from treecal._validate import whole_number
 from treecal.engine import Bank
 from treecal.engine._state import TreeForecaster, new_tree_forecaster
 from treecal.keyed._rows import arrange
-from treecal.keyed._tables import (
-    FORMAT,
-    arrow,
-    check_outcomes,
-    check_state,
-    forecast_columns,
-    pack,
-    schemas,
-    unpack,
-)
+from treecal.keyed._tables import FORMAT, arrow, check_outcomes, check_state, forecast_columns, pack, schemas, unpack
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Step(NamedTuple):
-    """What an epoch made of a shard, or of many.
+    """The result of an epoch, for one shard or many.
 
     Attributes
     ----------
     state
-        One row for each key: `key`, `rounds` learned, the `first` and the last sequence number learned (`seq`), what
-        the forecaster keeps of the `path` (packed float64, lowest height first), its `scale`, and the row's `format`.
+        One row for each key: `key`, `rounds` learned, the `first` and the last sequence number learned (`seq`), the
+        forecaster's sums, costs and weights on the `path` (packed float64, lowest height first), its `scale`, and the
+        row's `format`.
     forecasts
         One row for each key that learned something: its coming `round`, the `seq` it has learned up to, the `points` of
-        the forecast, one after the other, lowest height first, their `weights`, and their `mean`: added up in that
-        order and, where all weights are equal, divided once. Null for a tree of fixed depth that is full.
+        the forecast in sequence, lowest height first, their `weights`, and their `mean`: added up in that order and,
+        where all weights are equal, divided once. Null for a tree of fixed depth that is full.
     problems
-        One row for each thing that was wrong: `key`, `seq`, the number of `rows` it concerns (of numbers, for missing
-        ones), its `kind` and, in words, the `detail`.
+        One row for each problem: `key`, `seq`, the number of `rows` it concerns (of numbers, for missing ones), its
+        `kind` and a `detail` in words.
     """
 
     state: pa.Table
@@ -56,26 +48,26 @@ class Step(NamedTuple):
 def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> Step:
     """Take a shard through an epoch: every key learns its new outcomes in the order of their sequence numbers.
 
-    Nothing is guessed, and no key stops the others:
+    Nothing is guessed, and no key affects another:
 
     - A row that repeats another (same key, number and outcome) is dropped and reported: *duplicate*.
-    - A number up to the last one learned is not learned any more. It is a *duplicate* if it certainly was learned
-      before, *late* if it may not have been.
-    - Numbers left out between those that are learned are reported: *missing*. A new key may start at any number.
-    - A key with a row that cannot be learned learns nothing in this epoch; its state stays as it was, and all its rows
-      may come again in another one. Such rows are: *outcome* (null, or outside the set), *conflict* (two outcomes for
-      one number), *seq* (no number), *horizon* (more rounds than a tree of fixed depth has).
-    - A row without a key concerns nobody, and is reported: *key*.
+    - A number up to the last one learned is not learned again. It is a *duplicate* if it was certainly learned before,
+      *late* if it may not have been.
+    - Numbers skipped between those that are learned are reported: *missing*. A new key may start at any number.
+    - A key with an invalid row learns nothing in this epoch; its state stays as it was, and all its rows may be sent
+      again in another one. Invalid are: *outcome* (null, or outside the set), *conflict* (two outcomes for one number),
+      *seq* (no number), *horizon* (more rounds than a tree of fixed depth has).
+    - A row without a key is reported: *key*.
 
     Parameters
     ----------
     state
-        What the last epoch left; `no_state()` before the first one.
+        The state after the last epoch; `no_state()` before the first one.
     outcomes
         Columns `key` (text), `seq` (whole numbers) and `outcome` (lists of numbers; or classes, on a simplex), in any
-        order of rows. Anything else raises before any work; other columns are not looked at.
+        order of rows. Anything else raises before any work; other columns are ignored.
     forecaster
-        What forecasts each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is left alone.
+        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed.
 
     Examples
     --------
@@ -89,8 +81,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
     >>> for problem in step.problems.to_pylist():
     ...     print(problem["key"], problem["seq"], problem["kind"], "|", problem["detail"])
     b 1 outcome | is the class 2, expected 0 to 1 for Simplex(2).
-    a 1 duplicate | comes twice; learned once.
-    a 2 missing | number 2 did not come.
+    a 1 duplicate | appears twice; learned once.
+    a 2 missing | number 2 is missing.
     """
     pa = arrow()
     forecaster = new_tree_forecaster(forecaster)
@@ -147,7 +139,7 @@ def no_state() -> pa.Table:
 def shard_of(keys: pa.Array, shards: int) -> Integers:
     """Return the shard of each key: the 64-bit FNV-1a hash of its UTF-8 bytes, modulo `shards`.
 
-    A key is in the same shard in every process, on every machine, for ever. A null one counts as empty.
+    A key has the same shard in every process, on every machine. A null one counts as empty.
 
     Examples
     --------
@@ -171,19 +163,12 @@ def shard_of(keys: pa.Array, shards: int) -> Integers:
 
 
 def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
-    """Return the rows of each shard that has any.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> sorted(len(part) for part in split(pa.table({"key": ["London", "Paris", "London"]}), 16).values())
-    [1, 2]
-    """
+    """Return the rows of each shard that has any."""
     pa = arrow()
     home = shard_of(table.column("key").combine_chunks(), shards)
     order = np.argsort(home, kind="stable")
     ends = np.searchsorted(home[order], np.arange(shards + 1)).tolist()
-    # Taken one by one: a slice would carry the whole table along to another process.
+    # Copies: a slice would take the whole table along to another process.
     return {shard: table.take(pa.array(order[a:b])) for shard, (a, b) in enumerate(pairwise(ends)) if a < b}
 
 

@@ -1,12 +1,13 @@
-"""Where the state of epochs is kept: a directory of Parquet for each finished one, and a manifest that makes it count.
+"""The store of epochs: a directory of Parquet for each finished one, and a manifest that commits it.
 
-An epoch's data are written under a name nobody else uses. Only when they are whole does the manifest appear, in one
-rename; without it they do not exist. So an epoch is there or not, wherever a process was killed, and old ones stay.
+An epoch's data are written under a unique name. The manifest appears when they are complete, in one rename; without it
+they do not count. So an epoch is finished or not, wherever a process was killed, and earlier ones stay.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -18,15 +19,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """The epochs under a path that Spark can write to: a folder, HDFS, or an object store.
-
-    Parameters
-    ----------
-    spark
-        The session, whose file systems are used.
-    path
-        The directory; it is made when the first epoch is written.
-    """
+    """The epochs under a path that Spark can write to: a folder, HDFS, or an object store."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         hadoop: Any = spark._jvm
@@ -45,11 +38,8 @@ class Store:
 
     def manifest(self, epoch: int) -> dict[str, Any]:
         """Return the manifest of a finished epoch."""
-        stream = self._files.open(self._path(self._manifest(epoch)))
-        try:
+        with closing(self._files.open(self._path(self._manifest(epoch)))) as stream:
             content = json.loads(bytes(stream.readAllBytes()))
-        finally:
-            stream.close()
         if content["format"] != FORMAT:
             raise SnapshotError(
                 f"epoch {epoch} in {self.path} has format {content['format']}, and this treecal reads {FORMAT}.",
@@ -62,20 +52,17 @@ class Store:
         return f"{self.path}/{self.manifest(epoch)['data']}"
 
     def fresh(self, epoch: int) -> str:
-        """Return a name for an epoch's data, relative to the store, that nobody used before."""
+        """Return a new name for an epoch's data, relative to the store."""
         return f"data/{epoch:020d}/{uuid4().hex}"
 
     def commit(self, epoch: int, data: str, content: dict[str, Any]) -> None:
-        """Write the manifest, which makes the epoch finished, and drop what attempts that were killed have left."""
+        """Write the manifest, which finishes the epoch, and remove what killed attempts have left."""
         target = self._path(self._manifest(epoch))
         draft = self._path(f"{self.path}/manifests/.{uuid4().hex}")
-        stream = self._files.create(draft)
-        try:
+        with closing(self._files.create(draft)) as stream:
             stream.write(json.dumps({"format": FORMAT, "epoch": epoch, "data": data, **content}, indent=1).encode())
-        finally:
-            stream.close()
         if self._files.exists(target) or not self._files.rename(draft, target):
-            raise SnapshotError(f"epoch {epoch} in {self.path} was finished by somebody else meanwhile.")
+            raise SnapshotError(f"epoch {epoch} in {self.path} has meanwhile been finished by another driver.")
         for attempt in self._files.listStatus(self._path(f"{self.path}/{data}").getParent()):
             if str(attempt.getPath().getName()) != data.rpartition("/")[2]:
                 self._files.delete(attempt.getPath(), True)

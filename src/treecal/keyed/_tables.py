@@ -1,12 +1,11 @@
-"""The tables that travel: outcomes, state, forecasts and problems, as Arrow, and arrays to and from them.
+"""The tables that engines exchange, in Arrow: outcomes, state, forecasts and problems; and their conversion to arrays.
 
-Numbers are never turned into text, and state never depends on which other keys share its shard, so what comes back is
-what was put in, bit for bit.
+Numbers are never turned into text, and state does not depend on which other keys share its shard, so everything comes
+back bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +49,7 @@ def schemas() -> dict[str, pa.Schema]:
 
 
 def as_one(**tables: pa.Table) -> pa.Table:
-    """Return several of these tables as one, with a column `table` that says which: a job has one output."""
+    """Return several of these tables as one, since a job has one output; a column `table` says which is which."""
     pa = arrow()
     parts = [part.append_column("table", pa.repeat(name, len(part))) for name, part in tables.items()]
     return pa.concat_tables([one_schema(*tables).empty_table(), *parts], promote_options="default")
@@ -63,60 +62,37 @@ def one_schema(*names: str) -> pa.Schema:
     return pa.schema([*fields.values(), ("table", pa.string())])
 
 
-def check_outcomes(schema: pa.Schema, space: ConvexSet) -> None:
-    """Raise unless a table of this schema can be read as outcomes of keyed streams: `key`, `seq` and `outcome`.
+def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True) -> None:
+    """Raise unless a table of this schema holds outcomes: the columns `key` (if `keyed`), `seq` and `outcome`."""
+    types, simplex = arrow().types, isinstance(space, Simplex)
 
-    Examples
-    --------
-    >>> import pyarrow as pa, treecal as tc
-    >>> check_outcomes(pa.schema({"key": pa.string(), "seq": pa.int64()}), tc.Simplex(2))
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.FileError: outcomes have no column 'outcome'; their columns are key, seq.
-    ...
-    """
-    _check_columns(schema, space, ("key", "seq", "outcome"))
+    def whole(kind: Any) -> bool:
+        return bool(types.is_signed_integer(kind) or (types.is_integer(kind) and kind.bit_width < 64))
 
+    def text(kind: Any) -> bool:
+        return bool(types.is_string(kind) or types.is_large_string(kind))
 
-def check_numbered(schema: pa.Schema, space: ConvexSet) -> None:
-    """Raise unless a table of this schema can be read as outcomes of one stream: `seq` and `outcome`."""
-    _check_columns(schema, space, ("seq", "outcome"))
+    def outcome(kind: Any) -> bool:
+        listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        vector = listed and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
+        return bool(vector or (simplex and whole(kind)))
 
-
-def _check_columns(schema: pa.Schema, space: ConvexSet, names: Sequence[str]) -> None:
-    types = arrow().types
-    simplex = isinstance(space, Simplex)
-    vector = f"a list of {space.dim} numbers" + (" or a class" if simplex else "")
-    expected = {name: {"key": "text", "seq": "a whole number", "outcome": vector}[name] for name in names}
-    hint = "outcomes are rows of " + "; ".join(f"{name}, {what}" for name, what in expected.items()) + "."
-    for name, what in expected.items():
+    vector = f"a list of {space.dim} numbers" + " or a class" * simplex
+    expected = {"key": ("text", text)} if keyed else {}
+    expected |= {"seq": ("a whole number", whole), "outcome": (vector, outcome)}
+    hint = "outcomes are rows of " + "; ".join(f"{name}, {what}" for name, (what, _) in expected.items()) + "."
+    for name, (what, good) in expected.items():
         if schema.names.count(name) != 1:
             has = "two columns" if name in schema.names else "no column"
             raise FileError(
                 f"outcomes have {has} {name!r}; their columns are {', '.join(schema.names) or 'none'}.", hint=hint
             )
-        kind = schema.field(name).type
-        good = {
-            "key": types.is_string(kind) or types.is_large_string(kind),
-            "seq": _is_whole(kind),
-            "outcome": _is_vector(kind) or (simplex and _is_whole(kind)),
-        }[name]
-        if not good:
+        if not good(kind := schema.field(name).type):
             raise FileError(f"the outcomes' column {name!r} is {kind}, expected {what}.", hint=hint)
 
 
-def _is_whole(kind: Any) -> bool:
-    return bool(arrow().types.is_signed_integer(kind) or (arrow().types.is_integer(kind) and kind.bit_width < 64))
-
-
-def _is_vector(kind: Any) -> bool:
-    types = arrow().types
-    listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return bool(listed and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
-
-
 def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
-    """Raise unless the table is a state that streams of this forecaster can resume from."""
+    """Raise unless streams of this forecaster can resume from the table."""
     expected = schemas()["state"]
     if not state.schema.equals(expected):
         raise SnapshotError(f"this is not the state of a shard: expected the columns {', '.join(expected.names)}.")
@@ -131,64 +107,56 @@ def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
     if not np.array_equal(sizes, 8 * width(forecaster) * heights):
         raise SnapshotError(
             f"the state is not that of {forecaster!r}: its paths are of another size.",
-            hint="resume with the forecaster that the state was made with.",
+            hint="resume with the forecaster that made the state.",
         )
 
 
 def width(forecaster: TreeForecaster) -> int:
-    """Return the numbers that a stream keeps of each height: its sum, and its cost and weight if it is weighted."""
+    """Return how many numbers a stream keeps of each height: its sum and, if it is weighted, its cost and weight."""
     return forecaster.space.dim + 2 * isinstance(forecaster, AdaptiveTreeCal)
 
 
 def pack(state: dict[str, Any], heights: Integers) -> list[pa.Array]:
-    """Return the state of a `Bank` as two columns, `path` and `scale`.
+    """Return the state of a `Bank`, whose streams have these heights, as two columns, `path` and `scale`.
 
     A path is little-endian float64, lowest height first and none above the stream's own: of each height the carried sum
     and, where heights are weighted, cost and weight. The scale is null where they are not.
-
-    Parameters
-    ----------
-    state
-        As `Bank.get_state` returns it.
-    heights
-        How many heights each stream has.
     """
     pa = arrow()
     columns = [state["sums"], *(state[name][..., None] for name in ("costs", "weights") if name in state)]
-    rows = np.concatenate(columns, axis=2)
-    w = rows.shape[2]
-    ends = np.concatenate([[0], np.cumsum(heights * w * 8)])
+    rows = np.concatenate(columns, axis=2).swapaxes(0, 1)
+    ends = np.concatenate([[0], np.cumsum(heights * rows.shape[2] * 8)])
     if ends[-1] > np.iinfo(np.int32).max:
         raise UnsupportedError(f"{len(heights):,} keys are too many for one shard.", hint="more shards.")
-    flat = np.empty((int(ends[-1]) // 8 // w, w), "<f8")
-    at = ends[:-1] // 8 // w
-    for height in range(int(heights.max(initial=0))):
-        mine = heights > height
-        flat[at[mine] + height] = rows[height, mine]
+    flat = rows[_below(heights, rows.shape[1])].astype("<f8", copy=False)
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(flat)]
     scale = pa.array(state["scale"]) if "scale" in state else pa.nulls(len(heights), pa.float64())
     return [pa.Array.from_buffers(pa.binary(), len(heights), buffers), scale]
 
 
 def unpack(state: pa.Table, forecaster: TreeForecaster) -> dict[str, Any]:
-    """Return the state of a `Bank` that `pack` made columns of."""
+    """Return the state of a `Bank` from the columns that `pack` made."""
     rounds, packed = state.column("rounds").to_numpy(), state.column("path").combine_chunks()
     heights, d, w = forecaster.tree.heights(rounds), forecaster.space.dim, width(forecaster)
-    offsets, data = _offsets(packed), packed.buffers()[2]
-    flat = np.frombuffer(data, "<f8", count=int(offsets[-1]) // 8) if data else np.empty(0)
-    rows = np.zeros((int(heights.max(initial=forecaster.tree.heights(0))), len(heights), w))
-    at = offsets[:-1] // 8 // w
-    for height in range(len(rows)):
-        mine = heights > height
-        rows[height, mine] = flat.reshape(-1, w)[at[mine] + height]
+    first, last = _offsets(packed)[[0, -1]] // 8
+    rows = np.zeros((len(heights), int(heights.max(initial=forecaster.tree.heights(0))), w))
+    if len(heights):
+        flat = np.frombuffer(packed.buffers()[2], "<f8")[first:last]
+        rows[_below(heights, rows.shape[1])] = flat.reshape(-1, w)
+    rows = rows.swapaxes(0, 1)
     tree = {"rounds": rounds, "sums": rows[..., :d]}
     if w == d:
         return tree
     return tree | {"costs": rows[..., d], "weights": rows[..., d + 1], "scale": state.column("scale").to_numpy()}
 
 
+def _below(heights: Integers, most: int) -> Mask:
+    """Return which of the heights up to the most each stream has, `(streams, most)`."""
+    return np.arange(most) < heights[:, None]
+
+
 def numbers(values: pa.Array, dim: int) -> Outcomes:
-    """Return a column of outcomes as a bank takes them; what is null or of another length is −1 or NaN."""
+    """Return a column of outcomes as a bank takes them; null, or of another length, becomes −1 or NaN."""
     pa = arrow()
     if pa.types.is_integer(values.type):
         return np.asarray(values.cast(pa.int64()).fill_null(-1).to_numpy())
@@ -202,26 +170,19 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
 
 
 def forecast_columns(points: Array, weights: Array | None, heights: Integers) -> list[pa.Array]:
-    """Return forecasts as three columns of lists: points, one after the other; their weights; and their mean.
+    """Return forecasts on paths of these heights as three columns of lists: points, in sequence, weights, and mean.
 
-    Parameters
-    ----------
-    points
-        `(n, heights, d)`, as `Forecasts.points`.
-    weights
-        `(n, heights)`; None for equal ones: then points are added up from the lowest, and divided once.
-    heights
-        How many heights count in each.
+    Without weights they are equal: points are then added up from the lowest, and divided once.
     """
-    n, _, d = points.shape
-    mine, mean = np.arange(points.shape[1]) < heights[:, None], np.zeros((n, d))
-    for height in range(points.shape[1]):
-        at = mine[:, height]
+    n, most, d = points.shape
+    own, mean = _below(heights, most), np.zeros((n, d))
+    for height in range(most):
+        at = own[:, height]
         mean[at] += points[at, height] if weights is None else weights[at, height, None] * points[at, height]
     if weights is None:
         mean /= heights[:, None]
-        weights = np.broadcast_to(1 / heights[:, None], mine.shape)
-    return [_lists(points[mine], heights * d), _lists(weights[mine], heights), _lists(mean, np.full(n, d))]
+        weights = np.broadcast_to(1 / heights[:, None], own.shape)
+    return [_lists(points[own], heights * d), _lists(weights[own], heights), _lists(mean, np.full(n, d))]
 
 
 def _lists(values: Array, sizes: Integers) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Many shards on one machine, in a pool of processes: for what fits in memory, and the yardstick for other engines."""
+"""Many shards on one machine, in a pool of processes: for what fits in memory, and the reference for other engines."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def epoch(
     state, outcomes, forecaster
         As for `treecal.keyed.advance`.
     shards
-        How many pieces the keys are cut into. It changes nothing but the order of rows in what is returned.
+        Number of parts the keys are split into. It affects only the order of the returned rows.
     pool
-        Where shards are sent; by default a `ProcessPoolExecutor` with a process for each core, made for this epoch.
+        What runs the shards; by default a new `ProcessPoolExecutor` with a process for each core.
 
     Examples
     --------
@@ -54,5 +54,5 @@ def epoch(
         futures = [pool.submit(advance, before.pop(shard, none), part, forecaster) for shard, part in rows.items()]
         steps = [future.result() for future in futures]
     parts = {name: [getattr(step, name) for step in steps] for name in Step._fields}
-    parts["state"] += before.values()  # shards that nothing came for
+    parts["state"] += before.values()  # shards without new outcomes
     return Step(**{name: pa.concat_tables([schemas()[name].empty_table(), *part]) for name, part in parts.items()})

@@ -1,4 +1,4 @@
-"""A Spark session that fits this package, and what to install where there cannot be one."""
+"""A Spark session with the settings this package needs, or what to install first."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecal._optional import require
 from treecal.exceptions import UnsupportedError
+from treecal.keyed._pyspark import pyspark
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -34,27 +33,26 @@ SETTINGS = {
 def session(
     master: str | None = None, *, name: str = "treecal", settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """Return the Spark session that is there, or start one.
+    """Return the current Spark session, or start one.
 
-    Workers run the Python that runs this, unless `PYSPARK_PYTHON` says otherwise.
+    Workers run the current Python, unless `PYSPARK_PYTHON` says otherwise.
 
     Parameters
     ----------
     master
-        Where Spark runs: `local[2]` for two cores of this machine, or the address of a cluster. By default what
-        `spark-submit` says; without it, all cores of this machine.
+        Where Spark runs: `local[2]` for two cores of this machine, or the address of a cluster. By default the one of
+        `spark-submit`; without it, all cores of this machine.
     name
-        What the session is called in Spark's own pages.
+        The session's name in Spark's web pages.
     settings
-        More settings of Spark's; they go before those of `SETTINGS`.
+        More Spark settings; they override `SETTINGS`.
     """
     sql = pyspark("pyspark.sql")
     home = os.environ.get("JAVA_HOME")
     if not (shutil.which("java") or (home and (Path(home) / "bin" / "java").exists())):
         raise UnsupportedError(
-            "Spark runs on Java, and there is no `java` here.",
-            hint="install Java 17 (apt install openjdk-17-jre-headless, or brew install openjdk@17), or set JAVA_HOME "
-            "to where it is.",
+            "Spark needs Java, and no `java` was found.",
+            hint="install Java 17 (apt install openjdk-17-jre-headless, or brew install openjdk@17), or set JAVA_HOME.",
         )
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = sql.SparkSession.builder.appName(name)
@@ -63,18 +61,3 @@ def session(
     for key, value in (SETTINGS | (settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()  # type: ignore[no-any-return] # a builder of builders has no type
-
-
-def pyspark(module: str) -> Any:
-    """Import a module of PySpark."""
-    return require(module, extra="spark", what="running on Spark")
-
-
-def spark_schema(schema: pa.Schema) -> Any:
-    """Return an Arrow schema as Spark's."""
-    return pyspark("pyspark.sql.pandas.types").from_arrow_schema(schema)
-
-
-def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """Return the schema of a DataFrame as Arrow's."""
-    return pyspark("pyspark.sql.pandas.types").to_arrow_schema(frame.schema)

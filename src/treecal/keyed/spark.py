@@ -1,4 +1,4 @@
-"""Epochs on Spark: the state of every key in Parquet, taken one epoch further by one job, exactly once."""
+"""Epochs on Spark: the state of all keys in Parquet, advanced by one job an epoch, exactly once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from treecal._validate import whole_number
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
 from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
-from treecal.keyed.session import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,9 +34,9 @@ class Epoch:
     number
         Its number.
     path
-        Where its data are: Parquet, a directory for each of state, forecasts and problems.
+        The directory of its data, as Parquet.
     state, forecasts, problems
-        They as Spark's DataFrames, with the columns of `treecal.keyed.Step`.
+        DataFrames with the columns of `treecal.keyed.Step`.
     """
 
     number: int
@@ -55,27 +55,27 @@ def epoch(
     *,
     shards: int = 32,
 ) -> Epoch:
-    """Take all keys through an epoch, exactly once: one that is finished already is returned as it is.
+    """Take all keys through an epoch, exactly once: one that is already finished is returned as it is.
 
-    The state that the last epoch left is read, every shard advances by itself, and state, forecasts and problems are
-    written as a new version beside the old ones. A manifest, written last, makes it count; killed anywhere before that,
-    the epoch has not happened, and can be run again. One driver at a time may write to a path.
+    The state after the last epoch is read, every shard advances on its own, and state, forecasts and problems are
+    written as a new version beside the old ones. A manifest, written last, commits it; an epoch killed before that can
+    be run again. One driver at a time may write to a path.
 
     Parameters
     ----------
     spark
         The session.
     path
-        Where the state is kept: a path that Spark and all its workers can write to.
+        The directory of the state, which Spark and all its workers can write to.
     number
-        The epoch, a number larger than that of every epoch before: 1, 2, 3, or a date such as 20261115.
+        The epoch's number, larger than that of any earlier one: 1, 2, 3, or a date such as 20261115.
     outcomes
         Rows of `key`, `seq` and `outcome`, as `treecal.keyed.advance` takes them, in any order and partitions.
     forecaster
-        What forecasts each stream, a new `TreeCal` or `AdaptiveTreeCal`; all epochs must have the same.
+        The forecaster of each stream, a new `TreeCal` or `AdaptiveTreeCal`; the same in all epochs.
     shards
-        How many pieces the keys are cut into: several for each core, and few enough keys in each for a worker's memory.
-        It can change from epoch to epoch.
+        Number of parts the keys are split into: several for each core, each small enough for a worker's memory. It can
+        change from epoch to epoch.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space)
@@ -83,7 +83,7 @@ def epoch(
     finished = store.finished()
     if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
         raise SnapshotError(
-            f"the state in {path} is that of {made['forecaster']['shown']}, not of {mine['shown']}.",
+            f"the state in {path} is of {made['forecaster']['shown']}, not of {mine['shown']}.",
             hint="resume with the same forecaster, or use another path.",
         )
     if number in finished:
@@ -95,7 +95,7 @@ def epoch(
     before = _packed_state(spark, store.data(finished[-1])) if finished else spark.createDataFrame([], PACKED)
     if finished and made["shards"] != shards:
         before = before.mapInArrow(partial(repack, shards=shards), PACKED)
-    # Blobs are few and small, and Spark would put them all into one task if it was not told how many there are.
+    # Blobs are few and small: without a number of partitions Spark would put them all into one task.
     left, right = (part.repartition(shards, "shard").groupBy("shard") for part in (before, rows))
     stepped = left.cogroup(right).applyInArrow(
         partial(_advance, forecaster=forecaster), spark_schema(one_schema(*OUTPUT))

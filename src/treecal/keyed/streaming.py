@@ -1,4 +1,4 @@
-"""Forecasts of a stream of outcomes that never ends, on Spark Structured Streaming."""
+"""Forecasts of an unbounded stream of outcomes, on Spark Structured Streaming."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from treecal._validate import whole_number
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
+from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._tables import as_one, check_outcomes, one_schema
-from treecal.keyed.session import PROVIDER, ROCKSDB, arrow_schema, pyspark, spark_schema
+from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,34 +22,34 @@ STATE = "forecaster string, shards int, blob binary"
 
 
 def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 32) -> DataFrame:
-    """Return the stream of forecasts and problems that comes of a stream of outcomes.
+    """Return the stream of forecasts and problems for a stream of outcomes.
 
-    Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for
-    each shard. Written with a checkpoint, a query that was killed goes on where it was, and neither loses nor repeats
-    an outcome; what would have been two micro-batches may then be one. A number that comes in a later micro-batch than
-    one after it is *late*: outcomes of a key should come in order, or together.
+    Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for each
+    shard. With a checkpoint, a query that was killed resumes and neither loses nor repeats an outcome; micro-batches
+    may then be merged. An outcome in a later micro-batch than its successor is *late*: outcomes of a key should arrive
+    in order, or together.
 
     Parameters
     ----------
     outcomes
         A streaming DataFrame of `key`, `seq` and `outcome`.
     forecaster
-        What forecasts each stream: a new `TreeCal` or `AdaptiveTreeCal`.
+        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`.
     shards
-        How many pieces the keys are cut into. A query that goes on from its checkpoint can change neither this nor
+        Number of parts the keys are split into. A query that resumes from its checkpoint can change neither this nor
         the forecaster.
 
     Returns
     -------
-    A streaming DataFrame with the columns of `Step.forecasts` and `Step.problems`, and `table`, which says for each row
-    which of the two it belongs to.
+    A streaming DataFrame with the columns of `Step.forecasts` and `Step.problems`, and `table`, which names the one a
+    row belongs to.
     """
     shards = whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space)
-    pyspark("google.protobuf")  # which Spark needs for state in Python, and misses late
+    pyspark("google.protobuf")  # Spark needs it for state in Python, and would fail late
     if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
         raise UnsupportedError(
-            "state of streams is kept in RocksDB, and this session keeps it elsewhere.",
+            "streaming keeps its state in RocksDB, and this session does not.",
             hint=f"set {PROVIDER} to {ROCKSDB}, or let treecal.keyed.session.session start the session.",
         )
     rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
@@ -59,7 +60,7 @@ def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 
 
 
 def _processor(forecaster: TreeForecaster, shards: int) -> Any:
-    """Return Spark's processor of shards. Its class is made here, as its base is there only with Spark."""
+    """Return Spark's processor of shards. Its class is made here, since its base needs Spark."""
     mine, base = recipe(forecaster), pyspark("pyspark.sql.streaming").StatefulProcessor
 
     def init(self: Any, handle: Any) -> None:
@@ -70,7 +71,7 @@ def _processor(forecaster: TreeForecaster, shards: int) -> Any:
         if kept is not None and kept[:2] != (mine["arguments"], shards):
             raise SnapshotError(
                 f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
-                hint="resume with the forecaster and shards that it was begun with, or use another checkpoint.",
+                hint="resume with the forecaster and shards it was started with, or use another checkpoint.",
             )
         before = no_state() if kept is None else loads([kept[2]])
         step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster)

@@ -1,6 +1,6 @@
-"""Pictures. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`.
+"""Plots. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`.
 
-What a picture shows is worked out by a function of its own (`reliability`, `interval_tree`), which needs no matplotlib.
+`reliability` and `interval_tree` return what two of them show, and need no matplotlib.
 """
 
 from treecal.plots._curve import plot_error_over_time

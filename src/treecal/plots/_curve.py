@@ -23,9 +23,9 @@ def plot_error_over_time(
     name: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the calibration error per round after so many rounds, and what it could not have exceeded.
+    """Draw the calibration error per round against rounds, and its bound.
 
-    Called again on the same axes it adds another line, in the next colour.
+    Another call on the same axes adds a line in the next colour.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def plot_error_over_time(
     certificate
         The certified error after each of them, drawn dashed: `tc.certificate(space, norm, rounds=..., ...).bound`.
     name
-        What the line is called.
+        Name of the line.
     ax
         Where to draw; by default on a new figure.
 
@@ -54,20 +54,20 @@ def plot_error_over_time(
         raise ParameterError.expected("marks", marks, "one or more numbers of rounds, increasing")
     for what, values in (("errors", e), ("certificate", bounds)):
         if values is not None and values.shape != t.shape:
-            raise ParameterError(f"{len(t)} marks came with {len(values)} {what}, expected one each.")
+            raise ParameterError(f"there are {len(values)} {what} for {len(t)} marks, expected one each.")
     ax = axes(ax)
     before = sum(line.get_linestyle() == "-" for line in ax.lines)
     color, marker = PALETTE[before % len(PALETTE)], "os^Dv"[before % 5]
     ax.plot(t, e, lw=1.8, color=color, marker=marker, ms=3.5, label="measured" if name is None else name)
     if bounds is not None:
-        label = "cannot exceed" if name is None else f"{name}: cannot exceed"
+        label = "guaranteed ≤" if name is None else f"{name}: guaranteed ≤"
         ax.plot(t, bounds, lw=1.4, ls="--", color=color, label=label)
     top = max(float(np.max(line.get_ydata())) for line in ax.lines)
     ax.set(xscale="log", xlabel="rounds", ylabel="calibration error per round")
     ax.xaxis.set_major_formatter(lambda t, _: f"{t:,.0f}")
     ax.set_ylim(0, 1.05 * top or 1)
     ax.grid(alpha=0.25)
-    # Lines and names are given one by one: left to itself, a legend hides names that begin with an underscore.
+    # By default a legend hides names that begin with an underscore.
     lines = [line for line in ax.lines if not str(line.get_label()).startswith("_child")]
     names = [str(line.get_label()) for line in lines]
     plain(ax.legend(lines, names, frameon=False, loc="upper left", bbox_to_anchor=(1, 1)))

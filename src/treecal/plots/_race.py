@@ -1,4 +1,4 @@
-"""Pictures of the arena's tables."""
+"""Plots of the arena's tables."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def plot_errors(
     certificates: Mapping[str, Callable[[int], float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw error against rounds on logarithmic axes, one line a forecaster, from a table of the arena.
+    """Draw error against rounds on logarithmic axes, one line per forecaster.
 
     Parameters
     ----------
     table
-        What `arena.race` returned.
+        The table that `arena.race` returned.
     stream, dim, norm
         Which part of it.
     certificates
@@ -50,11 +50,8 @@ def plot_errors(
     >>> ax.get_title()
     'drift, d = 2'
     """
-    rows = [
-        row
-        for row in table.to_pylist()
-        if (row["stream"], row["dim"], row["norm"]) == (stream, dim, repr(as_norm(norm))) and row["error"] is not None
-    ]
+    wanted = (stream, dim, repr(as_norm(norm)))
+    rows = [r for r in table.to_pylist() if (r["stream"], r["dim"], r["norm"]) == wanted and r["error"] is not None]
     if not rows:
         raise ParameterError(f"the table has no errors for the stream {stream!r} in {dim} dimensions in {norm!r}.")
     ax = axes(ax)
@@ -71,10 +68,9 @@ def plot_errors(
 
 
 def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | None = None) -> Axes:
-    """Draw a heat map of the factor by which each forecaster misses the best one, from `arena.final`.
+    """Draw a heat map of each forecaster's error as a multiple of the best one's, from `arena.final`.
 
-    One row a forecaster, one column a (dimension, stream); the number is the factor, and bright is good. Errors below
-    0.001 count as 0.001.
+    One row per forecaster, one column per (dimension, stream); bright is good. Errors below 0.001 count as 0.001.
 
     Examples
     --------
@@ -86,8 +82,7 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
     ax = axes(ax)
     names = list(dict.fromkeys(name for _, _, name in errors))
     columns = sorted({(dim, stream) for dim, stream, _ in errors})
-    floor = 1e-3  # what lies below is as good as nothing
-    size = np.array([[np.maximum(floor, errors.get((*c, n), np.nan)) for c in columns] for n in names])
+    size = np.array([[np.maximum(1e-3, errors.get((*c, n), np.nan)) for c in columns] for n in names])
     factor = size / np.nanmin(size, axis=0)
     ax.imshow(-np.log(factor), aspect="auto", cmap="viridis", vmin=-np.log(8), vmax=0)
     for i, j in np.ndindex(factor.shape):
@@ -101,7 +96,7 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 
 
 def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
-    """Draw the time of predict and update together, per round, against the number of dimensions.
+    """Draw the time of predict and update per round against the number of dimensions.
 
     Examples
     --------
@@ -111,7 +106,7 @@ def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     >>> streams = {"drift": arena.STREAMS["drift"]}
     >>> table = arena.race({"TreeCal": tc.TreeCal}, streams, [tc.Simplex(2)], rounds=64, workers=1)
     >>> plot_times(table, ax=Figure().add_subplot()).get_ylabel()
-    'microseconds a round'
+    'microseconds per round'
     """
     ax = axes(ax)
     rows = [row for row in table.to_pylist() if row["seconds"]]
@@ -123,7 +118,7 @@ def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     for name, by_dim in spent.items():
         dims = sorted(by_dim)
         ax.plot(dims, [1e6 * np.median(by_dim[dim]) for dim in dims], marker="o", ms=4, label=name)
-    ax.set(xscale="log", yscale="log", xlabel="dimensions", ylabel="microseconds a round", title="time")
+    ax.set(xscale="log", yscale="log", xlabel="dimensions", ylabel="microseconds per round", title="time")
     dims = sorted({row["dim"] for row in rows})
     ax.set_xticks(dims, [str(dim) for dim in dims])
     ax.set_xticks([], minor=True)

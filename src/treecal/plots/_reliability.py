@@ -1,4 +1,4 @@
-"""Reliability diagrams: what was forecast of one class, and how often it was the outcome."""
+"""Reliability diagrams: the forecast probability of a class against its frequency."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Reliability(NamedTuple):
     Attributes
     ----------
     bin
-        Which bin it is, from 0. It holds its lower edge; the last one holds 1 as well.
+        Number of the bin, from 0. A bin holds its lower edge; the last one holds 1 as well.
     forecast
         The mean forecast probability of the bin.
     weight
-        The weight of these forecasts: the number of rounds, counted by weight.
+        The total weight of these forecasts, in rounds.
     outcome
-        The mean outcome: how often the class was the outcome.
+        The mean outcome: the frequency of the class.
     low, high
         The 95 % interval of Clopper and Pearson around `outcome`.
     """
@@ -45,16 +45,16 @@ class Reliability(NamedTuple):
 
     @property
     def off(self) -> NDArray[np.bool_]:
-        """Whether the interval leaves out what was forecast: more than chance would do, in one bin out of twenty."""
+        """Whether the forecast lies outside the interval, as chance puts it in one bin out of twenty."""
         return (self.forecast < self.low) | (self.forecast > self.high)
 
 
 def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliability:
     """Return the reliability of class `k`: forecasts in bins of equal width, with the 95 % interval of each.
 
-    The intervals take the weight in a bin as a number of independent rounds. A round whose forecast is a distribution
-    may have only part of its weight in the bin; then the interval is wider than it need be. Where rounds depend on each
-    other beyond what the forecast knows, it may be too narrow.
+    The intervals count the weight in a bin as independent rounds. They are too wide where forecasts are distributions,
+    which may have only part of their weight in a bin, and may be too narrow where rounds depend on each other beyond
+    what the forecast knows.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliabi
     weight, forecast, outcome = totals[filled].T
     forecast, outcome = np.clip(forecast / weight, 0, 1), np.clip(outcome / weight, 0, 1)
     hits, misses = weight * outcome, weight * (1 - outcome)
-    # betaincinv wants positive parameters; where there is no hit or no miss the interval reaches the end.
+    # betaincinv needs positive parameters; without hits or misses the interval reaches 0 or 1.
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1, 0.025), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.where(misses > 0, misses, 1.0), 0.975), 1.0)
     return Reliability(filled, forecast, weight, outcome, low, high)
@@ -104,15 +104,15 @@ def plot_reliability(
 ) -> Axes:
     """Draw the reliability diagram of one class: on the diagonal, the forecast is the mean outcome.
 
-    Dots are bins, with their 95 % intervals (see `reliability` for what these assume); a bin whose interval leaves out
-    what was forecast is an orange diamond. The bars at the foot are the weight of each bin.
+    Dots are bins, with their 95 % intervals (see `reliability` for what these assume); orange diamonds are bins whose
+    forecast lies outside the interval. The bars at the bottom are the weight of each bin.
 
     Parameters
     ----------
     reading, k, bins
         As for `reliability`.
     name
-        What the class is called.
+        Name of the class.
     ax
         Where to draw; by default on a new figure.
 

@@ -1,4 +1,4 @@
-"""What all pictures share: axes to draw on, and colours that the colour-blind can tell apart."""
+"""What all plots share: axes, and colours that are distinct to the colour-blind."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ PALETTE = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION, "#B8A800
 
 def axes(ax: Axes | None) -> Any:
     """Return the axes, or new ones on a new figure."""
-    if ax is not None:
-        return ax
-    return matplotlib("pyplot").subplots(layout="constrained")[1]
+    return matplotlib("pyplot").subplots(layout="constrained")[1] if ax is None else ax
 
 
 def matplotlib(module: str) -> Any:
@@ -31,7 +29,7 @@ def matplotlib(module: str) -> Any:
 
 
 def as_reading(ledger: Ledger | Reading) -> Reading:
-    """Return the reading, or the exact reading of a ledger; there must be something in it."""
+    """Return the reading, or the exact reading of a ledger; an empty one raises."""
     if not isinstance(ledger, Ledger | Reading):
         raise ParameterError.expected("reading", ledger, "a Ledger or a Reading")
     reading = ledger.exact() if isinstance(ledger, Ledger) else ledger
@@ -50,6 +48,6 @@ def class_names(classes: Sequence[str] | None, dim: int) -> list[str]:
 
 
 def plain(legend: Any) -> None:
-    """Make a name in a legend a name: no `$` starts a formula in it."""
+    """Show the names in a legend as they are: `$` starts no formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -1,4 +1,4 @@
-"""Three classes in one picture: the triangle of all forecasts."""
+"""The triangle of all forecasts of three classes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treecal._typing import Array
 from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
 from treecal.ledger import Ledger, Reading
@@ -17,12 +16,10 @@ from treecal.plots._style import BLUE, VERMILION, as_reading, axes, class_names,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_POINTS = 100
-"""Forecasts drawn: those of greatest weight."""
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(3) / 2]])
 
 
-def heaviest(reading: Reading, most: int = MOST_POINTS) -> tuple[Reading, float]:
+def heaviest(reading: Reading, most: int = 100) -> tuple[Reading, float]:
     """Return the forecasts of greatest weight, and the share of all weight they hold."""
     order = np.argsort(-reading.weights, kind="stable")[:most]
     chosen = Reading(
@@ -32,11 +29,10 @@ def heaviest(reading: Reading, most: int = MOST_POINTS) -> tuple[Reading, float]
 
 
 def plot_ternary(reading: Ledger | Reading, *, classes: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw forecasts of three classes in the triangle, each with a line to what then happened on average.
+    """Draw forecasts of three classes in the triangle, each with a line to its mean outcome.
 
-    The nearer to a corner, the likelier its class. A dot is a forecast, its area the weight it was given; the line ends
-    at the mean outcome, so the shorter the lines of the large dots, the better calibrated. Of more than 100 forecasts
-    those of greatest weight are drawn.
+    The nearer to a corner, the likelier its class. The area of a dot is the weight of the forecast; the shorter the
+    lines of the large dots, the better calibrated. Of more than 100 forecasts the heaviest are drawn.
 
     Parameters
     ----------
@@ -64,27 +60,20 @@ def plot_ternary(reading: Ledger | Reading, *, classes: Sequence[str] | None = N
     names = class_names(classes, 3)
     shown, _ = heaviest(reading)
     ax = axes(ax)
-    ax.plot(*_closed(CORNERS).T, lw=1.2, color="0.5")
+    ax.plot(*CORNERS[[0, 1, 2, 0]].T, lw=1.2, color="0.5")
     for level in (0.25, 0.5, 0.75):
         for i in range(3):
-            ends = np.zeros((2, 3))
-            ends[:, i], ends[0, (i + 1) % 3], ends[1, (i + 2) % 3] = level, 1 - level, 1 - level
-            ax.plot(*(ends @ CORNERS).T, lw=0.6, color="0.5", alpha=0.4)
-    said, happened = shown.forecasts @ CORNERS, shown.outcomes @ CORNERS
-    share = shown.weights / shown.weights.max()
-    gaps = np.stack([said, happened], axis=1)
+            line = np.zeros((2, 3))
+            line[:, i], line[0, (i + 1) % 3], line[1, (i + 2) % 3] = level, 1 - level, 1 - level
+            ax.plot(*(line @ CORNERS).T, lw=0.6, color="0.5", alpha=0.4)
+    dots, ends = shown.forecasts @ CORNERS, shown.outcomes @ CORNERS
+    share, gaps = shown.weights / shown.weights.max(), np.stack([dots, ends], axis=1)
     lines = matplotlib("collections").LineCollection(gaps, lw=0.4 + 2 * np.sqrt(share), color=VERMILION, alpha=0.7)
     ax.add_collection(lines)
-    ax.scatter(said[:, 0], said[:, 1], s=4 + 240 * share, color=BLUE, alpha=0.6, lw=0, zorder=3)
-    for corner, name, (dx, dy, ha, va) in zip(CORNERS, names, _PLACES, strict=True):
-        ax.text(corner[0] + dx, corner[1] + dy, name, ha=ha, va=va, parse_math=False)
+    ax.scatter(dots[:, 0], dots[:, 1], s=4 + 240 * share, color=BLUE, alpha=0.6, lw=0, zorder=3)
+    for (x, y), name in zip(CORNERS, names, strict=True):
+        place = (y - 0.03, "top") if y == 0 else (y + 0.03, "bottom")
+        ax.text(x, place[0], name, ha="center", va=place[1], parse_math=False)
     ax.set(aspect="equal", xlim=(-0.08, 1.08), ylim=(-0.12, 0.96))
     ax.set_axis_off()
     return ax
-
-
-_PLACES = ((0, -0.03, "center", "top"), (0, -0.03, "center", "top"), (0, 0.03, "center", "bottom"))
-
-
-def _closed(corners: Array) -> Array:
-    return np.concatenate([corners, corners[:1]])

@@ -1,4 +1,4 @@
-"""The interval tree of TreeCal, coloured by its forecasts: the paper's figure, alive."""
+"""The interval tree of TreeCal, coloured by its forecasts."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class Row(NamedTuple):
         Their height; each covers `arity**height` rounds.
     edges
         The rounds at which they begin, and the last round at the end.
-    labels
+    forecasts
         The forecast of each, `(n, d)`; NaN for one that is never played, the first of each height in a growing tree.
     """
 
     height: int
     edges: Array
-    labels: Array
+    forecasts: Array
 
 
 class IntervalTree(NamedTuple):
-    """The rows that can be seen, the longest intervals first; and how many rows of shorter ones cannot."""
+    """The rows that can be seen, the longest intervals first, and the number of rows too fine to be seen."""
 
     rows: tuple[Row, ...]
     arity: int
@@ -50,24 +50,24 @@ class IntervalTree(NamedTuple):
 def interval_tree(
     outcomes: ArrayLike, *, arity: int, depth: int | None = None, start: ArrayLike | None = None
 ) -> IntervalTree:
-    """Return the labels of the tree that TreeCal grows on these outcomes, height by height.
+    """Return the forecasts of the nodes of the tree that TreeCal grows on these outcomes, height by height.
 
-    Each interval is labelled, when it starts, with the mean outcome its parent has seen so far, and a first child with
-    the start point. Heights of more than 1500 intervals are left out.
+    An interval forecasts the mean outcome of its parent up to its own start, and a first child the start point. Heights
+    of more than 1500 intervals are left out.
 
     Parameters
     ----------
     outcomes
-        One row a round.
+        One row per round.
     arity, depth
-        The tree; without depth, the growing one.
+        The tree; without depth, it grows.
     start
-        The label of first children; by default the uniform vector, the centre of the simplex.
+        The forecast of first children; by default the uniform vector.
 
     Examples
     --------
     >>> tree = interval_tree([[1, 0], [1, 0], [0, 1], [0, 1]], arity=2, depth=2)
-    >>> [(row.height, row.labels[:, 1].tolist()) for row in tree.rows]
+    >>> [(row.height, row.forecasts[:, 1].tolist()) for row in tree.rows]
     [(1, [0.5, 0.0]), (0, [0.5, 0.0, 0.5, 1.0])]
     """
     y = finite_array("outcomes", outcomes, ndim=2)
@@ -86,51 +86,37 @@ def interval_tree(
         if count > MOST_CELLS:
             unseen += 1
         else:
-            labels = _labels(sums[:count], tree.arity, size, first)
+            forecasts = _sibling_means(sums[:count], tree.arity, size, first)
             if depth is None and height:
-                labels[0] = np.nan
+                forecasts[0] = np.nan
             edges = np.minimum(np.arange(count + 1) * size, rounds).astype(float)
-            rows.append(Row(height, edges, labels))
-        sums = _carried(sums, tree.arity)
+            rows.append(Row(height, edges, forecasts))
+        sums = np.add.reduceat(sums, np.arange(0, len(sums), tree.arity))  # the last node may have fewer children
     return IntervalTree(tuple(reversed(rows)), tree.arity, unseen)
 
 
-def _carried(sums: Array, arity: int) -> Array:
-    """Add up the children of each node; the last may have fewer."""
-    return np.add.reduceat(sums, np.arange(0, len(sums), arity))
-
-
-def _labels(sums: Array, arity: int, size: int, first: Array) -> Array:
+def _sibling_means(sums: Array, arity: int, size: int, first: Array) -> Array:
     """Return the mean of each node's elder siblings, whose sums and size are given; for a first child, `first`."""
     families = np.zeros((-(-len(sums) // arity), arity, sums.shape[1]))
     families.reshape(-1, sums.shape[1])[: len(sums)] = sums
     before = np.cumsum(families, axis=1)
-    labels = np.empty_like(families)
-    labels[:, 0] = first
-    labels[:, 1:] = before[:, :-1] / (np.arange(1, arity) * size)[:, None]
-    return labels.reshape(-1, sums.shape[1])[: len(sums)]
+    means = np.empty_like(families)
+    means[:, 0] = first
+    means[:, 1:] = before[:, :-1] / (np.arange(1, arity) * size)[:, None]
+    return means.reshape(-1, sums.shape[1])[: len(sums)]
 
 
-def plot_tree(
-    outcomes: ArrayLike,
-    *,
-    arity: int,
-    depth: int | None = None,
-    start: ArrayLike | None = None,
-    classes: Sequence[str] | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Draw the interval tree of TreeCal: one row a height, one cell an interval, coloured by its forecast.
+def plot_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """Draw the interval tree of TreeCal: one row per height, one cell per interval, coloured by its forecast.
 
-    Time runs to the right, and the longest intervals are on top; the forecast of a round is what the cells above each
-    other say. Two or three classes are told by a mixture of their colours, pale where all are alike; more by the colour
-    of the likeliest, the stronger the surer; beyond eight, classes that seldom lead share one. Heights of more than
-    1500 intervals are left out.
+    Time runs to the right, and the longest intervals are on top; the forecast of a round is the mixture of the cells
+    above each other. Two or three classes mix their colours, pale at the centre; more classes show the colour of the
+    likeliest, stronger the more probable it is; beyond eight, classes that are seldom the likeliest share one colour.
 
     Parameters
     ----------
-    outcomes, arity, depth, start
-        As for `interval_tree`; outcomes are probability vectors, or one-hot.
+    tree
+        What `interval_tree` returned, of outcomes that are probability vectors or one-hot.
     classes
         The names of the classes.
     ax
@@ -139,23 +125,21 @@ def plot_tree(
     Examples
     --------
     >>> from matplotlib.figure import Figure
-    >>> ax = plot_tree(np.eye(2)[[0, 1, 1, 0, 1, 1, 0, 1]], arity=2, ax=Figure().subplots())
+    >>> tree = interval_tree(np.eye(2)[[0, 1, 1, 0, 1, 1, 0, 1]], arity=2)
+    >>> ax = plot_tree(tree, ax=Figure().subplots())
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['4', '2', '1']
     """
-    return draw_tree(interval_tree(outcomes, arity=arity, depth=depth, start=start), classes=classes, ax=ax)
-
-
-def draw_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
-    """Draw a tree whose labels are known."""
-    dim = tree.rows[0].labels.shape[1] if tree.rows else 0
+    dim = tree.rows[0].forecasts.shape[1] if tree.rows else 0
     if dim < 2:
         raise ParameterError("there is no interval to draw, or only one class.")
     names, ax, leaders = class_names(classes, dim), axes(ax), leading_classes(tree)
     hues = class_hues(dim, leaders)
     for place, row in enumerate(tree.rows):
-        ax.pcolormesh(row.edges, [place - 0.46, place + 0.46], label_colors(row.labels, hues)[None], rasterized=True)
-        if len(row.labels) <= 120:  # more would be all edges
+        ax.pcolormesh(
+            row.edges, [place - 0.46, place + 0.46], forecast_colors(row.forecasts, hues)[None], rasterized=True
+        )
+        if len(row.forecasts) <= 120:  # more would be all edges
             ax.vlines(row.edges[1:-1], place - 0.46, place + 0.46, lw=0.6, color="0.5", alpha=0.6)
     ax.set_yticks(range(len(tree.rows)), [f"{tree.arity**row.height:,}" for row in tree.rows])
     ax.set_ylim(len(tree.rows) - 0.5, -0.5)
@@ -171,29 +155,29 @@ def draw_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: A
 
 
 def leading_classes(tree: IntervalTree) -> list[int]:
-    """Return the classes that get a colour of their own: all, or if that is too many those that lead most often."""
-    dim = tree.rows[0].labels.shape[1]
+    """Return the classes with their own colour: all, or of too many those that are the likeliest most often."""
+    dim = tree.rows[0].forecasts.shape[1]
     if dim <= len(PALETTE):
         return list(range(dim))
     lead = np.zeros(dim)
     for row in tree.rows:
-        np.add.at(lead, np.nan_to_num(row.labels).argmax(axis=1), np.diff(row.edges))
+        np.add.at(lead, np.nan_to_num(row.forecasts).argmax(axis=1), np.diff(row.edges))
     return sorted(np.argsort(-lead, kind="stable")[: len(PALETTE) - 1].tolist())
 
 
 def class_hues(dim: int, leaders: list[int]) -> Array:
-    """Return a colour for each class; those that do not lead share the last."""
+    """Return a colour for each class; those that are not leaders share the last."""
     hues = np.tile(_rgb(PALETTE[-1:]), (dim, 1))
     hues[leaders] = _rgb(PALETTE[: len(leaders)])
     return hues
 
 
-def label_colors(labels: Array, hues: Array) -> Array:
-    """Return the colour of each label, RGBA; transparent where there is none."""
-    dim, known = labels.shape[1], ~np.isnan(labels[:, 0])
-    p = np.clip(np.where(known[:, None], labels, 0.0), 0, 1)
+def forecast_colors(forecasts: Array, hues: Array) -> Array:
+    """Return the colour of each forecast, RGBA; transparent for NaN."""
+    dim, known = forecasts.shape[1], ~np.isnan(forecasts[:, 0])
+    p = np.clip(np.where(known[:, None], forecasts, 0.0), 0, 1)
     if dim <= 3:
-        # What all have in common is pale, so that the centre is, and the rest shows its hue.
+        # The common part of all classes is pale, and so is the centre.
         common = p.min(axis=1)[:, None]
         rgb = (p - common) @ hues + dim * common * _PALE
     else:

@@ -1,9 +1,11 @@
-"""A report for people: one HTML file with everything in it, pictures too, that needs nothing from the network.
+"""HTML reports: one self-contained file, pictures included, that loads nothing from the network.
 
-It needs Jinja2 and matplotlib: `pip install "treecal[plots]"`.
+They need Jinja2 and matplotlib: `pip install "treecal[plots]"`.
 """
 
-from treecal.report._entries import Curve, Entry, Section, audited, play
+from treecal.report._entries import Curve, Entry, play
 from treecal.report._page import render, write
+from treecal.report._section import Section, audited
+from treecal.report._verdict import Verdict
 
-__all__ = ["Curve", "Entry", "Section", "audited", "play", "render", "write"]
+__all__ = ["Curve", "Entry", "Section", "Verdict", "audited", "play", "render", "write"]

@@ -1,79 +1,47 @@
-"""The page: a template, filled in and written in one go."""
+"""The page: a template, filled in and written at once."""
 
 from __future__ import annotations
 
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from treecal._optional import require
 from treecal.exceptions import ParameterError
-from treecal.geometry import Simplex
 from treecal.io import new_file
-from treecal.plots._style import class_names
 from treecal.report import _figures as figures
-from treecal.report._entries import Section
-from treecal.report._verdict import CELL, Verdict, judge, norm_in_words, percent
+from treecal.report._section import Section
+from treecal.report._verdict import WIDTH, Verdict, norm_in_words, percent
 
-MOST_GAPS = 8
-"""Rows in the table of the largest gaps."""
-_MOST_COLUMNS = 5  # of more classes only the three that differ most are told
-
-
-class Gap(NamedTuple):
-    """One forecast and what came of it: by class, what was said and what happened."""
-
-    mass: float
-    gap: float
-    share: float
-    classes: list[tuple[str, float, float]]
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """One entry as the page shows it."""
-
-    verdict: Verdict
-    gaps: list[Gap]
-    pictures: list[figures.Picture]
-
-
-@dataclass(frozen=True)
-class Part:
-    """One section as the page shows it."""
-
-    section: Section
-    summary: str
-    curve: figures.Picture | None
-    chapters: list[Chapter]
+_MOST_GAPS = 8  # rows in the table of the largest gaps
+_MOST_COLUMNS = 5  # of more classes only the three that differ most are shown
 
 
 def render(
     sections: Sequence[Section],
     *,
     title: str,
-    asked: Mapping[str, object] | None = None,
+    details: Mapping[str, object] | None = None,
     command: str | None = None,
 ) -> str:
-    """Return the report as HTML: the same text for the same input.
+    """Return the report as HTML; the same input gives the same text.
 
     Parameters
     ----------
     sections
-        Streams, and who forecast them.
+        The streams, with their forecasters.
     title
         The headline.
-    asked
-        What was asked: names and values, files, parameters, seeds. They are shown as they are.
+    details
+        Names and values to show below the headline: files, parameters, random seeds.
     command
-        The command or code that makes this report again.
+        The command or code that reproduces the report.
 
     Examples
     --------
@@ -86,15 +54,15 @@ def render(
     (True, False)
     """
     if not sections:
-        raise ParameterError("there is nothing to report: expected one section or more.")
+        raise ParameterError("sections is empty, so there is nothing to report.")
     page = _template().render(
         title=title,
-        asked={name: str(value) for name, value in (asked or {}).items()},
+        details={name: str(value) for name, value in (details or {}).items()},
         command=command,
         parts=[_part(section) for section in sections],
         versions={name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
         python=platform.python_version(),
-        cell=CELL,
+        width=WIDTH,
     )
     return str(page)
 
@@ -104,7 +72,7 @@ def write(
     sections: Sequence[Section],
     *,
     title: str,
-    asked: Mapping[str, object] | None = None,
+    details: Mapping[str, object] | None = None,
     command: str | None = None,
     force: bool = False,
 ) -> Path:
@@ -113,11 +81,11 @@ def write(
     Parameters
     ----------
     path
-        Where to; it must not be there yet, unless `force`.
-    sections, title, asked, command
+        The file, which must not exist, unless `force`.
+    sections, title, details, command
         As for `render`.
     force
-        Replace a file that is there.
+        Overwrite an existing file.
 
     Examples
     --------
@@ -130,50 +98,46 @@ def write(
     'coins.html'
     """
     with new_file(path, force=force) as unfinished:
-        unfinished.write_text(render(sections, title=title, asked=asked, command=command), encoding="utf-8")
+        unfinished.write_text(render(sections, title=title, details=details, command=command), encoding="utf-8")
     return Path(path)
 
 
-def _part(section: Section) -> Part:
-    verdicts, space = judge(section), section.entries[0].space
-    if section.classes is None:
-        numbered = [f"coordinate {k + 1}" for k in range(space.dim)]
-        section = replace(section, classes=space.classes if isinstance(space, Simplex) else numbered)
-    return Part(section, _summary(verdicts), figures.draw_curve(section), [_chapter(v, section) for v in verdicts])
+def _part(section: Section) -> dict[str, Any]:
+    """Return one section as the template reads it."""
+    chapters = [
+        {
+            "verdict": verdict,
+            "gaps": list(_gaps(verdict, section.names)),
+            "pictures": figures.draw(verdict, section.names),
+        }
+        for verdict in section.verdicts
+    ]
+    summary, curve = _summary(section.verdicts), figures.draw_curve(section)
+    return {"section": section, "summary": summary, "curve": curve, "chapters": chapters}
 
 
 def _summary(verdicts: list[Verdict]) -> str:
-    """Say who was best."""
+    """Name the entries with the least and the largest error."""
     known = sorted((v for v in verdicts if v.level != "cannot tell"), key=lambda v: v.error)
     if len(verdicts) == 1 or not known:
         return ""
     best, *others = known
-    text = f"{best.entry.name} came closest, with an error of {best.error:.3f} ({best.level})"
-    return f"{text}; {others[-1].entry.name} was farthest off, with {others[-1].error:.3f}." if others else f"{text}."
+    text = f"{best.entry.name} has the least error, {best.error:.3f} ({best.level})"
+    return f"{text}; {others[-1].entry.name} the largest, {others[-1].error:.3f}." if others else f"{text}."
 
 
-def _chapter(verdict: Verdict, section: Section) -> Chapter:
-    entry, reading, classes = verdict.entry, verdict.reading, section.classes
-    drawn = (
-        figures.draw_reliability(entry, verdict.exact, classes),
-        figures.draw_ternary(entry, reading, classes),
-        figures.draw_intervals(entry, classes),
-    )
-    return Chapter(verdict, list(_gaps(verdict, classes)), [picture for picture in drawn if picture is not None])
-
-
-def _gaps(verdict: Verdict, classes: Sequence[str] | None) -> Iterator[Gap]:
-    """Go through the forecasts with the largest share of the error."""
+def _gaps(verdict: Verdict, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the forecasts with the largest share of the error, and (name, forecast, mean outcome) by class."""
     table = verdict.reading.table(verdict.entry.norm)
-    names, total = class_names(classes, table.forecast.shape[1]), float(table.weight @ table.gap)
-    for point, mass, outcome, gap in zip(*(column[:MOST_GAPS] for column in table), strict=True):
-        if mass * gap == 0:
+    total = float(table.weight @ table.gap)
+    for forecast, weight, outcome, gap in zip(*(column[:_MOST_GAPS] for column in table), strict=True):
+        if weight * gap == 0:
             return
-        order = range(len(names))
+        order = list(range(len(names)))
         if len(names) > _MOST_COLUMNS:
-            order = np.argsort(-np.abs(outcome - point), kind="stable")[:3].tolist()
-        told = [(names[k], float(point[k]), float(outcome[k])) for k in order]
-        yield Gap(float(mass), float(gap), float(mass * gap) / total, told)
+            order = np.argsort(-np.abs(outcome - forecast), kind="stable")[:3].tolist()
+        classes = [(names[k], float(forecast[k]), float(outcome[k])) for k in order]
+        yield {"weight": float(weight), "gap": float(gap), "share": float(weight * gap) / total, "classes": classes}
 
 
 def _template() -> Any:

@@ -1,7 +1,9 @@
-"""Streams of outcomes to forecast: by chance, made to be hard, chosen by an adversary, and real."""
+"""Streams of outcomes to forecast (random, hard, adversarial and real), and the loop that plays them."""
 
-from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary, play
+from treecal._checkpoints import checkpoints
+from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary
 from treecal.streams._hard import alternation, sign_tree
+from treecal.streams._play import play
 from treecal.streams._real import (
     ClassStream,
     ModelStream,
@@ -20,6 +22,7 @@ __all__ = [
     "ModelStream",
     "alternation",
     "atlantic_storms",
+    "checkpoints",
     "drift",
     "iid",
     "new_york_flights",

