@@ -189,11 +189,12 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
         prior = 1.0 if self.prior is None else self.prior
-        rounds, outcomes, forecasts = self._split(group.sums)
-        weight = prior + rounds[0]
+        (total, lost), end = group.sums, 1 + self.space.dim
+        weight = prior + total[0]
         if self.make == "shift":
-            return self.space.project(forecast + (outcomes[0] - forecasts[0] + (outcomes[1] - forecasts[1])) / weight)
-        return np.asarray((prior * group.first + outcomes[0] + outcomes[1]) / weight)
+            errors = total[1:end] - total[end:] + (lost[1:end] - lost[end:])
+            return self.space.project(forecast + errors / weight)
+        return np.asarray((prior * group.first + total[1:end] + lost[1:end]) / weight)
 
     def _learn(self, forecast: Array, outcome: Array) -> None:
         key = self._key(forecast)
@@ -233,7 +234,8 @@ class Recalibrator(Corrector):
             As for every corrector: the width of the cells in which forecasts are binned, or None for exact.
         """
         report = super().report(resolution=resolution)
-        rounds, outcomes, forecasts = self._split(np.array([group.sums.sum(axis=0) for group in self._met.values()]))
+        sums = np.array([group.sums.sum(axis=0) for group in self._met.values()])
+        rounds, outcomes, forecasts = np.split(sums, [1, 1 + self.space.dim], axis=1)
         scatter = self._squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
         saved = math.fsum(l2.square(outcomes - forecasts) / rounds[:, 0])
         return replace(
@@ -242,10 +244,6 @@ class Recalibrator(Corrector):
             group_refinement=max(0.0, scatter) / self.rounds,
             shift_refinement=report.before.brier - saved / self.rounds,
         )
-
-    def _split(self, sums: Array) -> list[Array]:
-        """Return the rounds, outcome sums and forecast sums of one or more groups."""
-        return np.split(sums, [1, 1 + self.space.dim], axis=-1)
 
     def _own_state(self) -> dict[str, Any]:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
