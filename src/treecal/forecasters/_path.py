@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy import divide
@@ -50,8 +51,6 @@ class Path:
         self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
         self._arity, self._zeros = tree.arity, np.zeros(space.dim)
         self._last = math.inf if tree.horizon is None else tree.horizon
-        # NumPy divides by an array without axes faster than by a number of Python's.
-        self._counts = [np.array(float(children * unit)) for children in range(tree.arity)]
 
     def fresh(self) -> PathState:
         """Return the state before the first leaf."""
@@ -76,7 +75,7 @@ class Path:
             return self._carry(rounds, ended, sums, points)
         sums, points = sums.copy(), points.copy()
         sums[0] = ended
-        divide(ended, self._counts[children], points[0])  # where the next leaf starts
+        divide(ended, _as_array(children * self.unit), points[0])  # where the next leaf starts
         if self.mix:
             self._draw(points[0])
         return rounds, sums, points
@@ -107,3 +106,9 @@ class Path:
         """Draw a point towards the centre."""
         point *= 1 - self.mix
         point += self.pull
+
+
+@lru_cache(maxsize=4096)
+def _as_array(count: int) -> Array:
+    """Return a count as an array without axes: NumPy divides by one faster than by a number of Python's."""
+    return np.array(float(count))
