@@ -101,14 +101,14 @@ def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
 
 
 @inlined
-def _learn(stream: int, outcomes: Any, i: int, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
+def _learn(stream: int, outcomes: Any, i: int, arity: int, depth: int, rounds: Integers, sums: Array) -> None:
     """Add outcome `i` to a stream; `sums` has all the heights that are needed."""
     now = rounds[stream] + 1
     rounds[stream] = now
     add_outcome(sums[0, stream], outcomes, i)
-    if now % tree.arity == 0:
-        risen = carries(now, tree.arity)
-        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+    if now % arity == 0:
+        risen = carries(now, arity)
+        if risen != depth:  # when a tree of fixed depth is full, nothing is carried
             for height in range(risen):
                 for k in range(sums.shape[2]):
                     sums[height + 1, stream, k] += sums[height, stream, k]
@@ -118,8 +118,9 @@ def _learn(stream: int, outcomes: Any, i: int, tree: TreeArgs, rounds: Integers,
 @strict
 def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
     """Add one outcome after another to the streams of a bank."""
+    arity, depth = tree.arity, tree.depth
     for i in range(len(keys)):
-        _learn(keys[i], outcomes, i, tree, rounds, sums)
+        _learn(keys[i], outcomes, i, arity, depth, rounds, sums)
 
 
 @strict
@@ -168,7 +169,7 @@ def bank_gaps(
             used += 1
             length *= tree.arity
             nodes //= tree.arity
-        _learn(stream, outcomes, i, tree, rounds, sums)
+        _learn(stream, outcomes, i, tree.arity, tree.depth, rounds, sums)
     return len(keys), used
 
 
@@ -254,12 +255,14 @@ def climb(
     being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
     that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
 
-    With `tol`, return whether all rows are probability vectors: their sums are 1 within it, and nothing is negative.
+    With `tol`, for leaves only, return whether all rows are probability vectors: sums within `tol` of 1, none negative.
     With few coordinates, `few` has one entry for each, otherwise none: the compiler knows the length of a tuple and
     unrolls the loops.
     """
     dim = len(few) or rows.shape[1]
-    grows, arity = tree.depth == 0, tree.arity
+    grows, arity, first = tree.depth == 0, tree.arity, tree.first
+    share, pull = (1.0, first) if mix is None else (mix.share, mix.pull)
+    inverse = 1.0 / np.maximum(1, np.arange(arity))  # a table, as divisions take longer
     epoch, limit = 0, 2**62
     if grows:
         epoch, limit = _epoch_of(span.start, span.height, arity)
@@ -269,12 +272,13 @@ def climb(
         if span.start + eldest == limit:
             epoch += 1
             limit *= arity
-        one, two, square = 0.0, 0.0, 0.0
-        rounds = float(span.last if eldest == len(rows) - 1 else span.length)
+        one, two, square, rounds = 0.0, 0.0, 0.0, 1.0
+        if tol is None:
+            rounds = float(span.last if eldest == len(rows) - 1 else span.length)
         size, squares, weight = 0.0, 0.0, 0.0
         for k in range(dim):
             value = rows[eldest, k]
-            gap = value - rounds * tree.first[k]
+            gap = value - rounds * first[k]
             size += abs(gap)
             squares += gap * gap
             parents[parent, k] = 0.0 + value
@@ -286,15 +290,18 @@ def climb(
         if not (grows and span.height > 0 and span.start + eldest == 0):  # it had ended when the tree grew
             one, two, square = size, np.sqrt(squares), squares / rounds
         for i in range(eldest + 1, min(len(rows), eldest + arity)):
-            rounds = float(span.last if i == len(rows) - 1 else span.length)
-            factor = float((i - eldest) * span.length) / rounds
+            rounds, factor, scale = 1.0, float(i - eldest), inverse[i - eldest]
+            if tol is None:  # not leaves
+                rounds = float(span.last if i == len(rows) - 1 else span.length)
+                factor *= span.length / rounds
+                scale = 1.0 / factor
             size, squares, weight = 0.0, 0.0, 0.0
             for k in range(dim):
                 value, total = rows[i, k], parents[parent, k]
                 if mix is None:
                     gap = factor * value - total
                 else:
-                    gap = factor * value - mix.share * total - factor * rounds * mix.pull[k]
+                    gap = factor * value - share * total - factor * rounds * pull[k]
                 size += abs(gap)
                 squares += gap * gap
                 parents[parent, k] = total + value
@@ -303,7 +310,6 @@ def climb(
                     least[k] = min(least[k], value)
             if tol is not None:
                 off += not abs(weight - 1.0) <= tol
-            scale = 1.0 / factor
             one += size * scale
             two += np.sqrt(squares) * scale
             square += squares * scale * scale / rounds
