@@ -116,3 +116,9 @@ def test_the_drop_ins_of_the_readme_need_no_more_than_the_set() -> None:
         f.update([1, 0])
         assert f.predict().space == tc.Simplex(2)
         assert kind.name == name
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    with pytest.raises(tc.TreeCalError, match="the name 'treecal' of Mine is taken by TreeCal"):
+        type("Mine", (tc.Forecaster,), {"name": "treecal"})
+    assert REGISTRY["treecal"] is tc.TreeCal

@@ -241,7 +241,9 @@ def _encode(value: Any) -> Any:
     if isinstance(value, Kept):
         raise SnapshotError(
             f"{name} cannot be saved: it is neither part of treecal nor a forecaster with a name.",
-            hint=f'in the class body of a forecaster, name = "{name.lower()}" registers it.',
+            hint=f'in the class body, name = "{name.lower()}" registers it.'
+            if isinstance(value, Forecaster)
+            else "save what get_state() returns, and resume with set_state().",
         )
     raise SnapshotError(
         f"{value!r} cannot be saved: a snapshot holds data, not code.",

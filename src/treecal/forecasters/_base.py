@@ -142,6 +142,11 @@ class Forecaster(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if name := vars(cls).get("name"):
+            known = REGISTRY.get(name, cls)
+            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):  # not defined again
+                raise ParameterError(
+                    f"the name {name!r} of {cls.__name__} is taken by {known.__name__}; choose another."
+                )
             REGISTRY[name] = cls
 
     def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
