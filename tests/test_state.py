@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import os
 import stat
@@ -215,3 +216,22 @@ def test_a_class_that_is_not_imported_is_refused_by_name() -> None:
 def test_only_what_has_a_state_is_saved(thing: Any) -> None:
     with pytest.raises(SnapshotError, match="expected a forecaster, corrector, ledger or bank"):
         state.dumps(thing)
+
+
+def test_a_set_that_is_not_the_stored_one_is_refused() -> None:
+    content = state.dumps(tc.TreeCal(tc.Simplex(classes=["rain", "sun"])))
+    with pytest.raises(
+        SnapshotError, match=r"set is Simplex\(classes=\['rain', 'sun'\]\), not Simplex\(classes=\['sun'"
+    ):
+        state.loads(content, space=tc.Simplex(classes=["sun", "rain"]))
+
+
+@pytest.mark.parametrize("make", [lambda: tc.Ledger(tc.Simplex(2)), lambda: tc.Bank(tc.Simplex(2), streams=1)])
+def test_copies_share_nothing(make: Any) -> None:
+    thing = make()
+    again = copy.copy(thing)
+    if isinstance(thing, tc.Ledger):
+        again.record([0.5, 0.5], [1, 0])
+    else:
+        again.update([0], [0])
+    assert state.dumps(thing) == state.dumps(make()) != state.dumps(again)

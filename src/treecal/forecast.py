@@ -231,4 +231,4 @@ def uniform(count: int) -> Array:
     """
     weights = np.full(count, 1 / count)
     weights.setflags(write=False)
-    return weights
+    return weights.view()  # which NumPy does not let anyone make writable

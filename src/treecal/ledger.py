@@ -6,6 +6,7 @@ That is a sufficient statistic for every calibration error in the paper, for all
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ForecastError, ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.geometry._outcomes import FLOAT64, read_outcome
@@ -170,10 +171,12 @@ class Ledger:
             raise ParameterError(
                 f"points, weights, sums and nodes have shapes {shapes}, expected (n, {dim}), (n,), (n, {dim}), (n, 2)."
             )
-        ledger = cls(space)
-        sums = np.column_stack([w, total])
-        totals = np.stack([sums, np.zeros_like(sums)], axis=1)
-        ledger._load(rounds, _identity(p, key, np.broadcast_to(parts, n)), totals)
+        count = np.asarray(parts)
+        if key.dtype.kind not in "iu" or count.dtype.kind not in "iu":
+            raise ParameterError(f"nodes and parts are {key.dtype} and {count.dtype}, expected integers.")
+        ledger, amounts = cls(space), np.column_stack([w, total])
+        rows, totals = ledger._added(_identity(p, key, np.broadcast_to(count, n)), amounts)
+        ledger._totals[rows], ledger._rounds = totals, rounds
         return ledger
 
     def _load(self, rounds: int, names: Integers, totals: Array) -> None:
@@ -217,6 +220,9 @@ class Ledger:
         if isinstance(forecast, Forecast):
             if forecast.space is space or forecast.space == space:
                 return forecast
+            ours, theirs = getattr(space, "classes", None), getattr(forecast.space, "classes", None)
+            if ours and theirs:
+                raise ForecastError(f"the forecast's classes are {', '.join(theirs)}; the ledger's {', '.join(ours)}.")
             return Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=space)
         ready = isinstance(forecast, np.ndarray) and forecast.dtype == FLOAT64 and forecast.shape == (space.dim,)
         if ready and space.admits(point := np.asarray(forecast)):
@@ -382,6 +388,9 @@ class Ledger:
         """Resume from such rows."""
         keys = state["keys"]
         self._load(state["rounds"], _identity(state["points"], keys[:, :2], keys[:, 2]), state["totals"].copy())
+
+    def __copy__(self) -> Ledger:
+        return deepcopy(self)  # half a copy would share arrays that change
 
     def __repr__(self) -> str:
         return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"

@@ -178,9 +178,9 @@ def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
         arrays = unpack(content)
     except SafetensorError as error:
         raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
-    if space is not None and "space" in header["arguments"]:
-        header["arguments"]["space"] = space
     thing = _decode(header, space)
+    if space is not None and thing.space != space:
+        raise SnapshotError(f"the snapshot's set is {thing.space!r}, not {space!r}.")
     thing.set_state(_nested(header["state"] | arrays))
     return thing
 

@@ -203,12 +203,24 @@ def test_a_wrong_schema_is_refused_before_any_work(name: str, kind: Any, message
 
 def test_the_state_of_other_streams_is_refused() -> None:
     state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
-    with pytest.raises(tc.TreeCalError, match="its paths are of another size"):
+    with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
         forecasts(state, tc.TreeCal(tc.Simplex(3)))
-    with pytest.raises(tc.TreeCalError, match="its paths are of another size"):
+    with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
         forecasts(state, tc.AdaptiveTreeCal(SPACE, arity=2))
     newer = state.set_column(6, "format", pa.array([3], pa.int32()))
     with pytest.raises(tc.TreeCalError, match="format 3, and this treecal reads 2"):
         advance(newer, table(), FORECASTER)
     with pytest.raises(tc.TreeCalError, match="not the state of a shard"):
         advance(table(), table(), FORECASTER)
+
+
+def test_the_state_of_another_kind_is_refused_though_it_has_the_size() -> None:
+    """Cost and weight of a height take as much room as two classes more."""
+    for kind, other in (
+        (tc.AdaptiveTreeCal(SPACE, arity=8), tc.TreeCal(tc.Simplex(4))),
+        (tc.TreeCal(tc.Simplex(4)), tc.AdaptiveTreeCal(SPACE, arity=8)),
+    ):
+        outcomes = pa.table({"key": ["a"], "seq": [0], "outcome": [1]})
+        state = advance(no_state(), outcomes, kind).state
+        with pytest.raises(tc.TreeCalError, match="of another kind or size"):
+            forecasts(state, other)

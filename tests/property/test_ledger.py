@@ -432,3 +432,22 @@ def test_several_threads_may_read() -> None:
             thread.join()
         assert errors == [whole.error("l1")] * 4
         assert ledger.rounds == 400
+
+
+def test_rows_that_appear_twice_are_added_up_and_later_rounds_find_their_own() -> None:
+    space = tc.Simplex(2)
+    ledger = tc.Ledger.from_rows(space, [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]], [1, 1, 1], [[1, 0]] * 3, rounds=3)
+    for point in ([0.25, 0.75], [0.75, 0.25]):
+        ledger.record(point, [0, 1])
+    reading = ledger.exact()
+    weights = dict(zip(map(tuple, reading.forecasts.tolist()), reading.weights.tolist(), strict=True))
+    assert weights == {(0.5, 0.5): 2, (1, 0): 1, (0.25, 0.75): 1, (0.75, 0.25): 1}
+    with pytest.raises(tc.TreeCalError, match="expected integers"):
+        tc.Ledger.from_rows(space, [[0.5, 0.5]], [1], [[1, 0]], rounds=1, nodes=[[0.0, 0.0]])
+
+
+def test_forecasts_of_other_classes_are_refused() -> None:
+    ledger = tc.Ledger(tc.Simplex(classes=["sun", "rain"]))
+    with pytest.raises(tc.TreeCalError, match="classes are rain, sun; the ledger's sun, rain"):
+        ledger.record(tc.TreeCal(tc.Simplex(classes=["rain", "sun"])).predict(), [1, 0])
+    assert ledger.rounds == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -237,6 +238,9 @@ class Bank:
         """Resume from such a state."""
         self._state = type(self._state)(**{name: np.array(array, order="C") for name, array in state.items()})
         self._streams = len(self._state.rounds)
+
+    def __copy__(self) -> Bank:
+        return deepcopy(self)  # half a copy would share arrays that change
 
     def __repr__(self) -> str:
         return f"Bank({self.forecaster!r}: {self._streams} streams)"

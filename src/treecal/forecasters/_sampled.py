@@ -77,7 +77,7 @@ class Sampled(Forecaster):
     def _announce(self) -> Forecast:
         mixture = self.mixture
         if self._drawn is None:
-            equal = mixture.weights is uniform(len(mixture))
+            equal = np.array_equal(mixture.weights, uniform(len(mixture)))
             self._drawn = int(
                 self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights)
             )

@@ -104,9 +104,11 @@ def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
         )
     heights = forecaster.tree.heights(state.column("rounds").to_numpy())
     sizes = np.diff(_offsets(state.column("path").combine_chunks()))
-    if not np.array_equal(sizes, 8 * width(forecaster) * heights):
+    weighted = len(state) - state.column("scale").null_count  # TreeCal has no scale
+    mine = len(state) if isinstance(forecaster, AdaptiveTreeCal) else 0
+    if weighted != mine or not np.array_equal(sizes, 8 * width(forecaster) * heights):
         raise SnapshotError(
-            f"the state is not that of {forecaster!r}: its paths are of another size.",
+            f"the state is not that of {forecaster!r}: its paths are of another kind or size.",
             hint="resume with the forecaster that made the state.",
         )
 
