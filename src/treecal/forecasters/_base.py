@@ -112,10 +112,6 @@ class Forecaster(ABC):
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
 
-    def __getstate__(self) -> dict[str, Any]:
-        # A copy announces for itself: `Sampled` tells equal weights by the array they share.
-        return {name: value for name, value in vars(self).items() if name != "_announced"}
-
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
