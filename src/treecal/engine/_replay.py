@@ -17,12 +17,13 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, climb_piece
 from treecal.engine._groups import Groups, Leaves
+from treecal.engine._guarded import GuardedRun, guarded_run
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.forecasters._path import TreeState
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
@@ -32,12 +33,12 @@ _STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped 
 
 def replay(
     outcomes: Any,
-    forecaster: ConvexSet | TreeForecaster,
+    forecaster: ConvexSet | TreeForecaster | Guarded,
     *,
     arity: int = 8,
     distances: Iterable[Distance | str] = (),
     threads: int | None = None,
-) -> Run:
+) -> Run | GuardedRun:
     """Forecast a whole stream at once, as the forecaster would round by round: the same points, bit for bit.
 
     Costs `O(dim)` a round, near the speed at which memory is read; with classes `O(1 + dim/arity)`.
@@ -69,6 +70,8 @@ def replay(
     """
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
+    if isinstance(forecaster, Guarded):
+        return guarded_run(forecaster, outcomes)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     whole_number("threads", threads, least=1)

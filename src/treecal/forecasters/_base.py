@@ -92,6 +92,10 @@ class Forecaster(ABC):
         space = self.space
         self._learn(outcome if is_outcome(outcome, space) else read_outcome(space, outcome, self.rounds + 1))
 
+    def _overlook(self, outcome: Array) -> None:
+        """Learn a checked outcome of a round in which another forecast was announced: for `Guarded`."""
+        self._learn(outcome)
+
     def _in_blocks(self, block: int) -> None:
         """From now on learn blocks of outcomes, each as one round, by `_learn_block`: for `Sampled`."""
         self._block = block

@@ -1,0 +1,295 @@
+"""Guarded: a good forecaster that speaks while its error is within a budget, and a certified one when it is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.forecast import Forecast
+from treecal.forecasters._base import Forecaster, checked_space
+from treecal.forecasters._binary_grid import BinaryGrid
+from treecal.forecasters._codebook import Codebook
+from treecal.forecasters._tally import Tally
+from treecal.forecasters._tracker import Tracker
+from treecal.forecasters._treecal import TreeCal
+from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
+from treecal.theory import Certificate
+
+
+@dataclass(frozen=True)
+class GuardReport:
+    """What a guard did so far.
+
+    Attributes
+    ----------
+    rounds
+        Number of outcomes.
+    eager_rounds, safe_rounds
+        How many of them each part forecast.
+    eager_error, safe_error
+        The total calibration error of those rounds, in the guard's norm; of points on a tree, by node.
+    budget
+        What the eager part's error may reach in the coming round, in total.
+    left
+        What is left of it: with less than the set's diameter the safe part forecasts.
+    """
+
+    rounds: int
+    eager_rounds: int
+    safe_rounds: int
+    eager_error: float
+    safe_error: float
+    budget: float
+    left: float
+
+
+class Guard:
+    """Decides who forecasts: the eager part if its error so far, plus the diameter, is within the budget; else safe.
+
+    The eager part's error grows by at most the diameter a round, so it never exceeds the budget. The budget is
+    `κ` times the greatest error so far of a second copy of safe that forecasts every round unannounced ("measured"); or
+    `κ` times safe's bound; or `error` times the rounds.
+    """
+
+    def __init__(
+        self, space: ConvexSet, safe: Forecaster, *, budget: float, norm: Norm, error: float | None, measured: bool
+    ) -> None:
+        for name, value in (("budget", budget), ("error", error)):
+            if not (value is None and name == "error") and not (
+                isinstance(value, int | float | np.number) and 0 <= value < math.inf
+            ):
+                raise ParameterError.expected(name, value, "a number of 0 or more")
+        if not isinstance(safe, Forecaster) or safe.rounds or safe.space != space:
+            raise ParameterError.expected("safe", safe, f"a new Forecaster on {space!r}")
+        if not isinstance(measured, bool):
+            raise ParameterError.expected("measured", measured, "True or False")
+        self.norm, self.diameter = norm, float(space.diameter(norm))
+        self.budget, self.error, self.measured = float(budget), None if error is None else float(error), measured
+        self.safe = deepcopy(safe)
+        self.shadow = deepcopy(safe) if error is None and measured else None
+        self.tallies = {part: Tally(norm, space.dim) for part in ("eager", "safe", "shadow")}
+        self.rounds, self.peak = 0, 0.0  # peak: the shadow's greatest error so far, or safe's bound
+        if error is None and not measured:
+            self._bound(1)  # raises where there is none
+
+    @property
+    def allowed(self) -> float:
+        """The budget for the coming round."""
+        if self.error is not None:
+            return self.error * (self.rounds + 1)
+        return self.budget * self.peak
+
+    @property
+    def open(self) -> bool:
+        """Whether the eager part forecasts the coming round."""
+        return self.tallies["eager"].total + self.diameter <= self.allowed
+
+    def prepare(self) -> None:
+        """Raise if a part has no round left, before anything has changed."""
+        self.safe.predict()
+        if self.shadow is not None:
+            self.shadow.predict()
+
+    def learn(self, spoke: bool, announced: Forecast, outcome: Array) -> None:
+        """Learn the outcome of a round, and what was announced in it."""
+        self.tallies["eager" if spoke else "safe"].record(announced, outcome)
+        if not spoke:
+            self.safe.update(outcome)
+        self.rounds += 1
+        if self.shadow is not None:
+            self.tallies["shadow"].record(self.shadow.predict(), outcome)
+            self.shadow.update(outcome)
+            self.peak = max(self.peak, self.tallies["shadow"].total)
+        elif self.error is None and self.rounds & (self.rounds - 1) == 0:
+            # The bound of the last power of two: the budget never falls, and is known beforehand.
+            self.peak = max(self.peak, self._bound(self.rounds))
+
+    def _bound(self, rounds: int) -> float:
+        found = self.safe.certificate(self.norm, rounds=rounds)
+        if found is None:
+            raise UnsupportedError(
+                f"{self.safe!r} has no certificate in {self.norm!r}, so there is no budget.",
+                hint="measured=True, or error= for a budget of your own.",
+            )
+        return found.bound * rounds
+
+    def certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        """Return the guarantee of the whole: the budget and safe's bound, added."""
+        if norm != self.norm:
+            return None
+        found = self.safe.certificate(norm, rounds=rounds)
+        if found is None:
+            return None
+        if self.error is not None:
+            return replace(found, bound=found.bound + self.error, why=f"guard of {self.error:g} + {found.why}")
+        return replace(found, bound=(1 + self.budget) * found.bound, why=f"guard of {self.budget:g} × {found.why}")
+
+    def report(self) -> GuardReport:
+        """Return what the guard did so far."""
+        eager, safe, allowed = self.tallies["eager"], self.tallies["safe"], self.allowed
+        return GuardReport(
+            self.rounds, eager.rounds, safe.rounds, eager.total, safe.total, allowed, allowed - eager.total
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the state, as arrays, numbers and dictionaries of them."""
+        shadow = {} if self.shadow is None else {"shadow": self.shadow.get_state()}
+        tallies = {part: tally.state() for part, tally in self.tallies.items()}
+        return {"rounds": self.rounds, "peak": self.peak, "safe": self.safe.get_state(), "tallies": tallies} | shadow
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from such a state."""
+        self.rounds, self.peak = int(state["rounds"]), float(state["peak"])
+        self.safe.set_state(state["safe"])
+        if self.shadow is not None:
+            self.shadow.set_state(state["shadow"])
+        for part, tally in self.tallies.items():
+            tally.resume(state["tallies"][part])
+
+
+def default_safe(space: ConvexSet) -> Forecaster:
+    """Return the certified forecaster for a guard: the best bound among those whose cost a round does not grow."""
+    return BinaryGrid(space) if isinstance(space, Simplex) and space.dim == 2 else TreeCal(space)
+
+
+class Guarded(Forecaster):
+    """Good on ordinary streams, certified on every stream: an eager forecaster under the guard of a safe one.
+
+    The eager part forecasts a round if and only if the calibration error of its rounds so far, plus the set's
+    diameter, is within a budget; otherwise the safe part does, and learns the outcomes of its own rounds only. By
+    default the eager part is `Codebook(Tracker(space))`, and the safe part a certified forecaster whose cost a round
+    does not grow: `BinaryGrid` for two classes, `TreeCal` elsewhere.
+
+    **Theorem.** On every sequence the total error is at most `B_T + U(T)`, with `B_t` the budget and `U` safe's bound
+    on its total error. The eager part's error grows by at most the diameter in a round, and only while it stays within
+    the budget, so it is at most `B_T`. Safe's rounds are a sequence like any other, and their error is at most
+    `U(n) <= U(T)`. The error of all rounds is at most the sum of both, point by point.
+
+    The budget is `budget` times the greatest error so far of a second copy of safe, which forecasts every round
+    unannounced; it never exceeds `budget·U(T)`, so the total error is at most `(1 + budget)·U(T)`. It grows with time:
+    after the eager part was suspended it is tried again, at a cost that is always within the budget.
+
+    Costs about as much a round as its parts together; with the default parts a constant.
+
+    Parameters
+    ----------
+    space
+        The set outcomes lie in.
+    eager
+        A new forecaster; by default `Codebook(Tracker(space))`. It learns all outcomes. Any rule will do; if its points
+        hardly repeat, wrap it in a `Codebook`, or memory grows with every round.
+    safe
+        A new forecaster with a certificate.
+    budget
+        The share `κ` of safe's error that the eager part may add.
+    norm
+        The norm of the errors and of the guarantee; by default ℓ1 on the simplex, ℓ2 elsewhere.
+    error
+        Instead of a share: the eager part may add this much to the error per round, `B_t = error·t`.
+    measured
+        Whether the budget follows the error safe would have on this sequence, or (False) safe's bound, which leaves
+        the eager part more room.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from treecal.streams import play, regime_switches
+    >>> space = tc.Simplex(3)
+    >>> outcomes = regime_switches(space, 2000, np.random.default_rng(0))
+    >>> f = tc.Guarded(space)
+    >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.TreeCal(space), outcomes).error("l1"), 2)
+    (0.13, 0.42)
+    >>> f.report().safe_rounds
+    10
+    >>> round(f.certificate("l1", rounds=10**6).bound, 2)
+    1.06
+    """
+
+    name = "guarded"
+    _fields = ("space", "eager", "safe", "budget", "norm", "error", "measured")
+    symmetric = False
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        *,
+        eager: Forecaster | None = None,
+        safe: Forecaster | None = None,
+        budget: float = 0.5,
+        norm: Norm | str | None = None,
+        error: float | None = None,
+        measured: bool = True,
+    ) -> None:
+        self.space = checked_space(space)
+        self.norm = space.default_norm if norm is None else as_norm(norm)
+        safe = default_safe(space) if safe is None else safe
+        self._guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
+        eager = Codebook(Tracker(space)) if eager is None else eager
+        if not isinstance(eager, Forecaster) or eager.rounds or eager.space != space:
+            raise ParameterError.expected("eager", eager, f"a new Forecaster on {space!r}")
+        self.eager = deepcopy(eager)
+        self.budget, self.error, self.measured = self._guard.budget, self._guard.error, measured
+
+    @property
+    def safe(self) -> Forecaster:
+        """The certified part."""
+        return self._guard.safe
+
+    @property
+    def rounds(self) -> int:
+        """Number of outcomes seen."""
+        return self._guard.rounds
+
+    @property
+    def eager_speaks(self) -> bool:
+        """Whether the eager part forecasts the coming round."""
+        return self._guard.open
+
+    def _announce(self) -> Forecast:
+        return self.eager.predict() if self._guard.open else self._guard.safe.predict()
+
+    def _learn(self, outcome: Array) -> None:
+        announced, spoke, guard = self.predict(), self._guard.open, self._guard
+        guard.prepare()
+        if spoke:
+            self.eager.update(outcome)
+        else:
+            self.eager._overlook(outcome)
+        guard.learn(spoke, announced, outcome)
+
+    def report(self) -> GuardReport:
+        """Return what the guard did so far: rounds and errors of both parts, and the budget."""
+        return self._guard.report()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the states of both parts and of the guard."""
+        return {"eager": self.eager.get_state(), "guard": self._guard.get_state()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from such a state."""
+        self.eager.set_state(state["eager"])
+        self._guard.set_state(state["guard"])
+        self._announced = None
+
+    def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
+        return self._guard.certify(norm, rounds)
+
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
+        """Return the guard of the safe part with its best parameters."""
+        safe = type(default_safe(space)).tuned(space, norm, rounds=rounds)
+        return cls(space, safe=safe, norm=norm)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
+        """Yield guards with the three kinds of budget."""
+        yield cls(space)
+        yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
+        yield cls(space, eager=TreeCal(space, arity=3), error=0.1)

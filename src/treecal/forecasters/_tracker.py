@@ -1,0 +1,121 @@
+"""Tracker: the forecaster of streams that repeat themselves, drift or change abruptly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.forecast import Forecast, uniform
+from treecal.forecasters._base import Forecaster, checked_space
+from treecal.geometry import ConvexSet, Simplex
+
+HALF_LIVES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
+SHARE = 0.002
+CLASSES = 100  # up to which the law given the last class is kept: it has a row for each
+
+
+@dataclass
+class Experts:
+    """What each expert would forecast, and how far it is trusted."""
+
+    rounds: int
+    weights: Array
+    """Of each expert, with sum 1."""
+    means: Array
+    """The moving averages, `(half-lives, d)`."""
+    followed: Array
+    """For each class the sum of the outcomes that followed it, from a uniform start; no rows where it is not kept."""
+    counts: Array
+    """The number of those outcomes, and 1 for the start."""
+    last: int
+    """The last class: the largest entry of the last outcome; -1 before the first."""
+
+
+class Tracker(Forecaster):
+    """Follows a stream: a mixture of moving averages and of the law given the last class, trusted by past success.
+
+    Each expert is a rule that suits some streams: averages with half-lives of 3 to 3,000 rounds and of all rounds, and,
+    for up to 100 classes, the outcomes that followed the last class so far. All start at the set's centre. A round
+    multiplies an expert's weight by the probability it gave the outcome `y`, then every expert gets the share
+    `γ = 0.002` of the weight in equal parts, so that a change is followed quickly (fixed share). With `N` experts, the
+    log score exceeds that of any sequence of experts with `k` changes by at most
+    `ln N + k·ln(N/γ) − (T−1−k)·ln(1−γ)`. Where the outcome is not a class, the factor is `1 − ‖y − q‖²/(2D²)`, `D` the
+    set's ℓ2 diameter: concave in the forecast `q` too, so the same bound holds for its logarithm.
+
+    A sharp forecaster without a certificate: its points hardly repeat, and an adversary makes its error large.
+    `Codebook` makes them repeat, `Guarded` adds the certificate. Costs `O(N·d)` a round.
+
+    Parameters
+    ----------
+    space
+        The set outcomes lie in.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> f = tc.Tracker(tc.Simplex(2))
+    >>> for k in [0, 1] * 50:  # alternating: the law given the last class wins
+    ...     f.update(np.eye(2)[k])
+    >>> f.mean_forecast.round(2)
+    array([0.98, 0.02])
+
+    References
+    ----------
+    Herbster and Warmuth, "Tracking the Best Expert", 1998.
+    """
+
+    name = "tracker"
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = checked_space(space)
+        dim, start = space.dim, space.centre
+        chain = dim if isinstance(space, Simplex) and dim <= CLASSES else 0
+        experts = len(HALF_LIVES) + bool(chain)
+        self._rates = 1 - 2 ** (-1 / np.array(HALF_LIVES))
+        self._scale = 2 * float(space.diameter("l2")) ** 2
+        means = np.tile(start, (len(HALF_LIVES), 1))
+        weights = np.full(experts, 1 / experts)
+        self._state = Experts(0, weights, means, np.tile(start, (chain, 1)), np.ones(chain), -1)
+
+    @property
+    def mean_forecast(self) -> Array:
+        """The point forecast for the coming round."""
+        # Accumulated, so that compiled code can add in the same order.
+        return np.asarray(np.add.accumulate(self._state.weights[:, None] * self._experts(), axis=0)[-1])
+
+    def _experts(self) -> Array:
+        """Return the forecast of each expert."""
+        now = self._state
+        if not len(now.followed):
+            return now.means
+        law = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
+        return np.vstack([now.means, law])
+
+    def _announce(self) -> Forecast:
+        return Forecast.trusted(self.mean_forecast[None], uniform(1), None, self.space)
+
+    def _learn(self, outcome: Array) -> None:
+        now, top = self._state, int(outcome.argmax())
+        points = self._experts()
+        if isinstance(self.space, Simplex) and outcome[top] == 1:
+            success = points[:, top]
+        else:
+            success = 1 - np.add.accumulate((outcome - points) ** 2, axis=1)[:, -1] / self._scale
+        weights = now.weights * success
+        weights = (1 - SHARE) * (weights / np.add.accumulate(weights)[-1]) + SHARE / len(weights)
+        steps = np.maximum(self._rates, 1 / (now.rounds + 2))  # the start counts as one outcome
+        means = now.means + steps[:, None] * (outcome - now.means)
+        followed, counts = now.followed, now.counts
+        if len(followed) and now.last >= 0:
+            followed, counts = followed.copy(), counts.copy()
+            followed[now.last] += outcome
+            counts[now.last] += 1
+        self._state = Experts(now.rounds + 1, weights, means, followed, counts, top)
+
+
+def kernel_args(tracker: Tracker) -> tuple[Any, ...]:
+    """Return what compiled code needs besides the state."""
+    return tracker._rates, SHARE, tracker._scale, tracker.space.centre
