@@ -9,11 +9,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, inlined, strict
-from treecal.engine._kernels import _place, add_outcome
-from treecal.engine._state import Mix, TreeArgs
+from treecal.engine._kernels import add_outcome, place_one
+from treecal.engine._state import TreeArgs
 
 
 class TrackerArrays(NamedTuple):
@@ -46,6 +47,44 @@ class BookArrays(NamedTuple):
     growth: Array
     squares: Array
     numbers: Integers
+
+
+class TreePart(NamedTuple):
+    """TreeCal as a part: its tree, the carried sums, and the bias of each node of the path.
+
+    `numbers` holds its rounds and the heights of its last forecast; `errors` the error of the nodes that ended, and of
+    the path's.
+    """
+
+    tree: TreeArgs
+    sums: Array
+    path: Array
+    numbers: Integers
+    errors: Array
+
+
+class GridPart(NamedTuple):
+    """BinaryGrid as a part: its own biases, and those of its points.
+
+    `kept[parts]` is a ledger: for each point weight and outcome sum, and what rounding lost, by the number of points in
+    forecasts of equal weights; 0 for others.
+    """
+
+    bias: Array
+    biases: Array
+    kept: Array
+    numbers: Integers
+    errors: Array
+
+
+class GuardArgs(NamedTuple):
+    """The guard: the share of safe's error or None, the error per round, the bounds by length of the round in bits."""
+
+    diameter: float
+    squared: bool
+    budget: float
+    rate: float
+    bounds: Array
 
 
 class SpokenArrays(NamedTuple):
@@ -198,84 +237,181 @@ def _slot(spoken: SpokenArrays, q: Array) -> int:
 
 
 @strict
+def _tree_round(part: TreePart, outcome: Array, squared: bool) -> float:
+    """Play a round of TreeCal; return its total per-node error."""
+    tree, path, sums, t = part.tree, part.path, part.sums, part.numbers[0]
+    heights, point = tree.depth if tree.depth > 0 else digits(t, tree.arity), np.empty(len(outcome))
+    if t > 0:
+        left = 0.0
+        for h in range(min(carries(t, tree.arity) + 1, part.numbers[1])):
+            left += _size(path[h], squared)
+            path[h] = 0.0
+        part.errors[0] += left
+    weight, now, length, total = 1 / heights, t, 1, 0.0
+    for h in range(heights):
+        place_one(sums[h], now % tree.arity * length, tree, None, point)
+        for j in range(len(outcome)):
+            path[h, j] += weight * (outcome[j] - point[j])
+        total += _size(path[h], squared)
+        now //= tree.arity
+        length *= tree.arity
+    for j in range(len(outcome)):
+        sums[0, j] += outcome[j]
+    if (t + 1) % tree.arity == 0:
+        risen = carries(t + 1, tree.arity)
+        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+            for h in range(risen):
+                for j in range(len(outcome)):
+                    sums[h + 1, j] += sums[h, j]
+                    sums[h, j] = 0.0
+    part.numbers[0], part.numbers[1], part.errors[1] = t + 1, heights, total
+    return float(part.errors[0] + total)
+
+
+@strict
+def _middlemost(rows: Integers, count: int, last: int) -> int:
+    """Keep those rows that are nearest to the middle, one or two; return how many."""
+    least = abs(2 * rows[0] - last)
+    for i in range(1, count):
+        least = min(least, abs(2 * rows[i] - last))
+    kept = 0
+    for i in range(count):
+        if abs(2 * rows[i] - last) == least:
+            rows[kept] = rows[i]
+            kept += 1
+    return kept
+
+
+@strict
+def _grid_round(part: GridPart, outcome: Array, squared: bool) -> float:
+    """Play a round of BinaryGrid; return its total error."""
+    bias, bins = part.bias, len(part.bias) - 1
+    rows, weights, point, found = np.empty(bins + 1, np.int64), np.empty(4), np.empty(2), 0
+    for i in range(bins + 1):
+        if bias[i] == 0:
+            rows[found] = i
+            found += 1
+    if found:
+        count = _middlemost(rows, found, bins)
+        weights[:count] = 1 / count
+    else:
+        for i in range(bins):
+            if bias[i] > 0 and bias[i + 1] < 0:
+                rows[found] = i
+                found += 1
+        cells = _middlemost(rows, found, bins - 1)
+        for c in range(cells - 1, -1, -1):
+            i = rows[c]
+            both = abs(bias[i + 1]) + abs(bias[i])
+            rows[2 * c], rows[2 * c + 1] = i, i + 1
+            weights[2 * c], weights[2 * c + 1] = abs(bias[i + 1]) / both / cells, abs(bias[i]) / both / cells
+        count = 2 * cells
+    equal, before, after = True, 0.0, 0.0
+    for c in range(count):
+        equal = equal and weights[c] == 1 / count
+    for c in range(count):
+        i, weight = rows[c], weights[c]
+        point[0], point[1] = (bins - i) / bins, i / bins
+        gap = ((outcome[1] - point[1]) - (outcome[0] - point[0])) / 2
+        bias[i] += weight * min(max(gap, -point[1]), point[0])
+        before += _size(part.biases[i], squared)
+        for j in range(2):
+            part.biases[i, j] += weight * (outcome[j] - point[j])
+        after += _size(part.biases[i], squared)
+        kept, share = part.kept[count if equal else 0, i], 1.0 if equal else weight
+        for j in range(3):
+            total, amount = kept[0, j], share if j == 0 else share * outcome[j - 1]
+            kept[0, j] = total + amount
+            seen = kept[0, j] - total
+            kept[1, j] += (total - (kept[0, j] - seen)) + (amount - seen)
+    part.numbers[0] += 1
+    part.errors[0] += after - before
+    return float(part.errors[0])
+
+
+def _round(part: Any, outcome: Array, squared: bool) -> float:
+    """Play a round of a certified part; return its total error."""
+    return 0.0
+
+
+@overload(_round)
+def _one_round(part: Any, outcome: Any, squared: Any) -> Any:
+    kind = getattr(part, "instance_class", None)
+    if kind is TreePart:
+
+        def play(part: Any, outcome: Any, squared: Any) -> Any:
+            return _tree_round(part, outcome, squared)
+
+    elif kind is GridPart:
+
+        def play(part: Any, outcome: Any, squared: Any) -> Any:
+            return _grid_round(part, outcome, squared)
+
+    else:  # there is no second copy
+
+        def play(part: Any, outcome: Any, squared: Any) -> Any:
+            return 0.0
+
+    return play
+
+
+@strict
 def guard_rounds(
     outcomes: Any,
-    allowed: Array,
-    diameter: float,
-    squared: bool,
+    guard: GuardArgs,
     tracker: TrackerArrays,
     book: BookArrays,
     spoken: SpokenArrays,
+    safe: Any,
+    shadow: Any,
     announced: Integers,
-) -> float:
-    """Play the eager part round by round; note the slot of each point announced, −1 where safe forecasts.
+    state: Array,
+) -> None:
+    """Play a guarded stream; note the slot of each point announced, −1 where safe forecasts.
 
-    Return the error of the eager part's rounds.
+    `state` holds the eager part's error, and the greatest error of the shadow, or safe's bound.
     """
     dim, books = spoken.points.shape[1], len(book.used)
     experts = np.empty((len(tracker.weights), dim))
     q, noise, outcome = np.empty(dim), np.empty(dim), np.empty(dim)
     moved, away = np.empty(book.points.shape[2]), np.empty(book.points.shape[2])
-    columns, error = np.empty(books, np.int64), 0.0
+    columns = np.empty(books, np.int64)
+    error, peak, safe_error, safe_rounds, bits = 0.0, 0.0, 0.0, 0, 0
     for t in range(len(announced)):
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, t)
         _track(tracker, experts, q)
-        announced[t] = -1
-        if error + diameter <= allowed[t]:
+        if guard.rate >= 0:
+            allowed = guard.rate * (t + 1)
+        elif len(guard.bounds):
+            while t >> bits:
+                peak, bits = max(peak, guard.bounds[bits]), bits + 1
+            allowed = guard.budget * peak
+        elif safe_rounds:
+            allowed = guard.budget * min(peak, safe_error * (t / safe_rounds))
+        else:
+            allowed = guard.budget * peak
+        if error + guard.diameter <= allowed:
             lead = _choose(book, tracker.classes, q, noise, moved, away, columns)
             _book_learn(book, tracker.classes, q, columns, lead, outcome, spoken)
             slot = spoken.slots[lead, columns[lead]]
             bias = spoken.biases[slot]
-            before = _size(bias, squared)
+            before = _size(bias, guard.squared)
             for j in range(dim):
                 bias[j] += outcome[j] - spoken.points[slot, j]
                 total, y = spoken.sums[slot, j], outcome[j]
                 spoken.sums[slot, j] = total + y
                 seen = spoken.sums[slot, j] - total
                 spoken.lost[slot, j] += (total - (spoken.sums[slot, j] - seen)) + (y - seen)
-            error += _size(bias, squared) - before
+            error += _size(bias, guard.squared) - before
             spoken.rounds[slot] += 1
             announced[t] = slot
+        else:
+            safe_error = _round(safe, outcome, guard.squared)
+            safe_rounds += 1
+            announced[t] = -1
+        peak = max(peak, _round(shadow, outcome, guard.squared))
         _follow(tracker, experts, outcome)
-    return error
-
-
-@strict
-def tree_errors(
-    outcomes: Any, tree: TreeArgs, mix: Mix | None, squared: bool, path: Array, sums: Array, errors: Array
-) -> float:
-    """Play TreeCal; write its total per-node error after each round, and return that of the nodes that ended."""
-    closed, dim = 0.0, sums.shape[1]
-    point, outcome = np.empty(dim), np.empty(dim)
-    before = 0  # heights of the last forecast
-    for t in range(len(errors)):
-        outcome[:] = 0.0
-        add_outcome(outcome, outcomes, t)
-        heights = tree.depth if tree.depth > 0 else digits(t, tree.arity)
-        if t > 0:
-            ended, left = min(carries(t, tree.arity) + 1, before), 0.0
-            for h in range(ended):
-                left += _size(path[h], squared)
-                path[h] = 0.0
-            closed += left
-        weight, now, length, total = 1 / heights, t, 1, 0.0
-        for h in range(heights):
-            _place(sums[h], now % tree.arity * length, tree, mix, point)
-            for j in range(dim):
-                path[h, j] += weight * (outcome[j] - point[j])
-            total += _size(path[h], squared)
-            now //= tree.arity
-            length *= tree.arity
-        before = heights
-        errors[t] = closed + total
-        for j in range(dim):
-            sums[0, j] += outcome[j]
-        if (t + 1) % tree.arity == 0:
-            risen = carries(t + 1, tree.arity)
-            if risen != tree.depth:
-                for h in range(risen):
-                    for j in range(dim):
-                        sums[h + 1, j] += sums[h, j]
-                        sums[h, j] = 0.0
-    return closed
+    while len(announced) >> bits and len(guard.bounds):
+        peak, bits = max(peak, guard.bounds[bits]), bits + 1
+    state[0], state[1] = error, peak

@@ -11,28 +11,31 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal._validate import whole_number
+from treecal.engine import _replay
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.engine._state import kernel_args
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Codebook, Forecaster, Guarded, Tracker, TreeCal
-from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Book, Books
+from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
+from treecal.forecasters._binary_grid import Biases
+from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books
 from treecal.forecasters._path import TreeState
-from treecal.forecasters._tally import Tally, total_size
+from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import SHARE, Experts
-from treecal.geometry import ConvexSet, Distance, Lp, Norm, Simplex
+from treecal.geometry import ConvexSet, Distance, Lp
 from treecal.ledger import Ledger, Reading, Table
 
 
 def guarded_run(forecaster: Guarded, outcomes: Any) -> GuardedRun:
     """Return the run of a new guarded forecaster whose eager part compiled code can play."""
-    eager, norm = forecaster.eager, forecaster.norm
-    usual = type(eager) is Codebook and type(eager.source) is Tracker
+    eager, safe, norm = forecaster.eager, forecaster.safe, forecaster.norm
+    usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, TreeCal)
+    usual = usual and not getattr(safe, "mix", 0)
     if type(forecaster) is not Guarded or not usual or not isinstance(norm, Lp) or norm.p not in (1, 2):
         raise ParameterError.expected(
             "forecaster",
             forecaster,
-            "a Guarded with its usual eager part, Codebook(Tracker(space)), in ℓ1 or ℓ2",
+            "a Guarded of Codebook(Tracker(space)) and of TreeCal or BinaryGrid, in ℓ1 or ℓ2",
             hint="treecal.streams.play takes any forecaster, a round at a time.",
         )
     if forecaster.rounds:
@@ -67,62 +70,71 @@ class GuardedRun:
         self.space, self._new = forecaster.space, forecaster
         self._rows = _read(self.space, outcomes)
         self.rounds = len(self._rows)
-        guard = forecaster._guard
-        self._shadow = None if guard.shadow is None else _Part(guard.shadow, self._rows, forecaster.norm)
         self._play()
-        self._safe = _Part(guard.safe, self._rows[self.announced < 0], forecaster.norm)
 
     def _play(self) -> None:
-        """Play the eager part: who forecasts depends on its error and on the budget, which is known beforehand."""
         from treecal.engine import _guard_kernels as kernels
 
-        new, guard = self._new, self._new._guard
+        new, guard, dim = self._new, self._new._guard, self.space.dim
         source, book = new.eager.source, new.eager._book  # type: ignore[attr-defined] # a Codebook of a Tracker
-        now, state = source._state, book.state
-        books, dim, capacity = len(book.sizes), self.space.dim, book.capacity
-        classes = isinstance(self.space, Simplex)
+        now, state, shape = source._state, book.state, (len(book.sizes), dim, book.capacity)
         experts = (now.weights.copy(), now.means.copy(), now.followed.copy(), now.counts.copy(), np.array([0, -1]))
-        tracker = kernels.TrackerArrays(
-            source._rates, SHARE, source._scale, np.array(self.space.centre), classes, *experts
+        self._tracker = kernels.TrackerArrays(
+            source._rates, SHARE, source._scale, np.array(self.space.centre), book.classes, *experts
         )
-        shape, none = (books, dim, capacity), np.zeros((books, capacity))
-        empty = (np.zeros(shape), np.zeros(shape), none, state.used.copy(), state.growth.copy(), np.zeros(dim))
-        aims = np.array(book.sizes, float)
-        pages = kernels.BookArrays(
-            aims, book.skill, book.prior, LOOK_AHEAD, BETTER, *empty, np.array([0, state.lead])
+        sizes = np.zeros((shape[0], shape[2]))
+        empty = (np.zeros(shape), np.zeros(shape), sizes, state.used.copy(), state.growth.copy(), np.zeros(dim))
+        self._book = kernels.BookArrays(
+            np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, *empty, np.array([0, state.lead])
         )
-        points, slots = np.zeros((books * capacity, dim)), np.zeros((books, capacity), np.int64)
-        spoken = kernels.SpokenArrays(
-            points, points.copy(), np.zeros(len(points)), points.copy(), points.copy(), slots, np.zeros(1, np.int64)
+        none = np.zeros((shape[0] * shape[2], dim))
+        slots = np.zeros((shape[0], shape[2]), np.int64)
+        self._spoken = spoken = kernels.SpokenArrays(
+            none, none.copy(), np.zeros(len(none)), none.copy(), none.copy(), slots, np.zeros(1, np.int64)
         )
-        self.announced = np.empty(self.rounds, np.int64)
-        squared = isinstance(new.norm, Lp) and new.norm.p == 2
-        self._eager_error = kernels.guard_rounds(
-            self._rows, self._allowed(), guard.diameter, squared, tracker, pages, spoken, self.announced
+        bounds: list[float] = []
+        if guard.error is None and not guard.measured:
+            bounds = [guard._bound(2**power) for power in range(self.rounds.bit_length())]
+        squared, rate = isinstance(new.norm, Lp) and new.norm.p == 2, -1.0 if guard.error is None else guard.error
+        self._safe = _part(guard.safe, self.rounds)
+        self._shadow: Any = (0,) if guard.shadow is None else _part(guard.shadow, self.rounds)
+        self.announced, self._errors = np.empty(self.rounds, np.int64), np.zeros(2)
+        kernels.guard_rounds(
+            self._rows,
+            kernels.GuardArgs(guard.diameter, squared, guard.budget, rate, np.array(bounds)),
+            self._tracker,
+            self._book,
+            spoken,
+            self._safe,
+            self._shadow,
+            self.announced,
+            self._errors,
         )
-        self._spoken, self._tracker, self._pages = spoken, tracker, pages
         self.points = spoken.points[: spoken.numbers[0]].copy()
-
-    def _allowed(self) -> Array:
-        """Return the budget of each round."""
-        guard, before = self._new._guard, np.arange(self.rounds)
-        if guard.error is not None:
-            return guard.error * (before + 1.0)
-        if self._shadow is not None:
-            return guard.budget * np.maximum.accumulate(np.concatenate([[0.0], self._shadow.errors]))[: self.rounds]
-        powers = range(self.rounds.bit_length())
-        bounds = np.maximum.accumulate([0.0, *(guard._bound(2**power) for power in powers)])
-        return np.asarray(guard.budget * bounds[np.frexp(before)[1]])
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made."""
         spoken, count = self._spoken, len(self.points)
         weights, sums = spoken.rounds[:count], spoken.sums[:count]
         used = weights > 0
-        rounds = self.rounds - len(self._safe.rows)
+        rounds = int(weights.sum())
         eager = Ledger.from_rows(self.space, self.points[used], weights[used], sums[used], rounds=rounds)
         eager._totals[:, 1, 1:] = spoken.lost[:count][used]
-        return eager.merge(self._safe.ledger())
+        return eager.merge(self._safe_ledger())
+
+    def _safe_ledger(self) -> Ledger:
+        """Return the ledger of the safe part's rounds."""
+        safe, rows = self._new.safe, self._rows[self.announced < 0]
+        if isinstance(safe, TreeCal):
+            return _replay.replay(rows, safe).ledger()
+        kept = self._safe.kept
+        parts, points = np.nonzero(kept[:, :, 0, 0])
+        totals, grid = kept[parts, points], safe._grid  # type: ignore[attr-defined] # a BinaryGrid
+        ledger = Ledger.from_rows(
+            self.space, grid[points], totals[:, 0, 0], totals[:, 0, 1:], rounds=len(rows), parts=parts
+        )
+        ledger._totals[:, 1] = totals[:, 1]
+        return ledger
 
     @cached_property
     def _reading(self) -> Reading:
@@ -148,14 +160,19 @@ class GuardedRun:
             return self.forecaster.predict()
         if self.announced[t] >= 0:
             return Forecast.trusted(self.points[self.announced[t]][None], uniform(1), None, self.space)
-        return self._safe.forecast(int((self.announced[:t] < 0).sum()))
+        safe = deepcopy(self._new.safe)
+        rows = self._rows[:t][self.announced[:t] < 0]
+        if isinstance(safe, TreeCal):
+            return _replay.replay(rows, safe).forecast(len(rows))
+        for row in rows:
+            safe.update(np.eye(self.space.dim)[row] if rows.ndim == 1 else row)
+        return safe.predict()
 
     @cached_property
     def forecaster(self) -> Guarded:
         """The forecaster after the last outcome, ready to go on."""
         f = deepcopy(self._new)
-        guard, tracker, pages, spoken = f._guard, self._tracker, self._pages, self._spoken
-        book: Book = f.eager._book  # type: ignore[attr-defined]
+        guard, tracker, pages, spoken = f._guard, self._tracker, self._book, self._spoken
         f.eager.source._state = Experts(  # type: ignore[attr-defined]
             int(tracker.numbers[0]),
             tracker.weights,
@@ -164,7 +181,7 @@ class GuardedRun:
             tracker.counts,
             int(tracker.numbers[1]),
         )
-        book.state = Books(
+        f.eager._book.state = Books(  # type: ignore[attr-defined]
             int(pages.numbers[0]),
             pages.points,
             pages.biases,
@@ -174,77 +191,51 @@ class GuardedRun:
             int(pages.numbers[1]),
             pages.squares,
         )
-        guard.rounds, guard.safe, guard.tallies["safe"] = self.rounds, self._safe.forecaster, self._safe.tally
+        error, guard.peak = self._errors.tolist()
+        guard.rounds = self.rounds
         eager, used = guard.tallies["eager"], np.flatnonzero(spoken.rounds)
-        eager.rounds, eager.closed = int(spoken.rounds.sum()), self._eager_error
+        eager.rounds, eager.closed = int(spoken.rounds.sum()), error
         eager.biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in used}
-        if self._shadow is not None:
-            guard.shadow, guard.tallies["shadow"] = self._shadow.forecaster, self._shadow.tally
-            guard.peak = float(self._shadow.errors.max(initial=0.0))
-        elif guard.error is None and self.rounds:
-            guard.peak = max(guard._bound(2**power) for power in range(self.rounds.bit_length()))
+        _resume(guard.safe, guard.tallies["safe"], self._safe)
+        if guard.shadow is not None:
+            _resume(guard.shadow, guard.tallies["shadow"], self._shadow)
         return f
 
     def __repr__(self) -> str:
         return f"GuardedRun({self.rounds} rounds of {self._new!r})"
 
 
-class _Part:
-    """A certified forecaster on rounds of its own: its error after each, and the state it ends in."""
+def _part(forecaster: Forecaster, rounds: int) -> Any:
+    """Return a certified part as kernels take it, with room for so many rounds."""
+    from treecal.engine import _guard_kernels as kernels
 
-    def __init__(self, forecaster: Forecaster, rows: Outcomes, norm: Norm) -> None:
-        self.rows, self.norm, self._new = rows, norm, deepcopy(forecaster)
-        self.forecaster, self.tally = deepcopy(forecaster), Tally(norm, forecaster.space.dim)
-        self._ledger: Ledger | None = None
-        self.errors = np.empty(len(rows))
-        if type(forecaster) is TreeCal:
-            self._climb(forecaster)
-        else:
-            self._loop()
+    numbers, errors, dim = np.zeros(2, np.int64), np.zeros(2), forecaster.space.dim
+    if isinstance(forecaster, BinaryGrid):
+        points = forecaster.bins + 1
+        return kernels.GridPart(
+            np.zeros(points), np.zeros((points, 2)), np.zeros((5, points, 2, 1 + dim)), numbers, errors
+        )
+    assert isinstance(forecaster, TreeCal)
+    forecaster.tree.check(rounds)
+    heights = forecaster.tree.heights(rounds)
+    sums = np.zeros((heights, dim))
+    return kernels.TreePart(kernel_args(forecaster._path)[0], sums, sums.copy(), numbers, errors)
 
-    def _climb(self, tree: TreeCal) -> None:
-        from treecal.engine._guard_kernels import tree_errors
 
-        rounds, dim, tally = len(self.rows), tree.space.dim, self.tally
-        heights = tree.tree.heights(rounds)
-        path, sums = np.zeros((heights, dim)), np.zeros((heights, dim))
-        squared = isinstance(self.norm, Lp) and self.norm.p == 2
-        tally.closed = tree_errors(self.rows, *kernel_args(tree._path), squared, path, sums, self.errors)
-        tree.tree.check(rounds)
-        if rounds:
-            tally.rounds, tally.last, tally.path = rounds, rounds - 1, path[: tree.tree.heights(rounds - 1)]
-            tally.open = total_size(self.norm, tally.path)
-        self.forecaster._state = TreeState(np.array([rounds]), sums[:, None])
-
-    def _loop(self) -> None:
-        """Play a forecaster that has no compiled form."""
-        space, self._ledger = self.forecaster.space, Ledger(self.forecaster.space)
-        for t, row in enumerate(self.rows):
-            outcome = np.eye(space.dim)[row] if self.rows.ndim == 1 else row
-            x = self.forecaster.predict()
-            self._ledger.record(x, outcome)
-            self.tally.record(x, outcome)
-            self.forecaster.update(outcome)
-            self.errors[t] = self.tally.total
-
-    def ledger(self) -> Ledger:
-        """Return the ledger of all rounds."""
-        if self._ledger is None:
-            from treecal.engine._replay import replay
-
-            self._ledger = replay(self.rows, self._new).ledger()
-        return self._ledger
-
-    def forecast(self, t: int) -> Forecast:
-        """Return the forecast of outcome `t`."""
-        if type(self._new) is TreeCal:
-            from treecal.engine._replay import replay
-
-            return replay(self.rows, self._new).forecast(t)
-        f = deepcopy(self._new)
-        for row in self.rows[:t]:
-            f.update(np.eye(f.space.dim)[row] if self.rows.ndim == 1 else row)
-        return f.predict()
+def _resume(forecaster: Forecaster, tally: Tally, part: Any) -> None:
+    """Set a certified part and its tally to where the kernel left them."""
+    rounds = int(part.numbers[0])
+    tally.rounds, tally.closed = rounds, float(part.errors[0])
+    if isinstance(forecaster, BinaryGrid):
+        forecaster._state = Biases(rounds, part.bias)
+        used = np.flatnonzero(part.kept[:, :, 0, 0].any(axis=0))
+        tally.biases = {(forecaster._grid[i] + 0.0).tobytes(): part.biases[i].copy() for i in used}
+        return
+    assert isinstance(forecaster, TreeCal)
+    heights = forecaster.tree.heights(rounds)
+    forecaster._state = TreeState(np.array([rounds]), part.sums[:heights, None])
+    if rounds:
+        tally.last, tally.path, tally.open = rounds - 1, part.path[: part.numbers[1]].copy(), float(part.errors[1])
 
 
 def _read(space: ConvexSet, outcomes: Any) -> Outcomes:

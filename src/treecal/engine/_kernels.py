@@ -58,6 +58,12 @@ def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Arr
 
 
 @strict
+def place_one(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
+    """Write the point of one node."""
+    _place(total, count, tree, mix, point)
+
+
+@strict
 def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points: Array, parents: Array) -> None:
     """Write the points of nodes of one height, the first of them a first child, and the sums of their parents."""
     for parent in range(len(parents)):

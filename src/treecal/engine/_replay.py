@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, climb_piece
 from treecal.engine._groups import Groups, Leaves
-from treecal.engine._guarded import GuardedRun, guarded_run
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.engine._weights import Weights
@@ -27,6 +26,9 @@ from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.forecasters._path import TreeState
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
+
+if TYPE_CHECKING:
+    from treecal.engine._guarded import GuardedRun
 
 _STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all other nodes
 
@@ -71,6 +73,8 @@ def replay(
     if isinstance(forecaster, ConvexSet):
         forecaster = TreeCal(forecaster, arity=arity)
     if isinstance(forecaster, Guarded):
+        from treecal.engine._guarded import guarded_run
+
         return guarded_run(forecaster, outcomes)
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -84,7 +84,12 @@ class Guard:
         """The budget for the coming round."""
         if self.error is not None:
             return self.error * (self.rounds + 1)
-        return self.budget * self.peak
+        safe = self.tallies["safe"]
+        if self.shadow is None or not safe.rounds:
+            return self.budget * self.peak
+        # An adversary that answers the eager part may mislead the shadow. Then safe's own rounds tell what its error
+        # would be; where they are few they tell little, and the shadow's error is less.
+        return self.budget * min(self.peak, safe.total * (self.rounds / safe.rounds))
 
     @property
     def open(self) -> bool:
