@@ -14,7 +14,15 @@ Examples
 """
 
 from treecal.auditing import audit
-from treecal.correctors import Chain, Corrector, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
+from treecal.correctors import (
+    Chain,
+    Corrector,
+    GuardedCorrector,
+    PlattScaling,
+    Recalibrator,
+    TemperatureScaling,
+    VectorScaling,
+)
 from treecal.engine import Bank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
@@ -68,6 +76,7 @@ __all__ = [
     "Forecast",
     "Forecaster",
     "Guarded",
+    "GuardedCorrector",
     "Harmonic",
     "Ledger",
     "Lp",

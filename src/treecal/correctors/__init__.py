@@ -5,6 +5,7 @@ import inspect
 from treecal.correctors._base import Corrector
 from treecal.correctors._chain import Chain
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
@@ -17,6 +18,7 @@ __all__ = [
     "Correction",
     "Corrector",
     "Groups",
+    "GuardedCorrector",
     "PlattScaling",
     "Recalibrator",
     "Scaling",
@@ -35,7 +37,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['Chain', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    ['Chain', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
     """
     things = (globals()[name] for name in __all__)
     return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

@@ -161,7 +161,9 @@ def _follow(tracker: TrackerArrays, experts: Array, outcome: Array) -> None:
 
 
 @strict
-def _choose(book: BookArrays, classes: bool, q: Array, noise: Array, moved: Array, away: Array, columns: Integers) -> int:
+def _choose(
+    book: BookArrays, classes: bool, q: Array, noise: Array, moved: Array, away: Array, columns: Integers
+) -> int:
     """Write the column of each book, `used` for a new point; return the book to follow."""
     rounds, total = book.numbers[0], 0.0
     for j in range(len(q)):

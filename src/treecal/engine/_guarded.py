@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.engine import _replay
 from treecal.engine._outcomes import Outcomes, read_outcomes

@@ -81,7 +81,9 @@ class Book:
         self._rows = np.arange(len(self.sizes))
         empty = np.zeros((len(self.sizes), space.dim, 2))
         used, growth = np.zeros(len(self.sizes), np.int64), np.zeros(len(self.sizes))
-        self.state = Books(0, empty, empty.copy(), empty[:, 0].copy(), used, growth, len(self.sizes) - 1, np.zeros(space.dim))
+        self.state = Books(
+            0, empty, empty.copy(), empty[:, 0].copy(), used, growth, len(self.sizes) - 1, np.zeros(space.dim)
+        )
 
     def choose(self, q: Array) -> Choice:
         """Return the point of each book to announce for a point forecast."""
@@ -118,7 +120,9 @@ class Book:
         used, cells, heads = now.used + new, (self._rows, slice(None), columns), (self._rows, columns)
         if used.max() > points.shape[2]:
             more = (0, min(points.shape[2], self.capacity - points.shape[2]))
-            points, biases, sizes = (np.pad(each, [(0, 0)] * (each.ndim - 1) + [more]) for each in (points, biases, sizes))
+            points, biases, sizes = (
+                np.pad(each, [(0, 0)] * (each.ndim - 1) + [more]) for each in (points, biases, sizes)
+            )
         place = np.where(new[:, None], q, points[cells])
         bias = biases[cells] + (outcome - place)
         size = np.add.accumulate(np.abs(bias), axis=1)[:, -1]

@@ -71,7 +71,9 @@ class Tally:
         """Resume from such a state."""
         self.rounds, self.last = int(state["rounds"]), int(state["last"])
         self.closed, self.path = float(state["closed"]), np.array(state["path"])
-        self.biases = {p.tobytes(): v for p, v in zip(np.array(state["points"]), np.array(state["biases"]), strict=True)}
+        self.biases = {
+            p.tobytes(): v for p, v in zip(np.array(state["points"]), np.array(state["biases"]), strict=True)
+        }
         self.open = total_size(self.norm, self.path) if len(self.path) else 0.0
 
 
