@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from functools import partial
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import ForecastError, ParameterError
+from treecal.exceptions import ForecastError, ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.geometry._outcomes import FLOAT64, read_outcome
@@ -338,9 +340,12 @@ class Ledger:
         """Read the rows, those with equal `groups` together."""
         first, group = group_rows(groups)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
-        parts = names[:, -1]
-        common = math.lcm(*(int(p) for p in np.unique(parts) if p))
-        unit = common if common * self._rounds < 2**53 else 1
+        parts, unit = names[:, -1], 1
+        for count in np.unique(parts[parts > 0]).tolist():
+            unit = math.lcm(unit, count)
+            if unit * self._rounds >= 2**53:
+                unit = 1
+                break
         own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals.sum(axis=1)
         sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
         np.add.at(sums, group, own)
@@ -385,9 +390,30 @@ class Ledger:
         return {"rounds": self._rounds, "points": points, "keys": keys, "totals": totals.copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such rows."""
-        keys = state["keys"]
-        self._load(state["rounds"], _identity(state["points"], keys[:, :2], keys[:, 2]), state["totals"].copy())
+        """Resume from such rows. Any others raise a `SnapshotError` and change nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state; return what puts it in place."""
+        check_names("the ledger", state, ("rounds", "points", "keys", "totals"))
+        rounds, points, keys, totals = state["rounds"], state["points"], state["keys"], state["totals"]
+        check_count("rounds", rounds)
+        n, dim = len(points) if np.ndim(points) else 0, self.space.dim
+        check_array("points", points, (n, dim))
+        check_array("keys", keys, (n, 3), np.int64)
+        check_array("totals", totals, (n, 2, 1 + dim))
+        names, parts, added = _identity(points, keys[:, :2], keys[:, 2]), keys[:, 2], totals.sum(axis=1)
+        if len(group_rows(names)[0]) < n:
+            raise SnapshotError("a row of the ledger appears twice.")
+        if (parts < 0).any():
+            raise SnapshotError(f"the ledger's parts are {parts.min()}, expected 0 or more.")
+        weights = added[:, 0] / np.maximum(parts, 1)
+        if weights.sum() > rounds * (1 + slack(rounds)):
+            raise SnapshotError(f"the ledger's weights sum to {weights.sum():g}, more than its {rounds} rounds.")
+        check_sums("the ledger's points", points, np.ones(n), self.space, rounds=rounds)
+        for sums in (added, totals[:, 0]):  # with and without what rounding lost
+            check_sums("the ledger's sums", sums[:, 1:], sums[:, 0], self.space, rounds=rounds)
+        return partial(self._load, int(rounds), names, totals.copy())
 
     def __copy__(self) -> Ledger:
         return deepcopy(self)  # half a copy would share arrays that change

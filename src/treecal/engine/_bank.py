@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Resume, check_like
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import Outcomes, read_outcomes
@@ -235,9 +236,19 @@ class Bank:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._state = type(self._state)(**{name: np.array(array, order="C") for name, array in state.items()})
-        self._streams = len(self._state.rounds)
+        """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state, whose shapes and counts kernels rely on; return what puts it in place."""
+        check_like(vars(self._fresh), state)
+        past = type(self._fresh)(**{name: np.array(array, order="C") for name, array in state.items()})
+        self.forecaster._check_streams(past)
+
+        def resume() -> None:
+            self._state, self._streams = past, len(past.rounds)
+
+        return resume
 
     def __copy__(self) -> Bank:
         return deepcopy(self)  # half a copy would share arrays that change

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError
@@ -27,8 +28,9 @@ class Forecaster(ABC):
 
     A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
     names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
-    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code.
-    Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
+    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code. Other
+    forecasters (or correctors, ledgers) that it plays with are named in `_parts`, and their states become part of its
+    own. Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
 
     Examples
     --------
@@ -55,6 +57,8 @@ class Forecaster(ABC):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
+    _parts: ClassVar[tuple[str, ...]] = ()
+    """The attributes whose states are part of this one's."""
     _state: Any
     space: ConvexSet
     symmetric: ClassVar[bool] = True
@@ -102,12 +106,37 @@ class Forecaster(ABC):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays and numbers that never change afterwards."""
-        return {field.name: _copy(getattr(self._state, field.name)) for field in fields(self._state)}
+        own = {name: _copy(value) for name, value in self._own_state().items()}
+        return own | {name: getattr(self, name).get_state() for name in self._parts}
+
+    def _own_state(self) -> dict[str, Any]:
+        state = self._state
+        return {field.name: getattr(state, field.name) for field in fields(state)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `get_state` returned."""
-        self._state = type(self._state)(**{name: _copy(value) for name, value in state.items()})
-        self._announced = None
+        """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state; return what puts it in place."""
+        own = self._own_state()
+        check_names("the state", state, [*own, *self._parts])
+        given = {name: state[name] for name in own}
+        check_like(own, given)
+        past = type(self._state)(**{name: _copy(value) for name, value in given.items()})
+        self._check(past)
+        parts = [getattr(self, name)._prepared(state[name]) for name in self._parts]
+
+        def resume() -> None:
+            for part in parts:
+                part()
+            self._state, self._announced = past, None
+
+        return resume
+
+    def _check(self, state: Any) -> None:
+        """Raise unless the arguments allow this state, whose names and kinds of values are right."""
+        check_count("rounds", getattr(state, "rounds", 0))
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change

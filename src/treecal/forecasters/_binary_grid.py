@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treecal._states import State, check_array, slack
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import ConvexSet, Lp, Norm, Simplex
 from treecal.theory import Certificate
 
 
-@dataclass
-class Biases:
+@dataclass(eq=False)
+class Biases(State):
     """The number of outcomes, and the bias of each point of a grid: the weighted sum of outcome less forecast."""
 
     rounds: int
@@ -97,6 +98,17 @@ class BinaryGrid(Forecaster):
         bias = self._state.bias.copy()
         np.add.at(bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
         self._state = Biases(self._state.rounds + 1, bias)
+
+    def _check(self, state: Biases) -> None:
+        super()._check(state)
+        check_array("bias", state.bias, (self.bins + 1,))
+        # A point p that was played with weight w has a bias of −wp to w(1 − p); all weights add up to the rounds.
+        below, above = self._grid[:, 1], self._grid[:, 0]
+        room = (1 + slack(state.rounds)) * state.rounds
+        weights = np.where(state.bias > 0, state.bias, -state.bias)
+        reach = np.where(state.bias > 0, above, below)
+        if (weights > reach * room).any() or np.sum(weights / np.where(reach > 0, reach, 1.0)) > room:
+            raise SnapshotError(f"the biases are more than {state.rounds} rounds can give.")
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import State, check_array, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import OutcomeError, UnsupportedError
+from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
@@ -27,8 +28,8 @@ _FASTEST = math.ceil(math.log(40) / _STEP)  # e^(−u) < 1e-17 beyond
 _FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - math.log(2)) / _STEP)  # which matter in the first round
 
 
-@dataclass(frozen=True)
-class HarmonicState:
+@dataclass(frozen=True, eq=False)
+class HarmonicState(State):
     """The stored points; `h_t`, and what rounding lost of it; the fading sums and the plain sum of the outcomes."""
 
     points: Array
@@ -111,6 +112,22 @@ class Harmonic(Forecaster):
         # Added up row by row, not by BLAS, so that no class is rounded differently from another.
         point = np.add.reduce(share * sums, axis=0) / sum(norm)
         self._state = HarmonicState(_appended(past.points, point), norm, sums, past.plain + outcome)
+
+    def _check(self, state: HarmonicState) -> None:
+        rounds, dim = len(state.points), self.space.dim
+        check_array("points", state.points, (rounds, dim))
+        check_array("sums", state.sums, (_rates_after(rounds), dim))
+        check_array("plain", state.plain, (dim,))
+        total = float(np.sum(odd_reciprocals(rounds)))
+        if len(state.norm) != 2 or not all(isinstance(part, float) for part in state.norm):
+            raise SnapshotError("the norm is not a list of two numbers.")
+        if max(abs(state.norm[0] - total), abs(state.norm[1])) > 1e-9 * total:
+            raise SnapshotError(f"the norm is {state.norm[0]}, expected {total} after {rounds} rounds.")
+        rates = np.exp(_STEP * (_FASTEST - np.arange(len(state.sums))))
+        left = np.expm1(-2 * rates * rounds) / np.expm1(-2 * rates)  # of all outcomes, in each fading sum
+        check_sums("the points", state.points, np.ones(rounds), self.space, rounds=rounds)
+        check_sums("the fading sums", state.sums, left, self.space, rounds=rounds)
+        check_sums("the plain sum", state.plain[None], np.array([float(rounds)]), self.space, rounds=rounds)
 
     name = "harmonic"
 
@@ -206,6 +223,14 @@ def _rates(count: int) -> _Rates:
     rates = np.exp(_STEP * index)[:, None]
     enough = math.exp(_SLOWEST - _STEP * (index[-1] - 1)) / 2
     return _Rates(-np.expm1(-2 * rates), _STEP * rates * np.exp(-rates), enough)
+
+
+def _rates_after(rounds: int) -> int:
+    """Return how many rates there are after so many rounds, of which each adds one at most."""
+    count, now = _FIRST_RATES, 0
+    while (now := max(now, math.ceil(_rates(count).enough))) < rounds:
+        count, now = count + 1, now + 1
+    return count
 
 
 def _appended(points: Array, point: Array) -> Array:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from treecal._states import check_array, slack
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import ForecastError, ParameterError
+from treecal.exceptions import ForecastError, ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._binary_grid import Biases
@@ -97,6 +98,17 @@ class SimplexGrid(Forecaster):
         bias[self._rows] += x.weights[:, None] * (outcome - x.points)
         self._state = Biases(self._state.rounds + 1, bias)
 
+    def _check(self, state: Biases) -> None:
+        super()._check(state)
+        check_array("bias", state.bias, self._grid.shape)
+        # A point p that was played with weight w has a bias of w(mean outcome − p), at least −wp in every coordinate.
+        off = slack(state.rounds) * state.rounds
+        least = np.maximum(-state.bias - off, 0.0)
+        weights = np.divide(least, self._grid, out=np.zeros_like(least), where=self._grid > 0).max(axis=1)
+        possible = (least[self._grid == 0] == 0).all() and weights.sum() <= state.rounds + off
+        if not possible or (np.abs(state.bias.sum(axis=1)) > off).any() or (state.bias > state.rounds + off).any():
+            raise SnapshotError(f"the biases are not those of {state.rounds} rounds.")
+
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify the norms that are within a known factor of ℓ2 on zero-sum vectors.
 
@@ -155,12 +167,14 @@ def _from_l2(space: Simplex, norm: Norm) -> float | None:
 def _simplex_grid(space: Simplex, resolution: int) -> Array:
     """Return all vectors of the simplex whose entries are multiples of `1/resolution`."""
     dim = space.dim
-    count = points(dim, resolution)
+    # Twenty choices of at least forty are too many already, and the number of a million would take for ever.
+    count = points(dim, resolution) if min(dim - 1, resolution) < 20 else math.inf
     if count > MOST_POINTS:
         fits = finest(dim, MOST_POINTS)
+        has = f"more than {MOST_POINTS}" if count == math.inf else f"{count} points, expected at most {MOST_POINTS}"
         raise ParameterError(
-            f"a grid of resolution {resolution} on {space!r} has {count} points, expected at most {MOST_POINTS}: each "
-            "round solves a linear program with one variable for each.",
+            f"a grid of resolution {resolution} on {space!r} has {has}: each round solves a linear program with one "
+            "variable for each.",
             hint=(f"resolution={fits} is the finest that fits; " if fits else "") + "AdaptiveTreeCal needs no grid.",
         )
     # Stars and bars: dim − 1 bars among resolution stars.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import check_rounds
 from treecal._typing import Array
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
@@ -98,6 +99,14 @@ class TreeCal(Forecaster):
 
     def _learn_block(self, total: Array) -> None:
         self._learn(total)  # sums, divided once: equal rationals stay equal floats
+
+    def _check(self, state: TreeState) -> None:
+        check_rounds("rounds", state.rounds, 1)
+        self._check_streams(state)
+
+    def _check_streams(self, state: TreeState) -> None:
+        """Raise unless streams of this forecaster can have the state."""
+        self._path.check(state)
 
     @property
     def _state(self) -> TreeState:
