@@ -78,10 +78,11 @@ def _kind(value: Any) -> str:
     """Return what a value is, in words; an integer counts as a number where numbers are expected."""
     if isinstance(value, bool | np.bool_):
         return "True or False"
-    for kind, words in {(int, float, np.number): "a number", str: "text", dict: "a dictionary"}.items():
-        if isinstance(value, kind):
-            return words
-    return "a list" if isinstance(value, list | tuple) else type(value).__name__
+    if isinstance(value, int | float | np.number):
+        return "a number"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return {str: "text", dict: "a dictionary"}.get(type(value), type(value).__name__)
 
 
 def _numbers(value: Any) -> Iterator[Any]:

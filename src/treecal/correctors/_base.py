@@ -10,12 +10,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Resume, check_count, check_like, check_names, check_number
 from treecal._typing import Array
 from treecal.correctors._report import ROLES, Correction, scores
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import checked_space
 from treecal.geometry import ConvexSet
+from treecal.geometry._convex import LARGEST
 from treecal.geometry._outcomes import read_outcome
 from treecal.ledger import Ledger
 
@@ -95,9 +97,19 @@ class Corrector(ABC):
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
         return dict(vars(self._state))
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a copy of what `_own_state` returned."""
-        self._state = type(self._state)(**state)
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        """Check what `_own_state` returned after so many rounds; return what puts it in place."""
+        check_like(self._own_state(), state)
+        past = type(self._state)(**deepcopy(state))
+        self._check(past, rounds)
+
+        def resume() -> None:
+            self._state = past
+
+        return resume
+
+    def _check(self, state: Any, rounds: int) -> None:  # noqa: B027 # most have nothing more to check
+        """Raise unless the arguments allow this state, whose names and kinds of values are right."""
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -162,8 +174,12 @@ class Corrector(ABC):
 
     def _checkpoint(self, forecast: Array) -> Callable[[], None]:
         """Return a function that undoes what `_learn` is about to do; override it where the state is large."""
-        state = deepcopy(self._own_state())
-        return lambda: self._set_own_state(state)
+        past = deepcopy(self._state)
+
+        def undo() -> None:
+            self._state = past
+
+        return undo
 
     def _close(self, outcome: Array) -> None:
         """Record and count the round that was learned."""
@@ -201,15 +217,42 @@ class Corrector(ABC):
         return state | {"ledgers": {role: ledger.get_state() for role, ledger in (self._ledgers or {}).items()}}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `get_state` returned, which is copied."""
-        state = deepcopy(state)
-        self._rounds, self._squares = state["rounds"], state["squares"]
-        self._set_own_state(state["own"])
-        for role, ledger in (self._ledgers or {}).items():
-            ledger.set_state(state["ledgers"][role])
-        self._pending = None
-        if "pending" in state:
-            self.predict(state["pending"])
+        """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state, a copy of which is kept; return what puts it in place."""
+        waits = isinstance(state, dict) and "pending" in state
+        check_names("the state", state, ["rounds", "squares", "own", "ledgers", *["pending"] * waits])
+        rounds, squares, ledgers = state["rounds"], state["squares"], self._ledgers or {}
+        check_count("rounds", rounds)
+        check_number("squares", squares, least=0.0, most=self._most_squares(rounds) if ledgers else 0.0)
+        check_names("ledgers", state["ledgers"], ledgers)
+        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
+        if any(state["ledgers"][role]["rounds"] != rounds for role in ledgers):
+            raise SnapshotError(f"the ledgers are not those of {rounds} rounds.")
+        parts.append(self._own_prepared(state["own"], rounds))
+        if waits:
+            rehearsal = deepcopy(self)  # what cannot be announced is refused before anything has changed
+            rehearsal.set_state({name: value for name, value in state.items() if name != "pending"})
+            rehearsal.predict(state["pending"])
+
+        def resume() -> None:
+            for part in parts:
+                part()
+            self._rounds, self._squares, self._pending = int(rounds), float(squares), None
+            if waits:
+                self.predict(state["pending"])
+
+        return resume
+
+    def _most_squares(self, rounds: int) -> float:
+        """Return the most that the squared lengths of so many outcomes can sum to, with a little room for rounding."""
+        try:
+            longest = float(self.space.radius("l2", about=np.zeros(self.space.dim)))
+        except UnsupportedError:
+            longest = LARGEST
+        return rounds * longest**2 * (1 + 1e-6)
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # a shallow copy would share arrays that change

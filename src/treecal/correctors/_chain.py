@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._groups import Groups
@@ -98,9 +99,15 @@ class Chain(Corrector):
     def _own_state(self) -> dict[str, Any]:
         return {str(i): part._past() for i, part in enumerate(self.parts)}
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        for i, part in enumerate(self.parts):
-            part.set_state(state[str(i)])
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        check_names("the chain", state, [str(i) for i in range(len(self.parts))])
+        prepared = [part._prepared(state[str(i)]) for i, part in enumerate(self.parts)]
+
+        def resume() -> None:
+            for part in prepared:
+                part()
+
+        return resume
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.parts))}])"

@@ -41,7 +41,8 @@ class Groups(Value, ABC):
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
+        """Resume from such a state; any other should raise and change nothing."""
+        check_names("the groups' state", state, ())
 
 
 class TopClass(Groups):
@@ -169,7 +170,7 @@ class Centroids(Groups):
         sums, met = state["sums"], state["met"]
         check_array("sums", sums, self._sums.shape)
         check_array("met", met, self._met.shape)
-        if (met != np.rint(met)).any() or (np.diff(met > 0) > 0).any():
+        if (met != np.rint(met)).any() or not met[: np.count_nonzero(met)].all():
             raise SnapshotError("the centroids' forecasts are not counted in whole numbers, the first ones first.")
         check_sums("the centroids' sums", sums, met, self._space, rounds=float(met.sum()))
         self._sums, self._met = sums.copy(), met.copy()

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from treecal._states import Resume, check_array, check_names, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
@@ -198,14 +199,14 @@ class Recalibrator(Corrector):
 
     def _learn(self, forecast: Array, outcome: Array) -> None:
         key = self._key(forecast)
-        group = self._met.get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
+        group = self._met.get(key)
+        if group is None:
+            nothing = np.zeros((2, 1 + 2 * self.space.dim))
+            group = _Group(len(self._met), forecast, nothing, self._make() if self._make else None)
         if group.forecaster is not None:
             group.forecaster.update(outcome)
         self._met[key] = group.after(forecast, outcome)
         self._rule.learn(forecast)
-
-    def _new_group(self, first: Array, sums: Array) -> _Group:
-        return _Group(len(self._met), first, sums, self._make() if self._make else None)
 
     def _checkpoint(self, forecast: Array) -> Callable[[], None]:
         """Keep the rule and the round's group: there may be very many groups."""
@@ -252,24 +253,62 @@ class Recalibrator(Corrector):
                 f"a {type(self.make).__name__} in every group cannot be saved: groups may share one generator.",
                 hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
             )
-        groups = self._met.values()
+        groups, dim = self._met.values(), self.space.dim
         return {
             "names": list(self._met),
-            "first": np.array([group.first for group in groups]),
-            "sums": np.array([group.sums for group in groups]),
+            "first": np.array([group.first for group in groups]).reshape(-1, dim),
+            "sums": np.array([group.sums for group in groups]).reshape(-1, 2, 1 + 2 * dim),
             "rule": self._rule.get_state(),
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._rule = self.groups.fresh(self.space)
-        self._rule.set_state(state["rule"])
-        self._met, self._last = {}, (None, None)
-        for name, first, sums in zip(state["names"], state["first"], state["sums"], strict=True):
-            group = self._new_group(first, sums)
-            if group.forecaster is not None:
-                group.forecaster.set_state(state["inside"][str(group.number)])
-            self._met[tuple(name) if isinstance(name, list) else name] = group
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        check_names("the groups", state, ("names", "first", "sums", "rule", "inside"))
+        names = _checked_names(state["names"])
+        self._check_sums(len(names), state["first"], state["sums"], rounds)
+        check_names("inside", state["inside"], [str(number) for number in range(len(names))] if self._make else [])
+        rule = self.groups.fresh(self.space)
+        rule.set_state(state["rule"])
+        met: dict[Hashable, _Group] = {}
+        for number, (name, first, sums) in enumerate(zip(names, state["first"], state["sums"], strict=True)):
+            forecaster = self._make() if self._make else None
+            if forecaster is not None:
+                forecaster.set_state(state["inside"][str(number)])
+                if forecaster.rounds != sums[0, 0]:
+                    raise SnapshotError(f"the forecaster of group {number} is not one of {sums[0, 0]:g} rounds.")
+            met[name] = _Group(number, first.copy(), sums.copy(), forecaster)
+
+        def resume() -> None:
+            self._rule, self._met, self._last = rule, met, (None, None)
+
+        return resume
+
+    def _check_sums(self, groups: int, first: Array, sums: Array, rounds: int) -> None:
+        """Raise unless so many groups can have seen this in so many rounds."""
+        dim = self.space.dim
+        check_array("first", first, (groups, dim))
+        check_array("sums", sums, (groups, 2, 1 + 2 * dim))
+        check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
+        counts = sums[:, 0, 0]
+        if (counts != np.rint(counts)).any() or (counts < 1).any() or counts.sum() != rounds or sums[:, 1, 0].any():
+            raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
+        for total in (sums[:, 0], sums.sum(axis=1)):  # without and with what rounding lost
+            for what, part in (("outcomes", total[:, 1 : 1 + dim]), ("forecasts", total[:, 1 + dim :])):
+                check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
+
+
+def _checked_names(names: Any) -> list[Hashable]:
+    """Return the names of groups: all different, and tuples where a file has lists."""
+    if not isinstance(names, list):
+        raise SnapshotError("the groups' names are not a list.")
+    found = [tuple(name) if isinstance(name, list) else name for name in names]
+    try:
+        different = len(set(found)) == len(found)
+    except TypeError:  # not hashable
+        different = False
+    if not different:
+        raise SnapshotError("the groups' names are not all different.")
+    return found
 
 
 def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0) -> float:

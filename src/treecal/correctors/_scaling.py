@@ -11,19 +11,21 @@ from typing import ClassVar
 
 import numpy as np
 
+from treecal._states import State, check_array
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._convex import LARGEST
 
 LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
 
 
-@dataclass
-class Newton:
+@dataclass(eq=False)
+class Newton(State):
     """The state of the online Newton step: the parameters `θ`, and the curvature `A` of the losses so far."""
 
     theta: Array
@@ -129,6 +131,19 @@ class Scaling(Corrector):
         curvature = self._state.curvature + np.multiply.outer(gradient, gradient)
         step = np.linalg.solve(curvature, gradient) / self.rate
         self._state = Newton(project(self._state.theta - step, curvature, radius=self.radius), curvature)
+
+    def _check(self, state: Newton, rounds: int) -> None:
+        count, theta, A = len(self._identity()), state.theta, state.curvature
+        check_array("theta", theta, (count,))
+        check_array("curvature", A, (count, count))
+        if max(np.abs(theta).max(), np.abs(A).max()) > max(LARGEST, self.ridge):
+            raise SnapshotError("theta or the curvature is so large that sums overflow.")
+        if math.sqrt(theta @ theta) > self.radius * (1 + 1e-9):
+            raise SnapshotError(f"theta is longer than the radius {self.radius:g}.")
+        values = np.linalg.eigvalsh(A)
+        # Outer products are added to ridge·I; in a large sum it may be lost in rounding.
+        if not np.allclose(A, A.T, rtol=1e-9, atol=0) or values[0] < self.ridge / 2 - 1e-12 * values[-1]:
+            raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={self.ridge:g}.")
 
 
 class PlattScaling(Scaling):

@@ -242,7 +242,7 @@ class Bank:
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state, whose shapes and counts kernels rely on; return what puts it in place."""
         check_like(vars(self._fresh), state)
-        past = type(self._fresh)(**{name: np.array(array, order="C") for name, array in state.items()})
+        past: Any = type(self._fresh)(**{name: np.array(array, order="C") for name, array in state.items()})
         self.forecaster._check_streams(past)
 
         def resume() -> None:

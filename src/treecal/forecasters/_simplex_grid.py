@@ -167,11 +167,12 @@ def _from_l2(space: Simplex, norm: Norm) -> float | None:
 def _simplex_grid(space: Simplex, resolution: int) -> Array:
     """Return all vectors of the simplex whose entries are multiples of `1/resolution`."""
     dim = space.dim
-    # Twenty choices of at least forty are too many already, and the number of a million would take for ever.
-    count = points(dim, resolution) if min(dim - 1, resolution) < 20 else math.inf
+    # Twenty choices among forty or more are too many already, and to count those among millions takes for ever.
+    endless = min(dim - 1, resolution) >= 20
+    count = MOST_POINTS + 1 if endless else points(dim, resolution)
     if count > MOST_POINTS:
         fits = finest(dim, MOST_POINTS)
-        has = f"more than {MOST_POINTS}" if count == math.inf else f"{count} points, expected at most {MOST_POINTS}"
+        has = f"more than {MOST_POINTS} points" if endless else f"{count} points, expected at most {MOST_POINTS}"
         raise ParameterError(
             f"a grid of resolution {resolution} on {space!r} has {has}: each round solves a linear program with one "
             "variable for each.",
