@@ -64,14 +64,20 @@ def check_like(own: dict[str, Any], given: Any, where: str = "the state") -> Non
 
 
 def _check_value(where: str, own: Any, given: Any) -> None:
-    if isinstance(own, np.ndarray):
+    if own is None or given is None:  # what is not there yet
+        pass
+    elif isinstance(own, np.ndarray):
         if not isinstance(given, np.ndarray) or given.dtype not in (own.dtype, np.float64) or given.ndim != own.ndim:
             raise SnapshotError(f"{where} is {_brief(given)}, expected {own.dtype} in {own.ndim} dimensions.")
-    elif own is not None and given is not None and _kind(own) != _kind(given):
+    elif _kind(own) != _kind(given):
         raise SnapshotError(f"{where} is {_brief(given)}, expected {_kind(own)}.")
-    for number in _numbers(given):
-        if not np.isfinite(number).all():
-            raise SnapshotError(f"{where} is not finite.")
+    check_finite(where, given)
+
+
+def check_finite(where: str, value: Any) -> None:
+    """Raise unless all numbers within a value are finite."""
+    if not all(np.isfinite(number).all() for number in _numbers(value)):
+        raise SnapshotError(f"{where} is not finite.")
 
 
 def _kind(value: Any) -> str:
@@ -82,7 +88,7 @@ def _kind(value: Any) -> str:
         return "a number"
     if isinstance(value, list | tuple):
         return "a list"
-    return {str: "text", dict: "a dictionary"}.get(type(value), type(value).__name__)
+    return "text" if isinstance(value, str) else type(value).__name__
 
 
 def _numbers(value: Any) -> Iterator[Any]:

@@ -180,7 +180,8 @@ def _header(content: bytes) -> dict[str, Any]:
     """Return the header of a snapshot, found to be undamaged and of our version."""
     try:
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["treecal"])
+        text = json.loads(content[8 : 8 + length])["__metadata__"]["treecal"]
+        header = json.loads(text, parse_constant=_no_number)
         digest = header["sha256"].encode()
         blank = _with_digest(content, _BLANK, old=digest)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -206,6 +207,10 @@ def _header(content: bytes) -> dict[str, Any]:
     if _depth(header) > _MOST_DEPTH:
         raise SnapshotError(f"the snapshot's header is nested more than {_MOST_DEPTH} deep.")
     return dict(header)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _arrays(content: bytes) -> dict[str, Any]:

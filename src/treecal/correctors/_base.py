@@ -16,7 +16,7 @@ from treecal.correctors._report import ROLES, Correction, scores
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import checked_space
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import LARGEST
 from treecal.geometry._outcomes import read_outcome
 from treecal.ledger import Ledger
@@ -248,11 +248,13 @@ class Corrector(ABC):
 
     def _most_squares(self, rounds: int) -> float:
         """Return the most that the squared lengths of so many outcomes can sum to, with a little room for rounding."""
+        if isinstance(self.space, Simplex):
+            return rounds * (1 + 1e-6)
         try:
-            longest = float(self.space.radius("l2", about=np.zeros(self.space.dim)))
-        except UnsupportedError:
-            longest = LARGEST
-        return rounds * longest**2 * (1 + 1e-6)
+            longest = np.abs(self.space.bounds()).max(axis=0)
+        except UnsupportedError:  # a set that does not know its size
+            longest = np.full(self.space.dim, LARGEST)
+        return float(rounds * (longest @ longest) * (1 + 1e-6))
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # a shallow copy would share arrays that change

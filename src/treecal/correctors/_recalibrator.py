@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treecal._states import Resume, check_array, check_names, check_sums
+from treecal._states import Resume, check_array, check_finite, check_names, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
@@ -246,13 +246,16 @@ class Recalibrator(Corrector):
             shift_refinement=report.before.brier - saved / self.rounds,
         )
 
-    def _own_state(self) -> dict[str, Any]:
+    def _check_savable(self) -> None:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
         if any(isinstance(value, np.random.Generator) for value in given.values()):
             raise SnapshotError(
                 f"a {type(self.make).__name__} in every group cannot be saved: groups may share one generator.",
                 hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
             )
+
+    def _own_state(self) -> dict[str, Any]:
+        self._check_savable()
         groups, dim = self._met.values(), self.space.dim
         return {
             "names": list(self._met),
@@ -263,6 +266,7 @@ class Recalibrator(Corrector):
         }
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        self._check_savable()
         check_names("the groups", state, ("names", "first", "sums", "rule", "inside"))
         names = _checked_names(state["names"])
         self._check_sums(len(names), state["first"], state["sums"], rounds)
@@ -304,6 +308,7 @@ def _checked_names(names: Any) -> list[Hashable]:
     found = [tuple(name) if isinstance(name, list) else name for name in names]
     try:
         different = len(set(found)) == len(found)
+        check_finite("the groups' names", found)
     except TypeError:  # not hashable
         different = False
     if not different:

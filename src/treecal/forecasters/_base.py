@@ -136,7 +136,8 @@ class Forecaster(ABC):
 
     def _check(self, state: Any) -> None:
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
-        check_count("rounds", getattr(state, "rounds", 0))
+        if not isinstance(rounds := getattr(state, "rounds", 0), np.ndarray):
+            check_count("rounds", rounds)
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change

@@ -119,7 +119,7 @@ class Harmonic(Forecaster):
         check_array("sums", state.sums, (_rates_after(rounds), dim))
         check_array("plain", state.plain, (dim,))
         total = float(np.sum(odd_reciprocals(rounds)))
-        if len(state.norm) != 2 or not all(isinstance(part, float) for part in state.norm):
+        if [type(part) for part in state.norm or ()] != [float, float]:
             raise SnapshotError("the norm is not a list of two numbers.")
         if max(abs(state.norm[0] - total), abs(state.norm[1])) > 1e-9 * total:
             raise SnapshotError(f"the norm is {state.norm[0]}, expected {total} after {rounds} rounds.")

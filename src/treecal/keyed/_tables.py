@@ -107,7 +107,7 @@ def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
     What the paths hold is checked by the bank that takes them.
     """
     expected, owner = schemas()["state"], state.schema.metadata or {}
-    if owner.get(_OWNER, mine := describe(forecaster).encode()) != mine:
+    if owner.get(_OWNER, own := describe(forecaster).encode()) != own:
         raise SnapshotError(
             f"the state is of {owner.get(_SHOWN, b'another forecaster').decode(errors='replace')}, not of "
             f"{forecaster!r}.",
