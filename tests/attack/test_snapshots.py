@@ -24,7 +24,7 @@ from safetensors.numpy import save as pack
 
 import treecal as tc
 from treecal import state
-from treecal.correctors import Centroids, TopClass
+from treecal.correctors import Cells, Centroids, TopClass
 from treecal.exceptions import SnapshotError
 from treecal.testing import check_forecaster, sample_outcomes
 
@@ -264,22 +264,22 @@ def check_forecast(x: tc.Forecast, space: tc.ConvexSet) -> None:
 
 def exercise(thing: Any) -> None:
     """Play some rounds; a tree that is full may say so, and nothing else may be wrong."""
-    space = thing.space
-    y, before = np.array(space.centre), copy.copy(thing.rounds)
+    space, before = thing.space, copy.copy(thing.rounds)
+    y, *rounds = sample_outcomes(space, 4, np.random.default_rng(0))
     if isinstance(thing, tc.Ledger):
-        thing.record(y, y)
+        thing.record(y, rounds[0])
         errors = thing.error("l1"), thing.error("l2", per_node=True), thing.binned(resolution=0.1).error("l2")
         assert thing.rounds == before + 1
         assert all(0 <= error <= (1 + 1e-5) * space.diameter("l1") + 1e-5 for error in errors), errors
         return
     try:
-        for _ in range(3):
+        for b in rounds:
             if isinstance(thing, tc.Bank):
                 for x in thing.predict():
                     check_forecast(x, space)
                 thing.update(np.arange(len(thing)), np.tile(y, (len(thing), 1)))
             else:
-                check_forecast(thing.predict(*[y] * isinstance(thing, tc.Corrector)), space)
+                check_forecast(thing.predict(*[b] * isinstance(thing, tc.Corrector)), space)
                 thing.update(y)
     except tc.exceptions.HorizonError:
         return
@@ -509,6 +509,32 @@ def test_generators_that_read_foreign_memory_or_are_stuck_are_refused(kind: str,
     header["arguments"]["rng"]["rng"] = given["rng"]
     with pytest.raises(SnapshotError, match="random generator is not one of"):
         state.loads(crafted(header, arrays))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Cells(width=1e-300),
+        lambda: tc.Recalibrator(tc.Simplex(2), prior=1e308),
+        lambda: tc.SampleTreeCal(tc.Simplex(2), block=10**30),
+        lambda: tc.TreeCal(tc.Simplex(2), depth=10**12),
+        lambda: tc.SimplexGrid(tc.Simplex(10**5), resolution=10**5),
+    ],
+)
+def test_arguments_beyond_all_arithmetic_are_refused_at_once(make: Any) -> None:
+    with pytest.raises(tc.exceptions.ParameterError):
+        make()
+
+
+def test_what_a_rule_of_groups_hands_out_never_changes() -> None:
+    groups = Centroids(count=2).fresh(tc.Simplex(2))
+    groups.learn(np.array([0.2, 0.8]))
+    held = groups.get_state()
+    groups.learn(np.array([0.9, 0.1]))
+    assert held["met"].tolist() == [1, 0]
+    with pytest.raises(SnapshotError, match="counted in whole numbers, the first ones first"):
+        groups.set_state({"sums": held["sums"][::-1], "met": held["met"][::-1]})
+    assert groups.get_state()["met"].tolist() == [1, 1]
 
 
 def test_a_resumed_forecaster_draws_the_same() -> None:

@@ -97,16 +97,16 @@ class Corrector(ABC):
         """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
         return dict(vars(self._state))
 
+    def _set_own_state(self, state: dict[str, Any]) -> None:
+        """Resume from a copy of what `_own_state` returned."""
+        self._state = type(self._state)(**state)
+
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
         """Check what `_own_state` returned after so many rounds; return what puts it in place."""
         check_like(self._own_state(), state)
-        past = type(self._state)(**deepcopy(state))
-        self._check(past, rounds)
-
-        def resume() -> None:
-            self._state = past
-
-        return resume
+        own = deepcopy(state)
+        self._check(type(self._state)(**own), rounds)
+        return lambda: self._set_own_state(own)
 
     def _check(self, state: Any, rounds: int) -> None:  # noqa: B027 # most have nothing more to check
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
@@ -174,12 +174,8 @@ class Corrector(ABC):
 
     def _checkpoint(self, forecast: Array) -> Callable[[], None]:
         """Return a function that undoes what `_learn` is about to do; override it where the state is large."""
-        past = deepcopy(self._state)
-
-        def undo() -> None:
-            self._state = past
-
-        return undo
+        state = deepcopy(self._own_state())
+        return lambda: self._set_own_state(state)
 
     def _close(self, outcome: Array) -> None:
         """Record and count the round that was learned."""

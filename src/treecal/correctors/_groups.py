@@ -13,6 +13,7 @@ from treecal._typing import Array
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet, Simplex, l2
+from treecal.geometry._convex import LARGEST
 from treecal.geometry._value import Value
 
 
@@ -98,6 +99,8 @@ class Cells(Groups):
 
     def __init__(self, *, width: float = 0.1) -> None:
         self.width = positive_number("width", width)
+        if self.width < 1 / LARGEST:
+            raise ParameterError.expected("width", width, f"at least {1 / LARGEST:.2g}, so that cells can be numbered")
 
     def key(self, forecast: Array) -> Hashable:
         """Return the cell's place in the grid."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treecal._states import Resume, check_array, check_finite, check_names, check_sums
+from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
@@ -146,6 +146,8 @@ class Recalibrator(Corrector):
         if prior is not None and callable(make):
             raise ParameterError.expected("prior", prior, "nothing, because make decides")
         self.prior = prior if prior is None else positive_number("prior", prior, or_zero=True)
+        if self.prior is not None and self.prior > MOST_ROUNDS:
+            raise ParameterError.expected("prior", prior, "at most 2**62, as many as there can be outcomes")
         self.make = _checked(make(), space) if callable(make) else make
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
@@ -199,14 +201,14 @@ class Recalibrator(Corrector):
 
     def _learn(self, forecast: Array, outcome: Array) -> None:
         key = self._key(forecast)
-        group = self._met.get(key)
-        if group is None:
-            nothing = np.zeros((2, 1 + 2 * self.space.dim))
-            group = _Group(len(self._met), forecast, nothing, self._make() if self._make else None)
+        group = self._met.get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
         if group.forecaster is not None:
             group.forecaster.update(outcome)
         self._met[key] = group.after(forecast, outcome)
         self._rule.learn(forecast)
+
+    def _new_group(self, first: Array, sums: Array) -> _Group:
+        return _Group(len(self._met), first, sums, self._make() if self._make else None)
 
     def _checkpoint(self, forecast: Array) -> Callable[[], None]:
         """Keep the rule and the round's group: there may be very many groups."""
