@@ -22,6 +22,7 @@ from treecal.geometry._convex import LARGEST
 
 LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
+_STEEPEST = 1e6  # the square of a gradient, at most: logarithms are at least −14, and features products of a few
 
 
 @dataclass(eq=False)
@@ -136,13 +137,13 @@ class Scaling(Corrector):
         count, theta, A = len(self._identity()), state.theta, state.curvature
         check_array("theta", theta, (count,))
         check_array("curvature", A, (count, count))
-        if max(np.abs(theta).max(), np.abs(A).max()) > max(LARGEST, self.ridge):
-            raise SnapshotError("theta or the curvature is so large that sums overflow.")
+        if np.abs(theta).max() > LARGEST or np.abs(A).max() > self.ridge + rounds * _STEEPEST:
+            raise SnapshotError(f"theta or the curvature is more than {rounds} rounds can give.")
         if math.sqrt(theta @ theta) > self.radius * (1 + 1e-9):
             raise SnapshotError(f"theta is longer than the radius {self.radius:g}.")
         values = np.linalg.eigvalsh(A)
-        # Outer products are added to ridge·I; in a large sum it may be lost in rounding.
-        if not np.allclose(A, A.T, rtol=1e-9, atol=0) or values[0] < self.ridge / 2 - 1e-12 * values[-1]:
+        lost = rounds * float(np.finfo(np.float64).eps) * values[-1]  # of ridge·I, when outer products are added to it
+        if not np.allclose(A, A.T, rtol=1e-9, atol=0) or values[0] < self.ridge / 2 - lost:
             raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={self.ridge:g}.")
 
 
