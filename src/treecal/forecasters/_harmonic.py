@@ -152,7 +152,7 @@ class _Replay(Forecast):
     __slots__ = ("_total", "_written")
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
-        points = np.asarray(memoryview(points).toreadonly())  # which NumPy does not let anyone make writable
+        points = np.asarray(memoryview(points.data).toreadonly())  # which NumPy does not let anyone make writable
         self._points, self._total, self._space = points, total, space
         self._written: tuple[Array, Integers] | None = None
 

@@ -18,7 +18,6 @@ from treecal.forecasters._base import Forecaster
 from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet
 
-
 _Now = tuple[Forecaster, Array, int, int | None]
 
 

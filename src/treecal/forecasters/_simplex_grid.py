@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ForecastError, ParameterError
 from treecal.forecast import Forecast, uniform
