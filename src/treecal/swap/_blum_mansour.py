@@ -60,9 +60,8 @@ class BlumMansour(Learner):
         return stationary([learner.act() for learner in self._learners])
 
     def _learn(self, loss: LinearLoss) -> None:
-        play = self.act()
-        for weight, learner in zip(play, self._learners, strict=True):
-            learner.observe(LinearLoss.trusted(weight * loss.vector))
+        losses = (LinearLoss.trusted(weight * loss.vector) for weight in self.act())
+        self._learners = [learner._after(each) for learner, each in zip(self._learners, losses, strict=True)]
 
 
 class InternalRegretMatching(Learner):
@@ -111,7 +110,7 @@ class InternalRegretMatching(Learner):
 
     def _learn(self, loss: LinearLoss) -> None:
         v = loss.vector
-        self._regrets += self.act()[:, None] * np.subtract.outer(v, v)
+        self._regrets = self._regrets + self.act()[:, None] * np.subtract.outer(v, v)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `√(n(n − 1)·rounds)`, which holds for the swap regret too; for losses in [0, 1]."""
