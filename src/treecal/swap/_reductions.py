@@ -86,6 +86,7 @@ class BestResponse(Learner):
     def _after(self, loss: Loss | ArrayLike) -> Self:
         twin = copy(self)
         twin.observe(loss)
+        twin._rounds = twin.rounds
         return twin
 
     def _learn(self, loss: LinearLoss) -> None:
