@@ -90,10 +90,11 @@ class Forecast:
     def _check_inside(space: ConvexSet, points: Array) -> None:
         if points.shape[1] != space.dim:
             raise ForecastError(f"points have {points.shape[1]} coordinates, expected {space.dim} for {space!r}.")
-        inside = space.contains(points)
-        if not inside.all():
-            at = int(np.argmin(inside))
-            raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
+        with np.errstate(over="ignore"):  # of numbers so large that their sum is infinite
+            inside = space.contains(points)
+            if not inside.all():
+                at = int(np.argmin(inside))
+                raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
 
     @staticmethod
     def trusted(points: Array, weights: Array, nodes: Integers | None, space: ConvexSet | None) -> Forecast:

@@ -90,7 +90,7 @@ def _correctors() -> Iterator[Subject]:
     spaces = (tc.Simplex(2), tc.Simplex(3), tc.Box(-1, 1, dim=2))
     made: list[Corrector] = [c for space in spaces for kind in kinds for c in kind.examples(space)]
     two = tc.Simplex(2)
-    grouped = tc.Recalibrator(two, make=lambda: tc.TreeCal(two, arity=2, depth=3), groups=Cells(width=0.5))
+    grouped = tc.Recalibrator(two, make=lambda: tc.TreeCal(two, arity=2, depth=5), groups=Cells(width=0.5))
     made += [tc.Chain([tc.PlattScaling(two), tc.Chain([tc.Recalibrator(two, groups=Centroids(count=2)), grouped])])]
     for c in made:
         make = lambda c=c: copy.deepcopy(c)  # noqa: E731
@@ -122,7 +122,9 @@ def _banks() -> Iterator[Subject]:
 
     for f in (tc.TreeCal(space, arity=2), tc.TreeCal(space, arity=3, depth=6), tc.AdaptiveTreeCal(space, arity=2)):
         make = lambda f=f: tc.Bank(f, streams=5)  # noqa: E731
-        yield Subject(f"Bank({f!r})", make, rounds, lambda bank, _: bank.predict(), lambda bank, r: bank.update(*r), kept)
+        yield Subject(
+            f"Bank({f!r})", make, rounds, lambda bank, _: bank.predict(), lambda bank, r: bank.update(*r), kept
+        )
 
 
 def _learners() -> Iterator[Subject]:
@@ -140,9 +142,7 @@ def _learners() -> Iterator[Subject]:
         lambda: swap.BestResponse(tc.TreeCal(box, arity=2), actions=np.eye(3)),
     ]
     for make in makers:
-        yield Subject(
-            repr(make()), make, _outcomes(box), lambda f, _: f.act(), lambda f, loss: f.observe(loss), _plays
-        )
+        yield Subject(repr(make()), make, _outcomes(box), lambda f, _: f.act(), lambda f, loss: f.observe(loss), _plays)
 
 
 def _plays(learner: swap.Learner) -> Any:
@@ -157,18 +157,20 @@ def _plays(learner: swap.Learner) -> Any:
 
 def _wrappers() -> Iterator[Subject]:
     try:
-        from river import linear_model
+        from river import dummy
 
         from treecal.integrations import river
     except ImportError:
         return
-    model = river.RecalibratedClassifier(linear_model.LogisticRegression(), classes=[False, True])
+    model = river.RecalibratedClassifier(dummy.PriorClassifier(), classes=[False, True])
 
     def examples(rng: np.random.Generator, count: int) -> list[Round]:
         return [({"a": a}, ({"a": a}, bool(rng.random() < 0.5))) for a in rng.normal(size=count).tolist()]
 
     def corrector(model: Any) -> Any:
-        return model.corrector.rounds, kept(model.corrector), sorted(model.classifier.weights.items())
+        state = kept(model.corrector)
+        state.pop("pending", None)  # of a forecast that the classifier made, and then refused to learn
+        return state, len(model._known[0]), model.classifier.n
 
     yield Subject(
         "river.RecalibratedClassifier",

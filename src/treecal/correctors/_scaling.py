@@ -23,6 +23,8 @@ LEAST = 1e-6
 
 TINIEST = 1e-9
 """Of rate and ridge: with less, curvatures of rounds and ridge differ by more than floats can hold."""
+LARGEST = 1e9
+"""Of the radius."""
 
 
 @dataclass
@@ -87,8 +89,8 @@ class Scaling(Corrector):
         super().__init__(space, audit=audit)
         self.rate, self.ridge = (_large_enough(*given) for given in (("rate", rate), ("ridge", ridge)))
         self.radius, identity = positive_number("radius", radius), self._identity()
-        if self.radius > 1 / TINIEST:
-            raise ParameterError.expected("radius", radius, f"at most {1 / TINIEST:g}: floats cannot tell more")
+        if self.radius > LARGEST:
+            raise ParameterError.expected("radius", radius, f"at most {LARGEST:g}: a greater one limits nothing")
         if (size := math.sqrt(identity @ identity)) > self.radius:
             raise ParameterError.expected("radius", radius, f"at least {size:g}, the norm of the identity")
         self._state = Newton(identity, self.ridge * np.eye(len(identity)))
