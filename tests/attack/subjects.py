@@ -16,7 +16,7 @@ from treecal.forecasters import REGISTRY
 from treecal.testing import sample_outcomes
 
 Round = tuple[Any, Any]
-"""What goes into a call that comes first (predict) and into the one that changes the state (update, record, observe)."""
+"""What goes into the call that comes first (predict), and into the one that changes the state (update, record)."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,6 @@ def kept(thing: Any) -> Any:
 def subjects() -> list[Subject]:
     """Return all of them."""
     return [*_forecasters(), *_correctors(), *_ledgers(), *_banks(), *_learners(), *_wrappers()]
-
-
-def _named(things: Iterator[Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-    for thing in things:
-        yield repr(thing), lambda thing=thing: copy.deepcopy(thing)
 
 
 def _outcomes(space: tc.ConvexSet) -> Callable[[np.random.Generator, int], list[Round]]:

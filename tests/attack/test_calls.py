@@ -137,9 +137,10 @@ def test_calls() -> None:
 
 @pytest.mark.parametrize("ridge", [1e-320, 1e-15, 0.0, float("nan")])
 def test_a_ridge_or_rate_too_small_for_floats_is_refused(ridge: float) -> None:
-    for name in ("ridge", "rate"):
-        with pytest.raises(tc.TreeCalError, match=name):
-            tc.PlattScaling(tc.Simplex(2), **{name: ridge})
+    with pytest.raises(tc.TreeCalError, match="ridge"):
+        tc.PlattScaling(tc.Simplex(2), ridge=ridge)
+    with pytest.raises(tc.TreeCalError, match="rate"):
+        tc.PlattScaling(tc.Simplex(2), rate=ridge)
 
 
 def test_the_least_ridge_and_rate_never_give_nan() -> None:

@@ -108,8 +108,7 @@ def _attack(subject: Subject, rng: np.random.Generator, found: dict[str, int], u
                 subject.first(trial, given)
                 subject.last(trial, last)
         except tc.TreeCalError as error:
-            assert "interrupted halfway" in str(error), error
-            found["refused"] += 1
+            found["refused" if "interrupted halfway" in str(error) else "failures"] += 1
             continue
         if state != after and state != before:
             found["failures"] += 1
@@ -126,9 +125,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupts() -> None:
-    found = run(300, 0)
+    found = run(120, 0)
     assert not found["failures"], found
-    assert min(found["before"], found["after"]) > 20
+    assert min(found["before"], found["after"]) > 10
 
 
 @pytest.mark.attack

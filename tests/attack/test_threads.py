@@ -26,12 +26,12 @@ def eager_threads() -> Iterator[None]:
     sys.setswitchinterval(old)
 
 
-def together(*works: Callable[[], None]) -> list[BaseException]:
+def together(*works: Callable[[], object]) -> list[BaseException]:
     """Run the works in threads that start at once; return what they raised."""
     raised: list[BaseException] = []
     barrier = threading.Barrier(len(works))
 
-    def go(work: Callable[[], None]) -> None:
+    def go(work: Callable[[], object]) -> None:
         barrier.wait()
         try:
             work()
@@ -169,7 +169,7 @@ def test_each_thread_closes_its_own_forecast() -> None:
     space = tc.Simplex(2)
     c = tc.Recalibrator(space, groups=lambda b: int(b[0] > 0.5))
     c.predict([0.9, 0.1])
-    together(lambda: c.predict([0.2, 0.8]) and None)  # a reader
+    together(lambda: c.predict([0.2, 0.8]))  # a reader
     c.update([1, 0])
     assert c.ledgers["before"].table().forecast.tolist() == [[0.9, 0.1]]
 
@@ -179,7 +179,7 @@ def test_one_forecast_may_be_closed_by_another_thread() -> None:
     c.predict([0.9, 0.1])
     assert not together(lambda: c.update([1, 0]))
     assert c.rounds == 1
-    together(lambda: c.predict([0.9, 0.1]) and None, lambda: c.predict([0.2, 0.8]) and None)
+    together(lambda: c.predict([0.9, 0.1]), lambda: c.predict([0.2, 0.8]))
     with pytest.raises(OutcomeError, match="in a thread that made no forecast"):
         c.update([1, 0])
     assert c.rounds == 1
