@@ -151,6 +151,39 @@ def _plays(learner: swap.Learner) -> Any:
 
 
 def _wrappers() -> Iterator[Subject]:
+    yield from _sklearn()
+    yield from _river()
+
+
+def _sklearn() -> Iterator[Subject]:
+    try:
+        from sklearn.naive_bayes import GaussianNB
+
+        from treecal.integrations import sklearn
+    except ImportError:
+        return
+    X, y = np.arange(12.0).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
+    model = sklearn.RecalibratedClassifier(GaussianNB()).partial_fit(X, y, classes=[0, 1, 2])
+
+    def batches(rng: np.random.Generator, count: int) -> list[Round]:
+        return [(rng.normal(size=(2, 2)), (rng.normal(size=(3, 2)), rng.integers(3, size=3))) for _ in range(count)]
+
+    def state(model: Any) -> Any:
+        kept_state = kept(model.corrector_)
+        kept_state.pop("pending", None)
+        return kept_state, plain(model.estimator_.theta_), plain(model.classes_)
+
+    yield Subject(
+        "sklearn.RecalibratedClassifier",
+        lambda: copy.deepcopy(model),
+        batches,
+        lambda m, X: m.predict_proba(X),
+        lambda m, r: m.partial_fit(*r),
+        state,
+    )
+
+
+def _river() -> Iterator[Subject]:
     try:
         from river import dummy
 

@@ -120,7 +120,7 @@ def two_writers(subject: Subject, rng: np.random.Generator, count: int) -> list[
 def run(count: int, seed: int, seconds: float = 1e9) -> dict[str, Any]:
     """Run games of all kinds of things between threads; return counts."""
     rng, stop, problems, played = np.random.default_rng(seed), time.monotonic() + seconds, [], 0
-    everything = [s for s in subjects() if not s.name.startswith("river.")]  # river's part is not made for threads
+    everything = [s for s in subjects() if not s.name.startswith(("river.", "sklearn."))]  # models are not made for it
     while played < count and time.monotonic() < stop:
         subject = everything[int(rng.integers(len(everything)))]
         game = (readers_beside_a_writer, two_writers)[played % 2]
