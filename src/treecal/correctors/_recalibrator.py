@@ -153,6 +153,7 @@ class Recalibrator(Corrector):
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
         self._met: dict[Hashable, _Group] = {}
+        self._newest: tuple[Hashable, _Group] | None = None  # the group of the last round, perhaps not in `_met` yet
         self._last: tuple[Array | None, Hashable] = None, None
 
     @classmethod
@@ -183,7 +184,7 @@ class Recalibrator(Corrector):
         return self._last[1]
 
     def _announce(self, forecast: Array) -> Forecast:
-        group = self._met.get(self._key(forecast))
+        group = self._groups().get(self._key(forecast))
         if group is not None and group.forecaster is not None:
             x = group.forecaster.predict()
             nodes = None if x.nodes is None else nodes_of_group(group.number, x.nodes)
@@ -199,34 +200,29 @@ class Recalibrator(Corrector):
             return self.space.project(forecast + errors / weight)
         return np.asarray((prior * group.first + total[1:end] + lost[1:end]) / weight)
 
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        key = self._key(forecast)
-        group = self._met.get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+        """Learn on copies of the rule and of the round's group: there may be very many groups."""
+        key, rule = self._key(forecast), self._rule
+        group = self._groups().get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
         if group.forecaster is not None:
-            group.forecaster.update(outcome)
-        self._met[key] = group.after(forecast, outcome)
-        self._rule.learn(forecast)
+            forecaster = group.forecaster._fork()
+            forecaster.update(outcome)
+            group = replace(group, forecaster=forecaster)
+        if learned := rule.get_state():
+            rule = self.groups.fresh(self.space)
+            rule.set_state(deepcopy(learned))
+        rule.learn(forecast)
+        return {"_newest": (key, group.after(forecast, outcome)), "_rule": rule}
+
+    def _groups(self) -> dict[Hashable, _Group]:
+        """Return the groups met, by name."""
+        if self._newest is not None:
+            key, group = self._newest
+            self._met[key] = group
+        return self._met
 
     def _new_group(self, first: Array, sums: Array) -> _Group:
         return _Group(len(self._met), first, sums, self._make() if self._make else None)
-
-    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
-        """Keep the rule and the round's group: there may be very many groups."""
-        key, rule = self._key(forecast), deepcopy(self._rule.get_state())
-        group = self._met.get(key)
-        forecaster = group and group.forecaster
-        inside = forecaster and forecaster.get_state()
-
-        def undo() -> None:
-            self._rule.set_state(rule)
-            if group is None:
-                self._met.pop(key, None)
-            else:
-                self._met[key] = group
-            if forecaster and inside:
-                forecaster.set_state(inside)
-
-        return undo
 
     def report(self, *, resolution: float | None = 0.1) -> Correction:
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do.
@@ -236,16 +232,17 @@ class Recalibrator(Corrector):
         resolution
             As for every corrector: the width of the cells in which forecasts are binned, or None for exact.
         """
-        report = super().report(resolution=resolution)
-        sums = np.array([group.sums.sum(axis=0) for group in self._met.values()])
+        with self._lock:
+            report, squares = super().report(resolution=resolution), self._squares
+            sums = np.array([group.sums.sum(axis=0) for group in self._groups().values()])
         rounds, outcomes, forecasts = np.split(sums, [1, 1 + self.space.dim], axis=1)
-        scatter = self._squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
+        scatter = squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
         saved = math.fsum(l2.square(outcomes - forecasts) / rounds[:, 0])
         return replace(
             report,
-            groups=len(self._met),
-            group_refinement=max(0.0, scatter) / self.rounds,
-            shift_refinement=report.before.brier - saved / self.rounds,
+            groups=len(sums),
+            group_refinement=max(0.0, scatter) / report.rounds,
+            shift_refinement=report.before.brier - saved / report.rounds,
         )
 
     def _check_savable(self) -> None:
@@ -258,7 +255,7 @@ class Recalibrator(Corrector):
 
     def _own_state(self) -> dict[str, Any]:
         self._check_savable()
-        groups, dim = self._met.values(), self.space.dim
+        groups, dim = self._groups().values(), self.space.dim
         return {
             "names": list(self._met),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
@@ -285,7 +282,7 @@ class Recalibrator(Corrector):
             met[name] = _Group(number, first.copy(), sums.copy(), forecaster)
 
         def resume() -> None:
-            self._rule, self._met, self._last = rule, met, (None, None)
+            self._rule, self._met, self._newest, self._last = rule, met, None, (None, None)
 
         return resume
 

@@ -17,7 +17,7 @@ from treecal._typing import Array
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.forecasters._path import Path, TreeState
+from treecal.forecasters._path import Path, PathState, TreeState
 from treecal.forecasters._weighting import WeightState, weigh, weighting
 from treecal.geometry import TOLERANCE, ConvexSet, Lp, Norm, as_norm
 from treecal.geometry._convex import LARGEST
@@ -134,16 +134,21 @@ class AdaptiveTreeCal(Forecaster):
         return TreeForecast(points, weights, rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        path, (costs, weights, scale) = self._now
-        after = rounds, sums, _ = self._path.step(path, outcome)
-        new = [0.0] * (len(sums) - len(costs))  # top height
-        costs, weights = costs + new, weights + new
-        scale = weigh(self._weighting, rounds, len(sums), self._ended(outcome), scale, costs, weights)
-        self._now = after, (costs, weights, scale)
+        while True:
+            now = path, (costs, weights, scale) = self._now
+            after = rounds, sums, _ = self._path.step(path, outcome)
+            new = [0.0] * (len(sums) - len(costs))  # top height
+            costs, weights = costs + new, weights + new
+            scale = weigh(self._weighting, rounds, len(sums), self._ended(path, outcome), scale, costs, weights)
+            if self._now is now:  # no other thread has learned meanwhile
+                self._now = after, (costs, weights, scale)
+                return
 
-    def _ended(self, outcome: Array) -> list[float]:
+    _fork = Forecaster._light_fork
+
+    def _ended(self, path: PathState, outcome: Array) -> list[float]:
         """Return the costs of the nodes that end with this outcome: `rounds·‖mean − point‖`, lowest first."""
-        rounds, sums, points = self._now[0]
+        rounds, sums, points = path
         costs, nodes, length, total = [], rounds, 1, outcome
         for height, point in enumerate(points):
             gap = total - length * point

@@ -26,11 +26,14 @@ from treecal.theory import Certificate
 class Forecaster(ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
 
-    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
+    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_after`, the
     names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
     numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code. Other
     forecasters (or correctors, ledgers) that it plays with are named in `_parts`, and their states become part of its
-    own. Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
+    own. Outcomes reach `_after` already checked: an invalid one raises and changes nothing.
+
+    A round is learned by one assignment, so that an interrupt leaves it learned or not, never half, and several threads
+    may call `predict` and `update`; see docs/howto/threads.md.
 
     Examples
     --------
@@ -38,7 +41,7 @@ class Forecaster(ABC):
 
     >>> from dataclasses import dataclass
     >>> from treecal.geometry import Simplex
-    >>> @dataclass
+    >>> @dataclass(frozen=True)
     ... class Seen:
     ...     rounds: int = 0
     >>> class Centre(Forecaster):
@@ -48,8 +51,8 @@ class Forecaster(ABC):
     ...     def _announce(self):
     ...         return Forecast([self.space.centre], space=self.space)
     ...
-    ...     def _learn(self, outcome):
-    ...         self._state.rounds += 1
+    ...     def _after(self, state, outcome):
+    ...         return Seen(state.rounds + 1)
     >>> f = Centre(Simplex(4))
     >>> f.update([1, 0, 0, 0])
     >>> f.predict().mean, f.rounds, f.get_state()
@@ -75,9 +78,18 @@ class Forecaster(ABC):
     def _announce(self) -> Forecast:
         """Return the forecast for the coming round."""
 
-    @abstractmethod
+    def _after(self, state: Any, outcome: Array) -> Any:
+        """Return the state after one more outcome (the caller's array: copy what is kept); change nothing."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither _after nor _learn")
+
     def _learn(self, outcome: Array) -> None:
-        """Learn a checked outcome (the caller's array: copy what is kept)."""
+        """Learn a checked outcome: replace the state, at once."""
+        while True:
+            state = self._state
+            after = self._after(state, outcome)
+            if self._state is state:  # no other thread has learned meanwhile
+                self._state = after
+                return
 
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
@@ -141,6 +153,16 @@ class Forecaster(ABC):
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
+
+    def _fork(self) -> Self:
+        """Return one that can learn a round in its place, before it is known whether that round will count."""
+        return deepcopy(self)
+
+    def _light_fork(self) -> Self:
+        """Return the same for classes that replace their state and never change it: the two share it."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""

@@ -89,6 +89,7 @@ class Harmonic(Forecaster):
         self.start = checked_start(space, start)
         nothing = np.zeros(space.dim)
         self._state = HarmonicState(np.empty((0, space.dim)), [0.0, 0.0], np.tile(nothing, (_FIRST_RATES, 1)), nothing)
+        self._store = _Store(self._state.points)
 
     @property
     def rounds(self) -> int:
@@ -96,12 +97,15 @@ class Harmonic(Forecaster):
         return len(self._state.points)
 
     def _announce(self) -> Forecast:
-        if not self.rounds:
+        state = self._state
+        if not len(state.points):
             return Forecast.trusted(self.start[None], uniform(1), _START, self.space)
-        return _Replay(self._state.points, sum(self._state.norm), self.space)
+        return _Replay(state.points, sum(state.norm), self.space)
 
-    def _learn(self, outcome: Array) -> None:
-        past, sums, rounds = self._state, self._state.sums, self.rounds
+    _fork = Forecaster._light_fork
+
+    def _after(self, state: HarmonicState, outcome: Array) -> HarmonicState:
+        past, sums, rounds = state, state.sums, len(state.points)
         total, lost = two_sum(np.float64(past.norm[0]), np.float64(1 / (2 * rounds + 1)))  # type: ignore[arg-type]
         norm = [float(total), past.norm[1] + float(lost)]
         if rounds >= _rates(len(sums)).enough:
@@ -111,7 +115,8 @@ class Harmonic(Forecaster):
         sums += outcome
         # Added up row by row, not by BLAS, so that no class is rounded differently from another.
         point = np.add.reduce(share * sums, axis=0) / sum(norm)
-        self._state = HarmonicState(_appended(past.points, point), norm, sums, past.plain + outcome)
+        self._store, points = _appended(self._store, past.points, point)
+        return HarmonicState(points, norm, sums, past.plain + outcome)
 
     def _check(self, state: HarmonicState) -> None:
         rounds, dim = len(state.points), self.space.dim
@@ -164,7 +169,7 @@ class _Replay(Forecast):
     __slots__ = ("_total", "_written")
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
-        points.setflags(write=False)
+        points = np.asarray(memoryview(points.data).toreadonly())  # which NumPy does not let anyone make writable
         self._points, self._total, self._space = points, total, space
         self._written: tuple[Array, Integers] | None = None
 
@@ -180,8 +185,7 @@ class _Replay(Forecast):
         return self._written
 
     @property
-    def weights(self) -> Array:
-        """The weights, `(n,)`, read-only."""
+    def _weights(self) -> Array:  # type: ignore[override] # computed
         return self._write_out()[0]
 
     @property
@@ -199,7 +203,7 @@ class _Replay(Forecast):
                 return np.asarray(self._points[count - 1 - lag])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Replay, (self.points, self._total, self.space)
+        return _Replay, (self._points, self._total, self.space)
 
 
 class _Rates(NamedTuple):
@@ -233,13 +237,21 @@ def _rates_after(rounds: int) -> int:
     return count
 
 
-def _appended(points: Array, point: Array) -> Array:
-    """Return the points and one more, in one buffer while it has room: views of the first ones stay valid."""
-    buffer, count = points.base, len(points)
-    if buffer is None or count == len(buffer):  # double, so that points cost O(1) each
-        buffer = np.concatenate([points, np.empty((max(16, count), len(point)))])
-    buffer[count] = point
-    return np.asarray(buffer[: count + 1])
+class _Store:
+    """Room for points: views of the first ones stay valid as more are added, and each place is given out once."""
+
+    def __init__(self, points: Array, room: int = 0) -> None:
+        self.buffer, self.used = np.concatenate([points, np.empty((room, points.shape[1]))]), len(points)
+
+
+def _appended(store: _Store, points: Array, point: Array) -> tuple[_Store, Array]:
+    """Return the points and one more, and the store they are in: this one while it has room."""
+    count = len(points)
+    if points.base is not store.buffer or count == len(store.buffer) or count != store.used:
+        store = _Store(points, max(16, count))  # doubled, so that points cost O(1) each
+    store.used = count + 1  # in another thread the same points get another store
+    store.buffer[count] = point
+    return store, np.asarray(store.buffer[: count + 1])
 
 
 def odd_reciprocals(count: int) -> Array:

@@ -61,10 +61,11 @@ class RunningMean(Forecaster):
         point = (past.sum + past.lost) / past.rounds if past.rounds else self.start
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
-    def _learn(self, outcome: Array) -> None:
-        past = self._state
-        total, lost = two_sum(past.sum, outcome)
-        self._state = RunningSum(past.rounds + 1, total, past.lost + lost)
+    def _after(self, state: RunningSum, outcome: Array) -> RunningSum:
+        total, lost = two_sum(state.sum, outcome)
+        return RunningSum(state.rounds + 1, total, state.lost + lost)
+
+    _fork = Forecaster._light_fork
 
     def _check(self, state: RunningSum) -> None:
         super()._check(state)

@@ -21,6 +21,8 @@ from treecal.forecasters._base import Forecaster
 from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet
 
+_Now = tuple[Forecaster, Array, int, int | None]
+
 
 @dataclass(frozen=True, eq=False)
 class Block(State):
@@ -75,15 +77,21 @@ class Sampled(Forecaster):
         self.space, self.block, self.rng = forecaster.space, whole_number("block", block, least=1), rng
         if self.block > MOST_ROUNDS:
             raise ParameterError.expected("block", block, "at most 2**62: rounds are counted in 64 bits")
-        self.forecaster = deepcopy(forecaster)
-        self.forecaster._in_blocks(self.block)
-        self._now: tuple[Array, int] = np.zeros(self.space.dim), 0  # outcome sum and rounds of the unfinished block
-        self._drawn: int | None = None
+        forecaster = deepcopy(forecaster)
+        forecaster._in_blocks(self.block)
+        # The forecaster; outcome sum and rounds of the unfinished block; and the draw that awaits its outcome.
+        self._now: _Now = forecaster, np.zeros(self.space.dim), 0, None
+
+    @property
+    def forecaster(self) -> Forecaster:
+        """The forecaster whose distributions are drawn from: after each block another one."""
+        return self._now[0]
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return self.forecaster.rounds * self.block + self._now[1]
+        forecaster, _, seen, _ = self._now
+        return forecaster.rounds * self.block + seen
 
     @property
     def mixture(self) -> Forecast:
@@ -91,32 +99,43 @@ class Sampled(Forecaster):
         return self.forecaster.predict()
 
     def _announce(self) -> Forecast:
-        mixture = self.mixture
-        if self._drawn is None:
-            equal = np.array_equal(mixture.weights, uniform(len(mixture)))
-            self._drawn = int(
-                self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights)
-            )
-        pick = slice(self._drawn, self._drawn + 1)
+        while True:
+            now = forecaster, total, seen, drawn = self._now
+            mixture = forecaster.predict()
+            if drawn is not None:
+                break
+            equal = np.array_equal(mixture._weights, uniform(len(mixture)))
+            drawn = int(self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights))
+            if self._now is now:  # otherwise another thread has drawn or learned meanwhile
+                self._now = forecaster, total, seen, drawn
+        pick = slice(drawn, drawn + 1)
         nodes = None if mixture.nodes is None else mixture.nodes[pick]
-        return Forecast.trusted(mixture.points[pick], uniform(1), nodes, self.space)
+        return Forecast.trusted(mixture._points[pick], uniform(1), nodes, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        total, seen = self._now[0] + outcome, self._now[1] + 1
-        self.forecaster.predict()  # raises if there is no round left, before anything has changed
-        if seen == self.block:
-            self.forecaster._learn_block(total)
-            total, seen = np.zeros_like(total), 0
-        self._now, self._drawn = (total, seen), None
+        while True:
+            now = forecaster, total, seen, _ = self._now
+            forecaster.predict()  # raises if there is no round left
+            total, seen = total + outcome, seen + 1
+            if seen == self.block:
+                forecaster = forecaster._fork()
+                forecaster._learn_block(total)
+                total, seen = np.zeros_like(total), 0
+            if self._now is now:  # no other thread has drawn or learned meanwhile
+                self._now = forecaster, total, seen, None
+                return
+
+    _fork = Forecaster._light_fork
 
     @property
     def _state(self) -> Block:
-        return Block(*self._now, self._drawn, generator_state(self.rng))
+        _, total, seen, drawn = self._now
+        return Block(total, seen, drawn, generator_state(self.rng))
 
     @_state.setter
     def _state(self, state: Block) -> None:
         self.rng.bit_generator.state = state.rng  # in place: others may draw from it, too
-        self._now, self._drawn = (state.block_sum, state.block_seen), state.drawn
+        self._now = self.forecaster, state.block_sum, state.block_seen, state.drawn
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         resume = super()._prepared(state)

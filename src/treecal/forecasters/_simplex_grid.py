@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treecal._states import check_array, slack
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -77,26 +77,36 @@ class SimplexGrid(Forecaster):
         self.resolution = whole_number("resolution", resolution, least=1)
         self._grid = _simplex_grid(space, self.resolution)
         self._state = Biases(0, np.zeros_like(self._grid))
+        self._chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen in the state it was chosen in
 
     def _announce(self) -> Forecast:
-        sizes = l2.square(self._state.bias)
+        rows, weights = self._choice(self._state)
+        return Forecast.trusted(self._grid[rows], weights, None, self.space)
+
+    def _choice(self, state: Biases) -> tuple[Integers, Array]:
+        """Return the grid points to play in this state, and their weights."""
+        if self._chosen is None or self._chosen[0] is not state:
+            self._chosen = state, *self._choose(state)
+        return self._chosen[1:]
+
+    def _choose(self, state: Biases) -> tuple[Integers, Array]:
+        sizes = l2.square(state.bias)
         level = np.flatnonzero(sizes == 0)
         if level.size:
             nearest = level[np.argmin(l2.square(self._grid[level] - self.space.centre))]
-            self._rows, weights = nearest[None], uniform(1)
-        else:
-            slope = self._state.bias / np.sqrt(sizes + 2 * (self._state.rounds + 1) / len(self._grid))[:, None]
-            everywhere = _minimax(slope - np.sum(slope * self._grid, axis=1, keepdims=True))
-            self._rows = np.flatnonzero(everywhere)
-            weights = everywhere[self._rows]
-            weights.setflags(write=False)
-        return Forecast.trusted(self._grid[self._rows], weights, None, self.space)
+            return nearest[None], uniform(1)
+        slope = state.bias / np.sqrt(sizes + 2 * (state.rounds + 1) / len(self._grid))[:, None]
+        everywhere = _minimax(slope - np.sum(slope * self._grid, axis=1, keepdims=True))
+        rows = np.flatnonzero(everywhere)
+        return rows, everywhere[rows]
 
-    def _learn(self, outcome: Array) -> None:
-        x = self.predict()
-        bias = self._state.bias.copy()
-        bias[self._rows] += x.weights[:, None] * (outcome - x.points)
-        self._state = Biases(self._state.rounds + 1, bias)
+    def _after(self, state: Biases, outcome: Array) -> Biases:
+        rows, weights = self._choice(state)
+        bias = state.bias.copy()
+        bias[rows] += weights[:, None] * (outcome - self._grid[rows])
+        return Biases(state.rounds + 1, bias)
+
+    _fork = Forecaster._light_fork
 
     def _check(self, state: Biases) -> None:
         super()._check(state)

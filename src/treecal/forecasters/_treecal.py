@@ -92,7 +92,14 @@ class TreeCal(Forecaster):
         return TreeForecast(points, uniform(len(points)), rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        self._now = self._path.step(self._now, outcome)
+        while True:
+            now = self._now
+            after = self._path.step(now, outcome)
+            if self._now is now:  # no other thread has learned meanwhile
+                self._now = after
+                return
+
+    _fork = Forecaster._light_fork
 
     def _in_blocks(self, block: int) -> None:
         self._path = Path(self.space, self.tree, mix=self.mix, start=self.start, unit=block)
