@@ -9,4 +9,17 @@ from treecal.arena._run import Maker
 from treecal.arena._streams import REAL, STREAMS, Fixed, Recorded, Source
 from treecal.arena._tables import Rank, final, rank, show, summary
 
-__all__ = ["REAL", "STREAMS", "Fixed", "Maker", "Rank", "Recorded", "Source", "final", "race", "rank", "show", "summary"]
+__all__ = [
+    "REAL",
+    "STREAMS",
+    "Fixed",
+    "Maker",
+    "Rank",
+    "Recorded",
+    "Source",
+    "final",
+    "race",
+    "rank",
+    "show",
+    "summary",
+]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from treecal._checkpoints import checkpoints
 from treecal._optional import require
 from treecal._validate import whole_number
-from treecal.arena._run import Entry, Maker, Rows, chance, made, play_entry
+from treecal.arena._run import Entry, Maker, Rows, Shared, chance, made, play_entry
 from treecal.arena._streams import Source
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.geometry import ConvexSet, Norm, as_norm
@@ -77,8 +78,8 @@ def race(
 
     Returns
     -------
-    A `pyarrow.Table` with the columns forecaster, stream, space, dim, seed, length (rounds of the run), rounds (so far),
-    norm, error, per_node, brier, resolution and uncertainty (see `treecal.ledger.Brier`), forecasts (distinct ones),
+    A `pyarrow.Table` with the columns forecaster, stream, space, dim, seed, length (of the run), rounds (so far), norm,
+    error, per_node, brier, resolution and uncertainty (see `treecal.ledger.Brier`), forecasts (distinct ones),
     seconds (spent in predict and update so far; none where the run was replayed at once) and note.
 
     Examples
@@ -98,10 +99,11 @@ def race(
         raise ParameterError.expected("limit", limit, "a positive number of seconds")
     marks = checkpoints(rounds).tolist() if at is None else [whole_number("at", mark, least=1) for mark in at]
     marks = tuple(sorted({mark for mark in marks if mark < rounds} | {rounds}))
-    measures, kept, results = tuple(as_norm(norm) for norm in norms), None if folder is None else Path(folder), {}
+    measures, kept = tuple(as_norm(norm) for norm in norms), None if folder is None else Path(folder)
+    results: dict[_File, Rows] = {}
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-    runs, jobs = list[_File](), list[_Job]()
+    runs, jobs, token = list[_File](), list[_Job](), uuid4().hex
     for space, stream, name in product(spaces, streams, forecasters):
         make, source = forecasters[name], streams[stream]
         some = list(seeds) if chance(make, source) else list(seeds)[:1]
@@ -112,7 +114,7 @@ def race(
             found = [(file, path) for file in files for path in file.paths(kept, limit) if path.exists()]
             results |= {file: pq.read_table(path).to_pylist() for file, path in found}
         if left := [file for file in files if file not in results]:
-            jobs.append(_Job(left, make, source, limit))
+            jobs.append(_Job(left, make, Shared(token, source), limit))
     for file, rows, finished in _work(jobs, workers):
         results[file] = rows
         if kept is not None:
@@ -153,7 +155,7 @@ class _Job:
 
     files: list[_File]
     make: Maker
-    source: Source
+    stream: Shared
     limit: float | None
 
     def play(self) -> Iterator[tuple[_File, Rows, bool]]:
@@ -165,7 +167,7 @@ class _Job:
             if left is not None and left < longest:
                 yield file, file.entry.refusal(f"too slow: the seeds before took {start - begin:.0f} s."), False
                 continue
-            rows, finished = play_entry(file.entry, self.make, self.source, left)
+            rows, finished = play_entry(file.entry, self.make, self.stream, left)
             longest = max(longest, time.process_time() - start)
             yield file, rows, finished
 

@@ -6,7 +6,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -105,7 +106,29 @@ class _Timed:
         return result
 
 
-def play_entry(entry: Entry, make: Maker, source: Source, limit: float | None) -> tuple[Rows, bool]:
+@dataclass(frozen=True)
+class Shared:
+    """A stream of one race, known by a token, so that a worker makes outcomes once for several forecasters."""
+
+    token: str
+    source: Source = field(compare=False)
+
+    def outcomes(self, entry: Entry) -> Array | Adversary:
+        """Return the outcomes of a run, or a new adversary."""
+        kept = _outcomes(self, replace(entry, forecaster=""))
+        return self._new(entry) if kept is None else kept
+
+    def _new(self, entry: Entry) -> Array | Adversary:
+        return self.source(entry.space, entry.rounds, entry.rng(entry.stream))
+
+
+@lru_cache(maxsize=5)  # the seeds of one stream
+def _outcomes(shared: Shared, entry: Entry) -> Array | None:
+    made = shared._new(entry)
+    return None if isinstance(made, Adversary) else made
+
+
+def play_entry(entry: Entry, make: Maker, shared: Shared, limit: float | None) -> tuple[Rows, bool]:
     """Play a run; return a row for each mark and norm, and whether it was played to the end.
 
     A refusal is a row without an error. Those of a run that is stopped say how long it would have taken.
@@ -114,11 +137,10 @@ def play_entry(entry: Entry, make: Maker, source: Source, limit: float | None) -
         forecaster = made(entry, make)
     except TreeCalError as refusal:
         return entry.refusal(str(refusal)), True
-    stream = source(entry.space, entry.rounds, entry.rng(entry.stream))
-    rows = Rows()
+    stream, rows = shared.outcomes(entry), Rows()
     try:
         for row in _played(entry, forecaster, stream, limit):
-            rows.append(row)  # noqa: PERF402 # what there is when it is stopped
+            rows.append(row)  # what there is when it is stopped
     except TooSlowError as slow:
         return rows + entry.refusal(str(slow)), False
     return rows, True

@@ -31,9 +31,10 @@ def summary(table: pa.Table, *, norm: Norm | str = "l1") -> pa.Table:
 
     Returns
     -------
-    A `pyarrow.Table` with the columns stream, dim, rounds, forecaster, seeds (how many were played to the end); for each
-    of error, brier and resolution the mean over seeds under that name, and with `_sd`, `_min` and `_max` the sample
-    deviation (none for one seed) and the range; uncertainty, forecasts, microseconds (a round), all means; and note.
+    A `pyarrow.Table` with the columns stream, dim, rounds, forecaster, seeds (how many were played to the end); for
+    each of error, brier and resolution the mean over seeds under that name, and with `_sd`, `_min` and `_max` the
+    sample deviation (none for one seed) and the range; uncertainty, forecasts and microseconds (a round), all means;
+    and note.
 
     Examples
     --------

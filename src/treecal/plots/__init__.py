@@ -4,7 +4,7 @@
 """
 
 from treecal.plots._curve import plot_error_over_time
-from treecal.plots._race import plot_errors, plot_ranking, plot_times
+from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
 from treecal.plots._style import colour
 from treecal.plots._ternary import plot_ternary
@@ -20,6 +20,7 @@ __all__ = [
     "plot_errors",
     "plot_ranking",
     "plot_reliability",
+    "plot_scores",
     "plot_ternary",
     "plot_times",
     "plot_tree",
