@@ -30,7 +30,7 @@ test: lint  ## lint, types, layers, then every test and example
 heavy: $(READY)  ## the long checks, left out of `make test`
 	$(BIN)/python -m pytest -m heavy
 
-arena: $(READY)  ## race the forecasters and print the table of the docs
+arena: $(READY)  ## race the forecasters and print the tables of the docs; it resumes
 	$(BIN)/python examples/arena.py
 
 bench: $(READY)  ## measure speed, and print the table of the docs
