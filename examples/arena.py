@@ -106,9 +106,8 @@ def print_rank(ranks: list[arena.Rank]) -> None:
     """Print a line for each cell."""
     for rank in ranks:
         where = f"{rank.stream}, {rank.dim} classes, {rank.rounds:,} rounds"
-        print(
-            f"{rank.ratio:7.3f} {rank.value - rank.least:+8.4f}  {where:48} {rank.value:.4f}, {rank.best} {rank.least:.4f}"
-        )
+        gap = f"{rank.ratio:7.3f} {rank.value - rank.least:+8.4f}"
+        print(f"{gap}  {where:48} {rank.value:.4f}, {rank.best} {rank.least:.4f}")
 
 
 def tables(table: pa.Table) -> str:

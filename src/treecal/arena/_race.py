@@ -160,15 +160,16 @@ class _Job:
 
     def play(self) -> Iterator[tuple[_File, Rows, bool]]:
         """Play the runs in the order of seeds, as long as there is time."""
-        begin, longest = time.process_time(), 0.0
+        spent, longest = 0.0, 0.0
         for file in self.files:
-            start = time.process_time()
-            left = None if self.limit is None else self.limit - (start - begin)
+            left = None if self.limit is None else self.limit - spent
             if left is not None and left < longest:
-                yield file, file.entry.refusal(f"too slow: the seeds before took {start - begin:.0f} s."), False
+                yield file, file.entry.refusal(f"too slow for more seeds: those before took {spent:.0f} s."), False
                 continue
+            begin = time.process_time()
             rows, finished = play_entry(file.entry, self.make, self.stream, left)
-            longest = max(longest, time.process_time() - start)
+            took = time.process_time() - begin
+            spent, longest = spent + took, max(longest, took)
             yield file, rows, finished
 
 

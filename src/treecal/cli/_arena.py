@@ -96,21 +96,22 @@ def arena(
     fit = max(1, (paper.width - 28) // 14)  # streams beside the names of the forecasters
     for first in range(0, len(shown), fit):
         paper.print(_table(values, shown[first : first + fit], bold=measure != "resolution"))
-    for note in _notes(rows):
+    for note in _notes(rows, values):
         paper.print(Text(note), soft_wrap=True)
     return Exit.FINE
 
 
-def _notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Return why forecasters did not take part: without the streams where it is so on all of them."""
-    where: dict[tuple[str, str], dict[str, None]] = {}
+def _notes(rows: list[dict[str, Any]], values: Mapping[tuple[str, str], float]) -> list[str]:
+    """Return why forecasters did not take part, or not with all seeds; and on which streams, if not on all."""
+    where: dict[tuple[str, str, str], dict[str, None]] = {}
     for row in rows:
         if row["note"]:
-            where.setdefault((row["forecaster"], row["note"].splitlines()[0]), {})[row["stream"]] = None
+            what = "had fewer seeds" if (row["stream"], row["forecaster"]) in values else "did not take part"
+            where.setdefault((row["forecaster"], what, row["note"].splitlines()[0]), {})[row["stream"]] = None
     everywhere = {row["stream"] for row in rows}
     return [
-        f"{name} did not take part{'' if set(streams) == everywhere else ' in ' + ', '.join(streams)}: {note}"
-        for (name, note), streams in where.items()
+        f"{name} {what}{'' if set(streams) == everywhere else ' in ' + ', '.join(streams)}: {note}"
+        for (name, what, note), streams in where.items()
     ]
 
 
