@@ -63,7 +63,7 @@ def plot_errors(
         ax.plot(marks, [np.mean(by_round[t]) for t in marks], label=name, lw=1.8, **style)
         if max(map(len, by_round.values())) > 1:
             low, high = ([pick(by_round[t]) for t in marks] for pick in (min, max))
-            ax.fill_between(marks, low, high, color=style["color"], alpha=0.12, lw=0)
+            ax.fill_between(marks, low, high, color=style["color"], alpha=0.08, lw=0)
         if certificates and name in certificates:
             ax.plot(marks, [certificates[name](t) for t in marks], ls="--", lw=1, color=style["color"])
     ax.set(xscale="log", yscale="log", xlabel="rounds", ylabel=f"{norm} error per round", title=f"{stream}, d = {dim}")
