@@ -25,6 +25,7 @@ from treecal.ledger import Ledger
 from treecal.streams import Adversary, play
 
 Maker = Callable[..., Forecaster]
+"""A function from a set, and `rng` if it has such an argument, to a new forecaster."""
 Rows = list[dict[str, Any]]
 
 STREAMED = 1_000

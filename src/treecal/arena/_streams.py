@@ -28,6 +28,7 @@ from treecal.streams import (
 )
 
 Source = Callable[[ConvexSet, int, np.random.Generator], "Array | Adversary"]
+"""A function from a set, a number of rounds and a generator to outcomes, one row per round, or an adversary."""
 
 
 @dataclass(frozen=True)
