@@ -33,7 +33,7 @@ heavy: $(READY)  ## the long checks, left out of `make test`
 attack: $(READY)  ## hostile input by the thousand; ATTACK="--attack-seed random --attack-seconds 60" draws and bounds it
 	$(BIN)/python -m pytest tests/attack -m attack $(ATTACK)
 
-arena: $(READY)  ## race the forecasters and print the table of the docs
+arena: $(READY)  ## race the forecasters and print the tables of the docs; it resumes
 	$(BIN)/python examples/arena.py
 
 bench: $(READY)  ## measure speed, and print the table of the docs

@@ -20,7 +20,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.geometry import ConvexSet, Distance, as_distance, l2
 from treecal.geometry._outcomes import FLOAT64, read_outcome
 
 _NO_NODE = np.array([-1, -1])
@@ -49,6 +49,28 @@ class Table(NamedTuple):
     weight: Array
     outcome: Array
     gap: Array
+
+
+class Brier(NamedTuple):
+    """The Brier score per round and its three parts: `score = calibration − resolution + uncertainty` (Murphy 1973).
+
+    Attributes
+    ----------
+    score
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution over points, the expected score of a draw from it.
+    calibration
+        `Σ_p m_p·‖ν_p − p‖₂²`, the squared ℓ2 calibration error.
+    resolution
+        `Σ_p m_p·‖ν_p − ȳ‖₂²`: how far the mean outcomes `ν_p` of the forecasts lie from the mean of all outcomes `ȳ`.
+        A constant forecast has 0. One that never repeats has as much as there can be, and pays for it in calibration.
+    uncertainty
+        The mean of `‖y − ȳ‖₂²`: the score of the best constant, chosen with hindsight.
+    """
+
+    score: float
+    calibration: float
+    resolution: float
+    uncertainty: float
 
 
 class Reading:
@@ -85,6 +107,31 @@ class Reading:
         gap = as_distance(distance).between(self.outcomes, self.forecasts)
         order = np.argsort(-self.weights * gap, kind="stable")
         return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
+
+    def brier(self, squares: float) -> Brier:
+        """Return the Brier score per round and its parts.
+
+        Parameters
+        ----------
+        squares
+            The sum of `‖y‖₂²` over all rounds, which a ledger does not keep: for classes, the number of rounds.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(2))
+        >>> for p, y in [([0.5, 0.5], [1, 0]), ([0.5, 0.5], [0, 1]), ([1, 0], [1, 0]), ([1, 0], [1, 0])]:
+        ...     ledger.record(p, y)
+        >>> ledger.exact().brier(squares=4)
+        Brier(score=0.25, calibration=0.0, resolution=0.125, uncertainty=0.375)
+        """
+        if self.rounds == 0:
+            raise ParameterError("no round is recorded, so there is no score per round.")
+        calibration = self.error(l2.squared)
+        base = self.weights @ self.outcomes / self.weights.sum()
+        resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / self.rounds
+        uncertainty = max(float(squares) / self.rounds - float(base @ base), 0.0)
+        return Brier(calibration - resolution + uncertainty, calibration, resolution, uncertainty)
 
     def __len__(self) -> int:
         return len(self.weights)

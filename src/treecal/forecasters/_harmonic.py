@@ -308,15 +308,20 @@ def harmonic_error(
     if not inside.all():
         at = int(np.argmin(inside))
         raise OutcomeError.at(at + 1, f"lies outside {space!r}: {space.complaint(y[at])}.")
-    first = as_norm(norm)(y[0] - checked_start(space, start))
-    lags = odd_reciprocals(len(y))
-    totals = np.cumsum(lags)[:, None]  # h_1, …, h_T
-    stored = _convolve(lags, y)[:-1] / totals[:-1]
-    # Backwards in time replaying is the same convolution: round t = s + 1 + k meets point s with weight 1/(2k+1).
-    met = np.column_stack([np.ones(len(y) - 1), y[1:]]) / totals[:-1]
-    met = _convolve(lags[:-1], met[::-1])[::-1]
-    error = math.fsum([float(first), *as_norm(norm)(met[:, 1:] - met[:, :1] * stored)])
+    points, weights, sums = harmonic_rows(y, checked_start(space, start))
+    error = math.fsum(as_norm(norm)(sums - weights[:, None] * points))
     return error if total else error / len(y)
+
+
+def harmonic_rows(outcomes: Array, start: Array) -> tuple[Array, Array, Array]:
+    """Return all points of a run of `Harmonic`, the start first, with their weights and outcome sums."""
+    lags = odd_reciprocals(len(outcomes))
+    totals = np.cumsum(lags)[:, None]  # h_1, …, h_T
+    stored = _convolve(lags, outcomes)[:-1] / totals[:-1]
+    # Backwards in time replaying is the same convolution: round t = s + 1 + k meets point s with weight 1/(2k+1).
+    met = np.column_stack([np.ones(len(outcomes) - 1), outcomes[1:]]) / totals[:-1]
+    met = np.concatenate([[[1.0, *outcomes[0]]], _convolve(lags[:-1], met[::-1])[::-1]])
+    return np.concatenate([start[None], stored]), met[:, 0], met[:, 1:]
 
 
 def _convolve(lags: Array, columns: Array) -> Array:
