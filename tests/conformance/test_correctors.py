@@ -79,7 +79,7 @@ class Aliasing(Shift):
         return {}
 
     def get_state(self) -> dict[str, Any]:
-        return self._past()
+        return super().get_state() | {"own": self._own_state()}
 
 
 class Greedy(Shift):
@@ -109,7 +109,9 @@ class Lenient(Shift):
     def update(self, outcome: Any) -> None:
         try:
             super().update(outcome)
-        except tc.TreeCalError:
+        except tc.TreeCalError as error:
+            if "before its forecast" not in str(error):
+                raise
             self.predict(self.space.centre)
             super().update(outcome)
 
