@@ -6,7 +6,7 @@ DEMO := .venv/.demo
 READY := .venv/.ready
 EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
 
-.PHONY: help demo test heavy arena bench docs lint format clean
+.PHONY: help demo test heavy attack arena bench docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -30,7 +30,10 @@ test: lint  ## lint, types, layers, then every test and example
 heavy: $(READY)  ## the long checks, left out of `make test`
 	$(BIN)/python -m pytest -m heavy
 
-arena: $(READY)  ## race the forecasters and print the table of the docs
+attack: $(READY)  ## hostile input by the thousand; ATTACK="--attack-seed random --attack-seconds 60" draws and bounds it
+	$(BIN)/python -m pytest tests/attack -m attack $(ATTACK)
+
+arena: $(READY)  ## race the forecasters and print the tables of the docs; it resumes
 	$(BIN)/python examples/arena.py
 
 bench: $(READY)  ## measure speed, and print the table of the docs

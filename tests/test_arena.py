@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,3 +143,163 @@ def test_progress_counts_the_runs(tmp_path: Path) -> None:
 
     assert told((0,)) == [(1, 3), (2, 3), (3, 3)]
     assert told((0, 1)) == [(4, 6), (5, 6), (6, 6)]  # three are in the folder
+
+
+def test_brier_and_resolution_are_those_of_the_rounds() -> None:
+    """Also where outcomes are no vertices and forecasts are distributions."""
+    space, forecaster, ledger = tc.Ball(2), tc.TreeCal(tc.Ball(2), arity=3), tc.Ledger(tc.Ball(2))
+    outcomes = space.sample(np.random.default_rng(0), 50)
+    scores = []
+    for y in outcomes:
+        x = forecaster.predict()
+        scores.append(float(x.weights @ np.square(y - x.points).sum(axis=1)))
+        ledger.record(x, y)
+        forecaster.update(y)
+    found = ledger.exact().brier(squares=float(np.square(outcomes).sum()))
+    assert found.score == pytest.approx(np.mean(scores))
+    assert found.uncertainty == pytest.approx(np.square(outcomes - outcomes.mean(axis=0)).sum(axis=1).mean())
+    assert found.score == pytest.approx(found.calibration - found.resolution + found.uncertainty)
+    with pytest.raises(ParameterError, match="no round"):
+        tc.Ledger(space).exact().brier(0)
+    table = arena.race({"tree": partial(tc.TreeCal, arity=3)}, {"ball": one_ball}, [space], rounds=50, workers=1)
+    row = table.to_pylist()[-1]
+    assert [row[key] for key in ("brier", "resolution", "uncertainty")] == pytest.approx(
+        [found.score, found.resolution, found.uncertainty]
+    )
+
+
+def one_ball(space: tc.ConvexSet, rounds: int, rng: np.random.Generator) -> Array:
+    return space.sample(np.random.default_rng(0), rounds)
+
+
+def test_a_constant_has_no_resolution() -> None:
+    ledger = tc.Ledger(tc.Simplex(2))
+    for k in (0, 1, 1, 1):
+        ledger.record([0.25, 0.75], np.eye(2)[k])
+    found = ledger.exact().brier(squares=4)
+    assert found.calibration == found.resolution == 0
+    assert found.score == found.uncertainty == 0.375
+
+
+@pytest.mark.parametrize("make", [tc.TreeCal, tc.AdaptiveTreeCal, tc.Harmonic], ids=lambda kind: kind.__name__)
+def test_a_run_at_once_is_the_run_round_by_round(make: arena.Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def figures(streamed: int) -> Any:
+        monkeypatch.setattr("treecal.arena._run.STREAMED", streamed)
+        table = arena.race({"f": make}, {"iid": iid}, [tc.Simplex(3)], rounds=200, at=[50], workers=1)
+        assert table.column("rounds").to_pylist() == [50, 200]
+        assert (table.column("seconds").to_pylist()[-1] is None) == (streamed < 200)
+        columns = ("error", "per_node", "brier", "resolution", "uncertainty")
+        return np.array([table.column(name).to_pylist() for name in columns])
+
+    assert figures(20) == pytest.approx(figures(1000), abs=1e-9)
+
+
+def test_chance_has_seeds_and_the_rest_has_one() -> None:
+    """A forecaster that draws gets draws of its own with each seed, on a stream that is always the same."""
+    streams = {name: arena.STREAMS[name] for name in ("alternation", "against the mean", "i.i.d.")}
+    rivals: dict[str, arena.Maker] = {"mean": tc.RunningMean, "drawn": tc.SampleTreeCal}
+    table = arena.race(rivals, streams, [tc.Simplex(3)], rounds=600, seeds=(3, 4, 5), at=[], workers=1)
+    seeds: dict[tuple[str, str], list[int]] = {}
+    for row in table.to_pylist():
+        seeds.setdefault((row["forecaster"], row["stream"]), []).append(row["seed"])
+    assert seeds["mean", "alternation"] == seeds["mean", "against the mean"] == [3]
+    assert all(those == [3, 4, 5] for (name, stream), those in seeds.items() if name == "drawn" or stream == "i.i.d.")
+    assert len({r["error"] for r in rows(table, forecaster="drawn", stream="alternation")}) == 3
+
+
+def test_who_is_too_slow_is_said_to_be(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"rounds": 60, "seeds": (0, 1), "workers": 1, "folder": tmp_path}
+    rivals = {"tree": FORECASTERS["tree"]}
+    table = arena.race(rivals, {"iid": iid}, SPACES[:1], limit=1e-9, **how)
+    assert [row["error"] for row in table.to_pylist()] == [None, None]
+    assert [row["rounds"] for row in table.to_pylist()] == [60, 60]
+    first, second = table.column("note").to_pylist()
+    assert first.startswith("too slow: 60 rounds would take ")
+    assert second.startswith("too slow for more seeds: ")
+    assert "| tree | too slow |" in arena.show(table)
+    assert arena.final(table) == {}
+    with pytest.raises(StoppedError):  # a greater limit is a new chance
+        arena.race(rivals, {"iid": broken}, SPACES[:1], limit=600, **how)
+    assert arena.race(rivals, {"iid": broken}, SPACES[:1], limit=1e-9, **how).equals(table)
+    assert arena.final(arena.race(rivals, {"iid": iid}, SPACES[:1], limit=600, **how))
+    with pytest.raises(ParameterError, match="limit is 0"):
+        arena.race(rivals, {"iid": iid}, SPACES[:1], limit=0, **how)
+
+
+def test_a_changed_configuration_is_raced_again(tmp_path: Path) -> None:
+    def errors(arity: int) -> Any:
+        makers: dict[str, arena.Maker] = {"a tree": partial(tc.TreeCal, arity=arity)}
+        return arena.race(makers, {"iid": iid}, SPACES[:1], rounds=40, folder=tmp_path, workers=1)["error"]
+
+    assert errors(2) != errors(3)
+    assert errors(2) == errors(2)
+    assert [path.name[:7] for path in tmp_path.iterdir()] == ["a-tree-"] * 2
+
+
+def test_real_streams_have_their_own_sets() -> None:
+    assert list(arena.REAL) == ["Seattle", "wet or dry", "storms", "flights"]
+    dry = arena.REAL["wet or dry"]
+    table = arena.race({"mean": tc.RunningMean}, {"dry": dry}, [dry.space], rounds=100, seeds=(0, 1), workers=1)
+    (row,) = rows(table, rounds=100)
+    ledger = play(tc.RunningMean(dry.space), dry.outcomes[:100])
+    assert row["error"] == ledger.error("l1")
+    for space, rounds in ((tc.Simplex(3), 10), (dry.space, 2000)):
+        with pytest.raises(ParameterError, match="this stream has 1461 rounds on"):
+            dry(space, rounds, np.random.default_rng(0))
+
+
+def test_the_summary_has_mean_and_spread(table: Any) -> None:
+    cells = arena.summary(table, norm="l2").to_pylist()
+    assert len(cells) == 3 * 2 * 2
+    for cell in cells:
+        own = rows(table, norm="l2", rounds=60, **{k: cell[k] for k in ("forecaster", "stream", "dim")})
+        if cell["seeds"] == 0:
+            assert cell["error"] is None
+            assert "expected Simplex(2)" in cell["note"]
+            continue
+        for measure in ("error", "brier", "resolution"):
+            values = [r[measure] for r in own]
+            assert cell[measure] == pytest.approx(np.mean(values))
+            assert (cell[f"{measure}_min"], cell[f"{measure}_max"]) == (min(values), max(values))
+            assert cell[f"{measure}_sd"] == pytest.approx(np.std(values, ddof=1))
+        assert cell["microseconds"] > 0
+    with pytest.raises(ParameterError, match="measure is 'skill'"):
+        arena.final(table, measure="skill")
+    assert "### 2 dimensions" not in arena.show(table, measure="resolution", split=False)
+
+
+def test_ranks_are_worst_first_over_common_seeds(table: Any) -> None:
+    ranks = arena.rank(table, "mean")
+    assert len(ranks) == 4
+    assert [r.ratio for r in ranks] == sorted((r.ratio for r in ranks), reverse=True)
+    errors = arena.final(table)
+    for r in ranks:
+        rivals = {name: errors[r.dim, r.stream, name] for name in ("tree", "grid") if (r.dim, r.stream, name) in errors}
+        assert r.best == min(rivals, key=rivals.__getitem__)
+        assert (r.value, r.least) == (errors[r.dim, r.stream, "mean"], rivals[r.best])
+        assert r.ratio == r.value / r.least
+    import pyarrow.compute as pc
+
+    fewer = table.filter(pc.invert(pc.and_(pc.equal(table["forecaster"], "tree"), pc.equal(table["seed"], 1))))
+    (one,) = (r for r in arena.rank(fewer, "mean") if (r.stream, r.dim) == ("iid", 3))
+    (own,) = rows(table, forecaster="mean", stream="iid", dim=3, seed=0, norm="l1", rounds=60)
+    assert one.value == own["error"]
+    assert arena.rank(table, "mean", measure="brier") != ranks
+    with pytest.raises(ParameterError, match="forecaster is 'nobody', expected one of tree, mean, grid"):
+        arena.rank(table, "nobody")
+    with pytest.raises(ParameterError, match="measure is 'resolution'"):
+        arena.rank(table, "mean", measure="resolution")
+
+
+def test_the_script_of_the_docs(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "examples/arena.py"
+    command = [sys.executable, str(script), "--quick", "--folder", str(tmp_path / "runs")]
+    command += ["--forecasters", "RunningMean", "TreeCal"]
+    cells = tmp_path / "cells.json"
+    text = subprocess.run([*command, "--cells", str(cells)], capture_output=True, text=True, check=True).stdout
+    assert "### Real streams: Brier score" in text
+    assert "### 100 rounds: resolution" in text
+    found = json.loads(cells.read_text())
+    assert {cell["stream"] for cell in found} == {*arena.REAL, *arena.STREAMS}
+    ranks = subprocess.run([*command, "--rank", "TreeCal"], capture_output=True, text=True, check=True).stdout
+    assert len(ranks.splitlines()) == 4 + 2 * 8

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgb
 
 import treecal as tc
+from treecal import plots
 from treecal.streams import LedgerAdversary, iid
 
 HERE = Path(__file__).parent
@@ -41,11 +43,11 @@ def draw_errors() -> None:
         (axes[0], "an adversary who sees the ledger", None),
         (axes[1], "independent draws, 30 % against 70 %", chance),
     ):
-        for index, (name, make) in enumerate(FORECASTERS.items()):
+        for name, make in FORECASTERS.items():
             errors = measured(make, LedgerAdversary(SPACE) if stream is None else stream)
-            ax.plot(ROUNDS, errors, color=f"C{index}", lw=2, label=name)
+            ax.plot(ROUNDS, errors, color=plots.colour(name), lw=2, label=name)
             certified = [make().certificate("l1", rounds=int(t)).bound for t in ROUNDS]
-            ax.plot(ROUNDS, certified, color=f"C{index}", lw=1.2, ls="--")
+            ax.plot(ROUNDS, certified, color=plots.colour(name), lw=1.2, ls="--")
         ax.set(xscale="log", yscale="log", title=title, xlabel="rounds")
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("ℓ1 calibration error per round")
@@ -66,15 +68,16 @@ def draw_map() -> None:
             winner[i, j] = kinds.index(kinds[-1] if useless else advice.best.forecaster.split("(")[0])
             bound[i, j] = min(advice.best.bound, advice.trivial)
     figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
-    colours = plt.get_cmap("Pastel1")
-    ax.imshow(winner, cmap=colours, vmin=0, vmax=8, aspect="auto", origin="lower")
+    # The forecasters' colours, pale enough to read numbers on.
+    pale = [[1 - 0.4 * (1 - c) for c in to_rgb(plots.colour(kind) or "0.8")] for kind in kinds]
+    ax.imshow(np.array(pale)[winner], aspect="auto", origin="lower")
     for i in range(len(dims)):
         for j in range(len(powers)):
             ax.text(j, i, f"{bound[i, j]:.2f}", ha="center", va="center", fontsize=8)
     ax.set_xticks(range(len(powers)), [f"$10^{{{p:g}}}$" for p in powers])
     ax.set_yticks(range(len(dims)), [str(d) for d in dims])
     ax.set(xlabel="rounds", ylabel="classes", title="Least certified ℓ1 error on the simplex, and who certifies it")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colours(k / 8)) for k in range(len(kinds))]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=hue) for hue in pale]
     ax.legend(handles, kinds, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=5, fontsize=8, frameon=False)
     figure.savefig(HERE / "who-wins.png", dpi=140)
 

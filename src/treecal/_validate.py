@@ -32,6 +32,8 @@ def positive_number(name: str, value: Any, *, or_zero: bool = False) -> float:
 
 def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
     """Return `value` as a read-only float64 copy with only finite entries, or raise."""
+    if any(map(np.ma.is_masked, value if isinstance(value, list | tuple) else (value,))):
+        raise ParameterError(f"{name} has masked entries, expected real numbers.")
     try:
         raw = np.asarray(value)
     except ValueError as error:  # ragged nesting

@@ -89,7 +89,7 @@ class UnsupportedError(TreeCalError, NotImplementedError):
 
 
 class SnapshotError(TreeCalError):
-    """A snapshot that cannot be written, or is damaged."""
+    """A snapshot or state that cannot be written, is damaged, or that no object of its kind can have."""
 
 
 class FileError(TreeCalError):

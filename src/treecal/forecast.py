@@ -20,6 +20,10 @@ _new = object.__new__
 class Forecast:
     """What a forecaster announces in one round: points, and the weight of each. Immutable.
 
+    `points` and `weights` are read-only, and NumPy lets nobody change that. Other libraries may write even to memory
+    that is read-only (`torch.from_numpy` warns, and does): copy the points first, which may be those the forecaster
+    goes on with. Weights are the forecast's own.
+
     Parameters
     ----------
     points
@@ -86,10 +90,11 @@ class Forecast:
     def _check_inside(space: ConvexSet, points: Array) -> None:
         if points.shape[1] != space.dim:
             raise ForecastError(f"points have {points.shape[1]} coordinates, expected {space.dim} for {space!r}.")
-        inside = space.contains(points)
-        if not inside.all():
-            at = int(np.argmin(inside))
-            raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
+        with np.errstate(over="ignore"):  # of numbers so large that their sum is infinite
+            inside = space.contains(points)
+            if not inside.all():
+                at = int(np.argmin(inside))
+                raise ForecastError(f"point {at} lies outside {space!r}: {space.complaint(points[at])}.")
 
     @staticmethod
     def trusted(points: Array, weights: Array, nodes: Integers | None, space: ConvexSet | None) -> Forecast:
@@ -105,11 +110,16 @@ class Forecast:
     @property
     def points(self) -> Array:
         """The points, `(n, d)`, read-only."""
+        if self._points.base is None:
+            self._points = self._points.view()  # which NumPy does not let anyone make writable
         return self._points
 
     @property
     def weights(self) -> Array:
         """The weights, `(n,)`, read-only."""
+        if self._weights.base is not None:  # as of `uniform`, which all share
+            self._weights = self._weights.copy()
+            self._weights.setflags(write=False)
         return self._weights
 
     @property
@@ -125,11 +135,11 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
-        return np.asarray(self.weights @ self.points)
+        return np.asarray(self._weights @ self._points)
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point: the pure forecast."""
-        return np.asarray(self.points[rng.choice(len(self), p=self.weights)])
+        return np.asarray(self._points[rng.choice(len(self), p=self._weights)]).copy()
 
     def merged(self) -> Forecast:
         """Return the same distribution with equal points joined and nodes dropped, in order of first appearance."""
@@ -145,16 +155,16 @@ class Forecast:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Forecast):
             return NotImplemented
-        ours, theirs = ((x.points, x.weights, () if x.nodes is None else x.nodes) for x in (self, other))
+        ours, theirs = ((x._points, x._weights, () if x.nodes is None else x.nodes) for x in (self, other))
         return all(map(np.array_equal, ours, theirs))
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Forecast.trusted, (self.points, self.weights, self.nodes, self.space)
+        return Forecast.trusted, (self._points, self._weights, self.nodes, self.space)
 
     def __repr__(self) -> str:
-        n, d = self.points.shape
+        n, d = self._points.shape
         return f"Forecast({n} point{'s' * (n != 1)} in R^{d}, mean {np.array2string(self.mean, precision=4)})"
 
 
@@ -211,7 +221,7 @@ class TreeForecast(Forecast):
         return self._nodes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _tree_forecast, (self.points, self.weights, self.rounds, self.arity, self.space)
+        return _tree_forecast, (self._points, self._weights, self.rounds, self.arity, self.space)
 
 
 def _tree_forecast(points: Array, weights: Array, rounds: int, arity: int, space: ConvexSet) -> TreeForecast:
@@ -222,7 +232,7 @@ def _tree_forecast(points: Array, weights: Array, rounds: int, arity: int, space
 
 @lru_cache(maxsize=64)
 def uniform(count: int) -> Array:
-    """Return `count` equal weights, read-only.
+    """Return `count` equal weights, read-only: one array for all who ask, not to be handed out.
 
     Examples
     --------

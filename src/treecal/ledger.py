@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
-from threading import Lock
+from functools import partial
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import ForecastError, ParameterError
+from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet, Distance, as_distance
+from treecal.geometry import ConvexSet, Distance, as_distance, l2
 from treecal.geometry._outcomes import FLOAT64, read_outcome
 
 _NO_NODE = np.array([-1, -1])
 _BATCH = 4096  # points that may wait
-_settling = Lock()
+_settling = RLock()
+_Round = tuple[bytes, bytes, bytes, bytes]  # the bytes of points, weights, nodes and outcome
+_Due = tuple[Integers, Array]  # rows, and the totals they are to have
 
 
 class Table(NamedTuple):
@@ -45,6 +49,28 @@ class Table(NamedTuple):
     weight: Array
     outcome: Array
     gap: Array
+
+
+class Brier(NamedTuple):
+    """The Brier score per round and its three parts: `score = calibration − resolution + uncertainty` (Murphy 1973).
+
+    Attributes
+    ----------
+    score
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution over points, the expected score of a draw from it.
+    calibration
+        `Σ_p m_p·‖ν_p − p‖₂²`, the squared ℓ2 calibration error.
+    resolution
+        `Σ_p m_p·‖ν_p − ȳ‖₂²`: how far the mean outcomes `ν_p` of the forecasts lie from the mean of all outcomes `ȳ`.
+        A constant forecast has 0. One that never repeats has as much as there can be, and pays for it in calibration.
+    uncertainty
+        The mean of `‖y − ȳ‖₂²`: the score of the best constant, chosen with hindsight.
+    """
+
+    score: float
+    calibration: float
+    resolution: float
+    uncertainty: float
 
 
 class Reading:
@@ -82,6 +108,31 @@ class Reading:
         order = np.argsort(-self.weights * gap, kind="stable")
         return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
 
+    def brier(self, squares: float) -> Brier:
+        """Return the Brier score per round and its parts.
+
+        Parameters
+        ----------
+        squares
+            The sum of `‖y‖₂²` over all rounds, which a ledger does not keep: for classes, the number of rounds.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(2))
+        >>> for p, y in [([0.5, 0.5], [1, 0]), ([0.5, 0.5], [0, 1]), ([1, 0], [1, 0]), ([1, 0], [1, 0])]:
+        ...     ledger.record(p, y)
+        >>> ledger.exact().brier(squares=4)
+        Brier(score=0.25, calibration=0.0, resolution=0.125, uncertainty=0.375)
+        """
+        if self.rounds == 0:
+            raise ParameterError("no round is recorded, so there is no score per round.")
+        calibration = self.error(l2.squared)
+        base = self.weights @ self.outcomes / self.weights.sum()
+        resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / self.rounds
+        uncertainty = max(float(squares) / self.rounds - float(base @ base), 0.0)
+        return Brier(calibration - resolution + uncertainty, calibration, resolution, uncertainty)
+
     def __len__(self) -> int:
         return len(self.weights)
 
@@ -96,6 +147,8 @@ class Ledger:
     Points are distinguished exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
     uniform over n points counts whole rounds in units of 1/n, so that with one-hot outcomes every number in the ledger
     is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops.
+
+    Several threads may record and read: each round counts once, and an interrupt leaves it recorded or not.
 
     Parameters
     ----------
@@ -176,7 +229,8 @@ class Ledger:
             raise ParameterError(f"nodes and parts are {key.dtype} and {count.dtype}, expected integers.")
         ledger, amounts = cls(space), np.column_stack([w, total])
         rows, totals = ledger._added(_identity(p, key, np.broadcast_to(count, n)), amounts)
-        ledger._totals[rows], ledger._rounds = totals, rounds
+        ledger._totals[rows] = totals
+        ledger._now = rounds, [], None
         return ledger
 
     def _load(self, rounds: int, names: Integers, totals: Array) -> None:
@@ -184,16 +238,18 @@ class Ledger:
         # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
         # Its totals are weight and outcome sum; and what rounding lost of them.
         self._names, self._totals = names, totals
-        self._size, self._rounds = len(names), rounds  # rows in use (the arrays may be longer), and rounds in them
+        self._size = len(names)  # rows in use: the arrays may be longer
         self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
-        # Rounds to be added up, some hundred at once: the bytes of points, weights, nodes and outcome.
-        self._waiting: list[tuple[bytes, bytes, bytes, bytes]] = []
-        self._points_waiting = 0
+        self._busy = False
+        # Rounds added up; rounds to be added up, some hundred at once; and totals that may not be written yet. All in
+        # one, so that one assignment turns rounds that wait into totals.
+        self._now: tuple[int, list[_Round], _Due | None] = rounds, [], None
 
     @property
     def rounds(self) -> int:
         """Number of rounds recorded."""
-        return self._rounds + len(self._waiting)
+        settled, waiting, _ = self._now
+        return settled + len(waiting)
 
     def record(self, forecast: Forecast | ArrayLike, outcome: ArrayLike) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
@@ -209,9 +265,10 @@ class Ledger:
         y = read_outcome(self.space, outcome, self.rounds + 1)
         count, nodes = len(x), x.nodes
         node_bytes = _NO_NODE.tobytes() * count if nodes is None else nodes.tobytes()
-        self._waiting.append((x.points.tobytes(), x.weights.tobytes(), node_bytes, y.tobytes()))
-        self._points_waiting += count
-        if self._points_waiting >= _BATCH:
+        entry = x._points.tobytes(), x._weights.tobytes(), node_bytes, y.tobytes()
+        self._now[1].append(entry)  # the round is recorded
+        # Each of the rounds that wait passed this with its own count, so that no more than 10 batches of points wait.
+        if len(self._now[1]) * count >= _BATCH and not self._busy:
             self._settle()
 
     def _checked(self, forecast: Forecast | ArrayLike) -> Forecast:
@@ -233,24 +290,45 @@ class Ledger:
     def _settle(self) -> None:
         """Add up the rounds that wait."""
         with _settling:  # reading settles, and several threads may read
-            rounds, dim = len(self._waiting), self.space.dim
-            if not rounds:
-                return
-            columns = (b"".join(column) for column in zip(*self._waiting[:rounds], strict=True))
-            points, weights, nodes, outcomes = map(np.frombuffer, columns)
-            counts = np.array([len(own) // 8 for _, own, _, _ in self._waiting[:rounds]])
-            equal = np.logical_and.reduceat(weights == (1 / counts).repeat(counts), np.cumsum(counts) - counts)
-            parts = np.where(equal, counts, 0).repeat(counts)
-            names = _identity(points.reshape(-1, dim), nodes.view(np.int64).reshape(-1, 2), parts)
-            amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
-            if not equal.all():
-                amounts *= np.where(parts, 1.0, weights)[:, None]
-            rows, totals = self._added(names, amounts)
-            # All of it or nothing: there is no call in between, where an interrupt or another thread could come in.
+            if self._busy:
+                raise TreeCalError(
+                    "a ledger was read while it adds up its rounds, by a signal handler or a finalizer.",
+                    hint="let the handler set a flag, and read the ledger in the loop.",
+                )
+            self._busy = True
+            try:
+                self._write()
+                settled, waiting, _ = self._now
+                if taken := waiting[:]:
+                    due = self._added(*self._sums(taken))
+                    # Rounds that came meanwhile wait on: no call lies between the slice and the assignment, so that no
+                    # thread comes in between.
+                    self._now = settled + len(taken), waiting[len(taken) :], due
+                    self._write()
+            finally:
+                self._busy = False
+
+    def _write(self) -> None:
+        """Write the totals that are due: again, if that was interrupted."""
+        settled, waiting, due = self._now
+        if due is not None:
+            rows, totals = due
             self._totals[rows] = totals
-            self._rounds += rounds
-            del self._waiting[:rounds]
-            self._points_waiting -= len(parts)
+            self._now = settled, waiting, None
+
+    def _sums(self, taken: list[_Round]) -> tuple[Integers, Array]:
+        """Return the names of all points of some rounds, and what is to be added to each."""
+        rounds, dim = len(taken), self.space.dim
+        columns = (b"".join(column) for column in zip(*taken, strict=True))
+        points, weights, nodes, outcomes = map(np.frombuffer, columns)
+        counts = np.array([len(own) // 8 for _, own, _, _ in taken])
+        equal = np.logical_and.reduceat(weights == (1 / counts).repeat(counts), np.cumsum(counts) - counts)
+        parts = np.where(equal, counts, 0).repeat(counts)
+        names = _identity(points.reshape(-1, dim), nodes.view(np.int64).reshape(-1, 2), parts)
+        amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
+        if not equal.all():
+            amounts *= np.where(parts, 1.0, weights)[:, None]
+        return names, amounts
 
     def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array]:
         """Return the rows of these names, and their totals with the amounts added one after the other."""
@@ -288,22 +366,23 @@ class Ledger:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
         merged = Ledger(self.space)
         for part in (self, other):
-            names, totals = part._rows()
+            names, totals, rounds = part._rows()
             for amounts in totals.swapaxes(0, 1):
                 rows, added = merged._added(names, amounts)
                 merged._totals[rows] = added
-            merged._rounds += part._rounds
+            merged._now = merged._now[0] + rounds, [], None
         return merged
 
-    def _rows(self) -> tuple[Integers, Array]:
-        """Return the names and totals of all rows."""
-        self._settle()
-        return self._names[: self._size], self._totals[: self._size]
+    def _rows(self) -> tuple[Integers, Array, int]:
+        """Return the names and totals of all rows, which never change afterwards, and the rounds in them."""
+        with _settling:
+            self._settle()
+            return self._names[: self._size], self._totals[: self._size].copy(), self._now[0]
 
     def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
-        names, totals = self._rows()
-        return self._read(names, totals, names[:, : self.space.dim + 2 * per_node], resolution=None)
+        names, totals, rounds = self._rows()
+        return self._read(names, totals, rounds, names[:, : self.space.dim + 2 * per_node], resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -327,20 +406,25 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        names, totals = self._rows()
+        names, totals, rounds = self._rows()
         cells = np.rint(self._points(names) / resolution) + 0.0
-        return self._read(names, totals, cells.view(np.int64), resolution=float(resolution))
+        return self._read(names, totals, rounds, cells.view(np.int64), resolution=float(resolution))
 
     def _points(self, names: Integers) -> Array:
         return names[:, : self.space.dim].view(np.float64)
 
-    def _read(self, names: Integers, totals: Array, groups: Integers, *, resolution: float | None) -> Reading:
+    def _read(
+        self, names: Integers, totals: Array, rounds: int, groups: Integers, *, resolution: float | None
+    ) -> Reading:
         """Read the rows, those with equal `groups` together."""
         first, group = group_rows(groups)
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
-        parts = names[:, -1]
-        common = math.lcm(*(int(p) for p in np.unique(parts) if p))
-        unit = common if common * self._rounds < 2**53 else 1
+        parts, unit = names[:, -1], 1
+        for count in np.unique(parts[parts > 0]).tolist():
+            unit = math.lcm(unit, count)
+            if unit * rounds >= 2**53:
+                unit = 1
+                break
         own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals.sum(axis=1)
         sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
         np.add.at(sums, group, own)
@@ -353,7 +437,7 @@ class Ledger:
         if resolution is not None:
             points[played] /= weights[played, None]
         outcomes = sums[played, 1:] / weights[played, None]
-        return Reading(points[played], weights[played] / unit, outcomes, self._rounds, resolution)
+        return Reading(points[played], weights[played] / unit, outcomes, rounds, resolution)
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
@@ -380,14 +464,35 @@ class Ledger:
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""
-        names, totals = self._rows()
+        names, totals, rounds = self._rows()
         points, keys = self._points(names).copy(), names[:, self.space.dim :].copy()
-        return {"rounds": self._rounds, "points": points, "keys": keys, "totals": totals.copy()}
+        return {"rounds": rounds, "points": points, "keys": keys, "totals": totals}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such rows."""
-        keys = state["keys"]
-        self._load(state["rounds"], _identity(state["points"], keys[:, :2], keys[:, 2]), state["totals"].copy())
+        """Resume from such rows. Any others raise a `SnapshotError` and change nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state; return what puts it in place."""
+        check_names("the ledger", state, ("rounds", "points", "keys", "totals"))
+        rounds, points, keys, totals = state["rounds"], state["points"], state["keys"], state["totals"]
+        check_count("rounds", rounds)
+        n, dim = len(points) if np.ndim(points) else 0, self.space.dim
+        check_array("points", points, (n, dim))
+        check_array("keys", keys, (n, 3), np.int64)
+        check_array("totals", totals, (n, 2, 1 + dim))
+        names, parts, added = _identity(points, keys[:, :2], keys[:, 2]), keys[:, 2], totals.sum(axis=1)
+        if len(group_rows(names)[0]) < n:
+            raise SnapshotError("a row of the ledger appears twice.")
+        if (parts < 0).any():
+            raise SnapshotError(f"the ledger's parts are {parts.min()}, expected 0 or more.")
+        weights = added[:, 0] / np.maximum(parts, 1)
+        if weights.sum() > rounds * (1 + slack(rounds)):
+            raise SnapshotError(f"the ledger's weights sum to {weights.sum():g}, more than its {rounds} rounds.")
+        check_sums("the ledger's points", points, np.ones(n), self.space, rounds=rounds)
+        for sums in (added, totals[:, 0]):  # with and without what rounding lost
+            check_sums("the ledger's sums", sums[:, 1:], sums[:, 0], self.space, rounds=rounds)
+        return partial(self._load, int(rounds), names, totals.copy())
 
     def __copy__(self) -> Ledger:
         return deepcopy(self)  # half a copy would share arrays that change

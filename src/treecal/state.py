@@ -20,17 +20,22 @@ from typing import Any
 import numpy as np
 
 from treecal import correctors, forecasters, geometry
+from treecal._generators import generator_from, generator_state
+from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank
-from treecal.exceptions import SnapshotError
+from treecal.exceptions import SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY, Forecaster
+from treecal.forecasters._simplex_grid import MOST_POINTS, points
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.ledger import Ledger
 
 VERSION = 2
-_BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _BLANK = b"0" * 64
+_HEADER = ("class", "arguments", "state", "version", "sha256")
+_MOST_DEPTH = 64  # of what is nested in a header
+_ROOM = 2**20  # numbers that the arguments of any file may ask for
 
 Kept = Forecaster | Corrector | Ledger | Bank
 
@@ -146,43 +151,76 @@ def describe(thing: Kept) -> str:
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
     """Return the forecaster, corrector, ledger or bank of a snapshot's bytes.
 
+    Everything in them is checked against everything else before anything is built: whatever the bytes are, what comes
+    back is an object that works, or a `SnapshotError`.
+
     Examples
     --------
     >>> loads(b"nothing of the kind")
     Traceback (most recent call last):
     treecal.exceptions.SnapshotError: this is not a snapshot of treecal, or its header is damaged.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as unpack
+    header = _header(content)
+    try:
+        state = _nested(header["state"], _arrays(content))
+        thing = _Decoder(space, room=_ROOM + len(content)).thing(header)
+        if space is not None and thing.space != space:
+            raise SnapshotError(f"the snapshot's set is {thing.space!r}, not {space!r}.")
+        thing.set_state(state)
+    except SnapshotError:
+        raise
+    except TreeCalError as error:
+        raise SnapshotError(f"the snapshot holds what cannot be: {error}") from error
+    except Exception as error:  # the arguments are anybody's, so a constructor may stumble over them in any way
+        raise SnapshotError(f"the snapshot holds what cannot be: {type(error).__name__}, {error}.") from error
+    return thing
 
+
+def _header(content: bytes) -> dict[str, Any]:
+    """Return the header of a snapshot, found to be undamaged and of our version."""
     try:
         length = int.from_bytes(content[:8], "little")
-        header = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["treecal"])
+        text = json.loads(content[8 : 8 + length])["__metadata__"]["treecal"]
+        header = json.loads(text, parse_constant=_no_number)
         digest = header["sha256"].encode()
         blank = _with_digest(content, _BLANK, old=digest)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SnapshotError("this is not a snapshot of treecal, or its header is damaged.") from error
     if hashlib.sha256(blank).hexdigest().encode() != digest:
         raise SnapshotError(
             "the snapshot is damaged: its SHA-256 does not match, so it was cut short or changed.",
             hint="use an older snapshot; this one cannot be trusted.",
         )
-    if header["version"] != VERSION:
+    version = header.get("version")
+    if type(version) is not int or version != VERSION:
+        newer = type(version) is int and version > VERSION
+        older = type(version) is int and 0 < version < VERSION
         raise SnapshotError(
-            f"the snapshot has format version {header['version']}, and this treecal reads version {VERSION}.",
+            f"the snapshot has format version {str(version)[:20]}, and this treecal reads version {VERSION}.",
             hint="upgrade treecal."
-            if header["version"] > VERSION
-            else "replay the outcomes with a new one, which gives the same forecasts; or load it with treecal 0.1.0.",
+            if newer
+            else "replay the outcomes with a new one, which gives the same forecasts; or load it with treecal 0.1.0."
+            if older
+            else None,
         )
+    check_names("the header", header, [*(["name"] if "name" in header else []), *_HEADER])
+    if _depth(header) > _MOST_DEPTH:
+        raise SnapshotError(f"the snapshot's header is nested more than {_MOST_DEPTH} deep.")
+    return dict(header)
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _arrays(content: bytes) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as unpack
+
     try:
-        arrays = unpack(content)
-    except SafetensorError as error:
+        return unpack(content)
+    except (SafetensorError, KeyError) as error:  # the latter for a type that NumPy does not have
         raise SnapshotError(f"the snapshot's arrays cannot be read: {error}") from error
-    thing = _decode(header, space)
-    if space is not None and thing.space != space:
-        raise SnapshotError(f"the snapshot's set is {thing.space!r}, not {space!r}.")
-    thing.set_state(_nested(header["state"] | arrays))
-    return thing
 
 
 def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
@@ -193,16 +231,27 @@ def _flat(state: dict[str, Any], before: str = "") -> dict[str, Any]:
     return flat
 
 
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """Return the state that `_flat` was given."""
+def _nested(*parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the state that `_flat` was given, from its parts; a key that is there twice raises."""
     state: dict[str, Any] = {}
-    for key, value in flat.items():
-        *parts, name = key.split("/")
+    for key, value in (item for part in parts for item in part.items()):
+        *path, name = key.split("/")
         inner = state
-        for part in parts:
+        for part in path[:_MOST_DEPTH]:
             inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict) or name in inner or len(path) > _MOST_DEPTH:
+            raise SnapshotError(f"the snapshot's state has {key[:60]!r} twice, or too deep.")
         inner[name] = value
     return state
+
+
+def _depth(code: Any) -> int:
+    """Return how deep lists and dictionaries are nested."""
+    deep, level = 0, [code]
+    while level := [entry for each in level for entry in (each.values() if isinstance(each, dict) else each)]:
+        level = [entry for entry in level if isinstance(entry, dict | list)]
+        deep += 1
+    return deep
 
 
 def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes:
@@ -214,11 +263,20 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
     return content[: 8 + length].replace(before, after) + content[8 + length :]
 
 
-def _kinds() -> dict[str, Any]:
-    """Return the classes a snapshot may name. Users may register more forecasters at any time."""
-    ours = (getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__)
-    kinds = (*ours, Bank, Ledger, *REGISTRY.values())
-    return {kind.__name__: kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Kept | Value)}
+def _is_ours(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Kept | Value)
+
+
+_OURS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Bank,
+        Ledger,
+        *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),
+    )
+    if _is_ours(kind)
+}
+"""The classes of the package that a snapshot may name. Users' forecasters are named as the registry names them."""
 
 
 def _encode(value: Any) -> Any:
@@ -232,10 +290,12 @@ def _encode(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return {"tuple": [_encode(entry) for entry in value]}
     if isinstance(value, np.random.Generator):
-        return {"rng": _plain(value.bit_generator.state)}
-    name = type(value).__name__
-    if _kinds().get(name) is type(value):
-        return {"class": name, "arguments": {key: _encode(entry) for key, entry in value.arguments().items()}}
+        return {"rng": generator_state(value)}
+    kind, name = type(value), type(value).__name__
+    if _OURS.get(name) is kind:
+        return {"class": name, "arguments": _encoded_arguments(value)}
+    if isinstance(value, Forecaster) and REGISTRY.get(vars(kind).get("name", "")) is kind:
+        return {"class": name, "name": kind.name, "arguments": _encoded_arguments(value)}
     if isinstance(value, Value) and not isinstance(value, Groups):
         return {"custom": name}
     if isinstance(value, Kept):
@@ -251,41 +311,86 @@ def _encode(value: Any) -> Any:
     )
 
 
-def _decode(code: Any, space: ConvexSet | None = None) -> Any:
-    """Turn such JSON into the argument; `space` stands for a set of a user's own class."""
-    match code:
-        case {"float": text}:
-            return float(text)
-        case {"array": entries}:
-            return np.array(entries, dtype=np.float64)
-        case {"tuple": entries}:
-            return tuple(_decode(entry, space) for entry in entries)
-        case {"rng": state} if state["bit_generator"] in _BIT_GENERATORS:
-            bits = getattr(np.random, state["bit_generator"])()
-            bits.state = state
-            return np.random.Generator(bits)
-        case {"class": "Product", "arguments": {"sets": sets}}:
-            return geometry.Product(*_decode(sets, space))
-        case {"class": name, "arguments": arguments}:
-            if (kind := _kinds().get(name)) is None:
-                raise SnapshotError(
-                    f"the snapshot holds the class {name}, which is not known here.",
-                    hint="import the module that defines it first.",
-                )
-            return kind(**{key: _decode(value, space) for key, value in arguments.items()})
-        case {"custom": name}:
-            if space is not None and type(space).__name__ == name:
-                return space
+def _encoded_arguments(value: Any) -> dict[str, Any]:
+    return {key: _encode(entry) for key, entry in value.arguments().items()}
+
+
+class _Decoder:
+    """Turns such JSON into objects; `space` stands for a set of a user's own class.
+
+    `room` is how many numbers the arguments may ask for before any state is there. States only grow, so a file never
+    holds fewer numbers than a new object of its kind, and a small file is no reason to reserve gigabytes.
+    """
+
+    def __init__(self, space: ConvexSet | None, *, room: float = math.inf) -> None:
+        self._space, self._room = space, room
+
+    def thing(self, code: dict[str, Any]) -> Any:
+        """Return the object that a header describes."""
+        kind, arguments = self._kind(code), code["arguments"]
+        if not issubclass(kind, Kept):
             raise SnapshotError(
-                f"the snapshot's set is of the class {name}, which is not part of treecal.",
-                hint="load(path, space=...) with the set it was made on.",
+                f"the snapshot is of a {kind.__name__}, expected a forecaster, corrector, ledger or bank."
             )
-        case _:
-            return code
+        return self._made(kind, arguments)
+
+    def value(self, code: Any) -> Any:
+        """Return an argument."""
+        match code:
+            case None | bool() | int() | float() | str():
+                return code
+            case {"float": str(text), **rest} if not rest:
+                return float(text)
+            case {"array": entries, **rest} if not rest:
+                return np.array(entries, dtype=np.float64)
+            case {"tuple": list(entries), **rest} if not rest:
+                return tuple(map(self.value, entries))
+            case {"rng": state, **rest} if not rest:
+                return generator_from(state)
+            case {"class": str(), "arguments": dict(arguments), **rest} if rest.keys() <= {"name"}:
+                return self._made(self._kind(code), arguments)
+            case {"custom": str(name), **rest} if not rest:
+                if self._space is not None and type(self._space).__name__ == name:
+                    return self._space
+                raise SnapshotError(
+                    f"the snapshot's set is of the class {name}, which is not part of treecal.",
+                    hint="load(path, space=...) with the set it was made on.",
+                )
+        raise SnapshotError("the snapshot's header holds an argument of no known kind.")
+
+    def _kind(self, code: dict[str, Any]) -> type[Any]:
+        name, registered = code["class"], code.get("name")
+        kind = _OURS.get(name) if registered is None else REGISTRY.get(registered)
+        if kind is None or kind.__name__ != name:
+            raise SnapshotError(
+                f"the snapshot holds the class {name}, which is not known here.",
+                hint="import the module that defines it first.",
+            )
+        return kind
+
+    def _made(self, kind: type[Any], arguments: dict[str, Any]) -> Any:
+        given = {key: self.value(entry) for key, entry in arguments.items()}
+        self._room -= _size(kind, given)
+        if self._room < 0:
+            raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")
+        return kind(*given.pop("sets", ())) if kind is geometry.Product and len(given) == 1 else kind(**given)
 
 
-def _plain(state: Any) -> Any:
-    """Turn a bit generator's state into JSON."""
-    if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+def _size(kind: type[Any], arguments: dict[str, Any]) -> int:
+    """Return how many numbers a new object takes, by its arguments; one of another type is left to the constructor."""
+
+    def whole(name: str) -> int:
+        value = arguments.get(name)
+        return value if isinstance(value, int) else 0
+
+    space: Any = arguments.get("space")
+    dim = space.dim if isinstance(space, ConvexSet) else whole("dim")
+    if issubclass(kind, forecasters.SimplexGrid):
+        steps = whole("resolution")
+        return dim * (points(dim, steps) if 0 < min(dim, steps) <= 20 else MOST_POINTS)
+    if issubclass(kind, forecasters.Harmonic):
+        return 256 * dim
+    if issubclass(kind, correctors.VectorScaling):
+        return 4 * dim * dim
+    rows = max(whole("depth"), getattr(arguments.get("groups"), "count", 1), 1)
+    return dim * rows + whole("bins") if issubclass(kind, Kept) else dim

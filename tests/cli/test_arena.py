@@ -49,3 +49,26 @@ def test_bad_options() -> None:
     refused(run(*SMALL, "--forecasters", ","), "--forecasters is ',', expected distinct names")
     refused(run(*SMALL, "--seeds", 0), "--seeds is 0")
     refused(run("arena", "--rounds", 0), "rounds is 0")
+
+
+def test_real_streams_and_scores() -> None:
+    two = ["arena", "--real", "--streams", "wet or dry", "--forecasters", "running-mean,treecal", "--workers", 1]
+    dry = arena.REAL["wet or dry"]
+    chosen = {name: REGISTRY[name] for name in ("running-mean", "treecal")}
+    race = arena.race(chosen, {"wet or dry": dry}, [dry.space], rounds=dry.rounds, workers=1)
+    document = json.loads(run(*two, "--json").out)
+    assert set(document) == {"norm", "runs"}
+    for row, run_ in zip(race.to_pylist(), document["runs"], strict=True):
+        keys = ("length", "rounds", "brier", "resolution", "uncertainty", "forecasts")
+        assert [run_[key] for key in keys] == [row[key] for key in keys]
+    for measure, title in (("brier", "Brier score"), ("resolution", "resolution")):
+        shown = run(*two, "--measure", measure).out
+        assert shown.startswith(f"{title} per round on real streams")
+        for value in arena.final(race, measure=measure).values():
+            assert f"{value:.3f}" in shown
+    refused(run("arena", "--real", "--streams", "drift"), "--streams is 'drift', expected one of Seattle, ")
+
+
+def test_who_is_too_slow_is_told() -> None:
+    done = run(*SMALL, *TWO, "--limit", 1e-9)
+    assert "treecal did not take part: too slow: 30 rounds would take " in done.out

@@ -74,8 +74,12 @@ class Restless(Shift):
 class Aliasing(Shift):
     """Breaks its contract: states are its own arrays."""
 
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+        self._learn(forecast, outcome)
+        return {}
+
     def get_state(self) -> dict[str, Any]:
-        return self._past() | ({} if self._pending is None else {"pending": self._pending[0]})
+        return super().get_state() | {"own": self._own_state()}
 
 
 class Greedy(Shift):
@@ -103,9 +107,13 @@ class Lenient(Shift):
     """Breaks its contract: takes an outcome that had no forecast."""
 
     def update(self, outcome: Any) -> None:
-        if self._pending is None:
+        try:
+            super().update(outcome)
+        except tc.TreeCalError as error:
+            if "before its forecast" not in str(error):
+                raise
             self.predict(self.space.centre)
-        super().update(outcome)
+            super().update(outcome)
 
 
 class Shallow(Shift):

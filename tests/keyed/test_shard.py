@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
+from treecal.exceptions import SnapshotError
 from treecal.keyed import advance, forecasts, local, no_state, shard_of
 from treecal.keyed._packing import dumps, loads, packed, repack
 from treecal.keyed._tables import pack, unpack
@@ -203,10 +204,20 @@ def test_a_wrong_schema_is_refused_before_any_work(name: str, kind: Any, message
 
 def test_the_state_of_other_streams_is_refused() -> None:
     state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
-    with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
-        forecasts(state, tc.TreeCal(tc.Simplex(3)))
-    with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
-        forecasts(state, tc.AdaptiveTreeCal(SPACE, arity=2))
+    anonymous = state.replace_schema_metadata(None)  # as a table comes back from an engine that knows no metadata
+    for other in (tc.TreeCal(tc.Simplex(3)), tc.AdaptiveTreeCal(SPACE, arity=2)):
+        with pytest.raises(tc.TreeCalError, match=r"the state is of TreeCal\(Simplex\(2\), arity=2\), not of"):
+            forecasts(state, other)
+        with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
+            forecasts(anonymous, other)
+    assert forecasts(anonymous, FORECASTER).equals(forecasts(state, FORECASTER))
+    for same_size in (
+        tc.TreeCal(SPACE, arity=3),
+        tc.TreeCal(SPACE, arity=2, mix=0.1),
+        tc.TreeCal(SPACE, arity=2, depth=1),
+    ):
+        with pytest.raises(tc.TreeCalError, match=r"the state is of TreeCal\(Simplex\(2\), arity=2\), not of"):
+            advance(state, table(("a", 1, A)), same_size)
     newer = state.set_column(6, "format", pa.array([3], pa.int32()))
     with pytest.raises(tc.TreeCalError, match="format 3, and this treecal reads 2"):
         advance(newer, table(), FORECASTER)
@@ -223,4 +234,32 @@ def test_the_state_of_another_kind_is_refused_though_it_has_the_size() -> None:
         outcomes = pa.table({"key": ["a"], "seq": [0], "outcome": [1]})
         state = advance(no_state(), outcomes, kind).state
         with pytest.raises(tc.TreeCalError, match="of another kind or size"):
-            forecasts(state, other)
+            forecasts(state.replace_schema_metadata(None), other)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "match"),
+    [
+        ("rounds", pa.array([-1], pa.int64()), "rounds are -1 to -1"),
+        ("rounds", pa.array([2**63 - 1], pa.int64()), "expected 0 to"),
+        ("rounds", pa.array([2], pa.int64()), "of another kind or size"),
+        ("rounds", pa.array([None], pa.int64()), "a row without 'rounds'"),
+        ("path", pa.array([np.array([5.0, -4.0]).tobytes()], pa.binary()), "not those of points of"),
+        ("path", pa.array([np.array([np.nan, 1.0]).tobytes()], pa.binary()), "not finite"),
+        ("path", pa.array([b""], pa.binary()), "of another kind or size"),
+        ("first", pa.array([9], pa.int64()), "after its last"),
+    ],
+)
+def test_a_state_that_no_stream_has_is_refused(column: str, values: Any, match: str) -> None:
+    """Before a kernel sees it: none checks bounds."""
+    state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
+    other = state.set_column(state.column_names.index(column), column, values)
+    for act in (lambda: forecasts(other, FORECASTER), lambda: advance(other, table(("a", 1, A)), FORECASTER)):
+        with pytest.raises(SnapshotError, match=match):
+            act()
+
+
+def test_a_key_is_in_the_state_once() -> None:
+    state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
+    with pytest.raises(SnapshotError, match="a key twice"):
+        advance(pa.concat_tables([state, state]), table(), FORECASTER)

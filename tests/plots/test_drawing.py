@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,8 @@ import treecal as tc
 from tests.strategies import one_hot, play
 from treecal import plots
 from treecal.exceptions import ParameterError
-from treecal.plots._style import PALETTE
+from treecal.forecasters import REGISTRY
+from treecal.plots._style import FORECASTERS, PALETTE, SPARE
 from treecal.plots._tree import class_hues, forecast_colors, leading_classes
 
 NAMES = ["_a $x$", "b", "c"]
@@ -128,3 +131,61 @@ def test_new_axes_when_none_are_given() -> None:
 
     assert plots.plot_reliability(ledger(2), 0).get_title() == "class 1"
     plt.close("all")
+
+
+def test_a_forecaster_has_one_colour_in_all_pictures(ax: Any) -> None:
+    from treecal import arena
+
+    own = {name: kind for name, kind in REGISTRY.items() if kind.__module__.startswith("treecal.")}
+    assert set(own) <= set(FORECASTERS)
+    for name, kind in own.items():
+        names = (name, kind.__name__, f"{kind.__name__}(Simplex(2), arity=3)", f"{kind.__name__}, arity 2")
+        assert {plots.colour(each) for each in names} == {FORECASTERS[name]}
+    plots.plot_error_over_time([1, 10], [0.5, 0.25], name="the model", ax=ax)
+    plots.plot_error_over_time([1, 10], [0.5, 0.25], name="Harmonic(Simplex(2))", ax=ax)
+    assert [line.get_color() for line in ax.lines] == [SPARE[0], FORECASTERS["harmonic"]]
+    rivals: dict[str, arena.Maker] = {"RunningMean": tc.RunningMean, "TreeCal": tc.TreeCal, "mine": tc.TreeCal}
+    rivals["TreeCal, arity 2"] = partial(tc.TreeCal, arity=2)
+    streams = {"drift": arena.STREAMS["drift"]}
+    table = arena.race(rivals, streams, [tc.Simplex(2)], rounds=30, seeds=(0, 1), workers=1)
+    expected = [FORECASTERS["running-mean"], FORECASTERS["treecal"], SPARE[0], FORECASTERS["treecal"]]
+    for draw, given in (
+        (partial(plots.plot_errors, stream="drift", dim=2), table),
+        (plots.plot_times, table),
+        (partial(plots.plot_scores, stream="drift", dim=2), arena.summary(table)),
+    ):
+        ax.clear()
+        returns(ax, draw(given, ax=ax))
+        assert [line.get_color() for line in ax.lines][:4] == expected
+    with pytest.raises(ParameterError, match="no scores for the stream 'rain'"):
+        plots.plot_scores(arena.summary(table), stream="rain", dim=2, ax=ax)
+
+
+def test_forecasters_that_others_add_have_spare_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REGISTRY, "theirs", tc.RunningMean)
+    monkeypatch.setitem(REGISTRY, "ours", tc.RunningMean)
+    assert [plots.colour(name) for name in ("theirs", "ours", "nobody's")] == [SPARE[0], SPARE[1], None]
+
+
+# Machado, Oliveira and Fernandes (2009), complete deficiency, on linear RGB.
+PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+
+
+def as_seen(color: str, eye: Any) -> Any:
+    """Return the CIE Lab coordinates of a colour, as an eye sees it."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.asarray(eye) @ linear, 0, 1)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = to_xyz @ seen / [0.9505, 1, 1.089]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eye", [np.eye(3), PROTANOPIA, DEUTERANOPIA], ids=["usual", "protanopia", "deuteranopia"])
+def test_the_colours_of_forecasters_can_be_told_apart(eye: Any) -> None:
+    """A distance of 2 can just be seen side by side; lines in a picture need several times that."""
+    seen = {name: as_seen(color, eye) for name, color in FORECASTERS.items()}
+    near = {pair: np.linalg.norm(seen[pair[0]] - seen[pair[1]]) for pair in combinations(seen, 2)}
+    assert min(near.values()) > 15, min(near, key=near.__getitem__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -25,16 +25,20 @@ def arena(
     norm: NormName = "l1",
     forecasters: str | None = None,
     streams: str | None = None,
+    real: bool = False,
+    measure: Literal["error", "brier", "resolution"] = "error",
     seeds: int = 1,
+    limit: float | None = None,
     workers: int | None = None,
     folder: Path | None = None,
     json: Json = False,
 ) -> int:
-    """Run every forecaster on every stream, random, hard and adversarial, and compare their errors.
+    """Run every forecaster on every stream, random, hard, adversarial or real, and compare their errors.
 
     With --folder, finished runs are kept: the same command resumes where it was stopped.
 
         treecal arena --dim 3 --rounds 2000
+        treecal arena --real --measure brier
         treecal arena --dim 2 --forecasters treecal,harmonic --streams drift
 
     Exit codes: 0 success, 2 invalid options, 130 interrupted.
@@ -45,45 +49,70 @@ def arena(
         Names of forecasters, separated by commas; by default all (see `treecal forecast --help`).
     streams
         Names of streams, separated by commas; by default all.
+    real
+        Run on real streams, whole (of the flights 20,000), instead of those of the outcome set. --rounds and the set do
+        not matter. Needs `pip install "treecal[data]"`.
+    measure
+        What to show: the calibration error, the Brier score (of a distribution, the expected score of a draw from it),
+        or the resolution: how far the mean outcomes of the forecasts lie from the mean of all outcomes.
     seeds
-        Number of random seeds to average over.
+        Number of random seeds to average over. Where neither stream nor forecaster is random, one is played.
+    limit
+        Seconds of processor time for one forecaster on one stream; slower ones are left out, and said to be.
     workers
         Number of processes; by default one per core.
     folder
         Folder to keep finished runs in, and to resume from.
     """
-    from treecal.arena import STREAMS, final, race
+    from treecal.arena import REAL, STREAMS, final, race
 
-    space, measure = outcomes.space(), as_norm(norm)
+    norm_of_errors = as_norm(norm)
     if seeds < 1:
         raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
-    with progress("runs") as done:
-        result = race(
-            _chosen("--forecasters", forecasters, REGISTRY),
-            _chosen("--streams", streams, STREAMS),
-            [space],
-            rounds=rounds,
-            norms=[measure],
-            seeds=range(seeds),
-            workers=workers,
-            folder=folder,
-            progress=done,
-        )
+    racers = _chosen("--forecasters", forecasters, REGISTRY)
+    chosen = _chosen("--streams", streams, REAL if real else STREAMS)
+    if real:
+        races = [({name: each}, each.space, each.rounds) for name, each in chosen.items()]
+    else:
+        races = [(chosen, outcomes.space(), rounds)]
+    how: dict[str, Any] = {"norms": [norm_of_errors], "seeds": range(seeds), "limit": limit}
+    how |= {"workers": workers, "folder": folder}
+    rows: list[dict[str, Any]] = []
+    values: dict[tuple[str, str], float] = {}
+    for sources, space, length in races:
+        with progress("runs" if len(races) == 1 else f"{next(iter(sources))}: runs") as done:
+            table = race(racers, sources, [space], rounds=length, progress=done, **how)
+        rows += table.to_pylist()
+        found = final(table, norm=norm_of_errors, measure=measure)
+        values |= {(stream, name): value for (_, stream, name), value in found.items()}
     if json:
-        runs = [_with_errors(**row) for row in result.to_pylist()]
-        emit({"space": repr(space), "norm": repr(measure), "rounds": rounds, "runs": runs})
+        where = {} if real else {"space": repr(races[0][1]), "rounds": rounds}
+        emit({**where, "norm": repr(norm_of_errors), "runs": [_with_errors(**row) for row in rows]})
         return Exit.FINE
-    errors = {(stream, name): error for (_, stream, name), error in final(result, norm=measure).items()}
-    refused = {row["forecaster"]: row["note"] for row in result.to_pylist() if row["note"]}
-    paper = page()
-    paper.print(Text(f"{norm} error per round after {rounds:,} rounds on {space!r}"), soft_wrap=True)
-    shown = list(dict.fromkeys(stream for stream, _ in errors))
+    paper, what = page(), {"error": f"{norm} error", "brier": "Brier score", "resolution": "resolution"}[measure]
+    title = f"{what} per round " + ("on real streams" if real else f"after {rounds:,} rounds on {races[0][1]!r}")
+    paper.print(Text(title), soft_wrap=True)
+    shown = list(dict.fromkeys(stream for stream, _ in values))
     fit = max(1, (paper.width - 28) // 14)  # streams beside the names of the forecasters
     for first in range(0, len(shown), fit):
-        paper.print(_table(errors, shown[first : first + fit]))
-    for name, note in refused.items():
-        paper.print(Text(f"{name} did not take part: {note.splitlines()[0]}"), soft_wrap=True)
+        paper.print(_table(values, shown[first : first + fit], bold=measure != "resolution"))
+    for note in _notes(rows, values):
+        paper.print(Text(note), soft_wrap=True)
     return Exit.FINE
+
+
+def _notes(rows: list[dict[str, Any]], values: Mapping[tuple[str, str], float]) -> list[str]:
+    """Return why forecasters did not take part, or not with all seeds; and on which streams, if not on all."""
+    where: dict[tuple[str, str, str], dict[str, None]] = {}
+    for row in rows:
+        if row["note"]:
+            what = "had fewer seeds" if (row["stream"], row["forecaster"]) in values else "did not take part"
+            where.setdefault((row["forecaster"], what, row["note"].splitlines()[0]), {})[row["stream"]] = None
+    everywhere = {row["stream"] for row in rows}
+    return [
+        f"{name} {what}{'' if set(streams) == everywhere else ' in ' + ', '.join(streams)}: {note}"
+        for (name, what, note), streams in where.items()
+    ]
 
 
 def _chosen(option: str, given: str | None, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,14 +128,18 @@ def _with_errors(norm: str, error: float | None, per_node: float | None, **row: 
     return row | {"errors": {norm: {"exact": error, "per_node": per_node}}}
 
 
-def _table(errors: dict[tuple[str, str], float], streams: list[str]) -> Table:
-    """Return forecasters down, streams across, the least error of each stream in bold."""
+def _table(values: dict[tuple[str, str], float], streams: list[str], *, bold: bool) -> Table:
+    """Return forecasters down, streams across, the least value of each stream in bold."""
     table = Table()
     table.add_column("forecaster", no_wrap=True)
     for stream in streams:
         table.add_column(stream, justify="right", min_width=max(map(len, stream.split())))
-    least = {stream: min(error for (s, _), error in errors.items() if s == stream) for stream in streams}
-    for name in dict.fromkeys(name for _, name in errors):
-        cells = (Text(f"{errors[s, name]:.3f}", "bold" * (errors[s, name] == least[s])) for s in streams)
+    least = {stream: min(value for (s, _), value in values.items() if s == stream) for stream in streams}
+    for name in dict.fromkeys(name for s, name in values if s in streams):
+        cells = []
+        for stream in streams:
+            value = values.get((stream, name))
+            text = "" if value is None else f"{value:.3f}"
+            cells.append(Text(text, "bold" * (bold and value == least[stream])))
         table.add_row(name, *cells)
     return table

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-import numpy as np
 from rich.table import Table
 
 import treecal as tc
@@ -16,7 +15,14 @@ from treecal.cli._terminal import Exit, emit, page, say
 from treecal.cli._terminal import table as new_table
 from treecal.io import new_file
 from treecal.report import Entry, Section, Verdict, play, render
-from treecal.streams import ClassStream, ModelStream, atlantic_storms, new_york_flights_model, seattle_weather
+from treecal.streams import (
+    ClassStream,
+    ModelStream,
+    atlantic_storms,
+    new_york_flights_model,
+    seattle_weather,
+    seattle_wet_or_dry,
+)
 
 FLIGHTS = 20_000
 """Number of departures to forecast: three weeks of January."""
@@ -61,7 +67,7 @@ def play_all() -> Iterator[Section]:
     """Play every stream against every forecaster that suits it."""
     weather = seattle_weather()
     yield play_stream(weather, [*usual(weather), tc.Harmonic(weather.space)])
-    dry = wet_or_dry(weather)
+    dry = seattle_wet_or_dry()
     yield play_stream(dry, [*usual(dry), tc.Harmonic(dry.space), tc.BinaryGrid(dry.space)])
     storms = atlantic_storms()
     yield play_stream(storms, usual(storms))
@@ -71,12 +77,6 @@ def play_all() -> Iterator[Section]:
 def usual(stream: ClassStream) -> list[tc.Forecaster]:
     """Return the forecasters that suit any stream of any length."""
     return [tc.RunningMean(stream.space), tc.TreeCal(stream.space), tc.AdaptiveTreeCal(stream.space)]
-
-
-def wet_or_dry(weather: ClassStream) -> ClassStream:
-    """Return a stream of two classes: precipitation or none."""
-    wet = weather.outcomes[:, [name in ("drizzle", "rain", "snow") for name in weather.classes]].sum(axis=1)
-    return ClassStream("Seattle, wet or dry", ("dry", "wet"), np.column_stack([1 - wet, wet]))
 
 
 def play_stream(stream: ClassStream, forecasters: list[tc.Forecaster]) -> Section:

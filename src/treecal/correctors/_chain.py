@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._groups import Groups
@@ -53,6 +54,7 @@ class Chain(Corrector):
             if any(part is other for other in self.parts[:place]):
                 raise ParameterError(f"{part!r} is twice among the parts.", hint="use copy.copy(part) for the second.")
         super().__init__(self.parts[0].space, audit=audit)
+        self._unapplied: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -76,31 +78,31 @@ class Chain(Corrector):
             x = part.predict(x.mean)
         return x
 
-    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
         self._announce(forecast)  # a part may have been given another forecast since
-        checkpoints = [part._checkpoint(part._round()[0]) for part in self.parts]
+        return {"_unapplied": tuple(part._changes(outcome) for part in self.parts)}
 
-        def undo() -> None:
-            for back in checkpoints:
-                back()
-
-        return undo
-
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        for part in self.parts:
-            part._learn(part._round()[0], outcome)
-
-    def _close(self, outcome: Array) -> None:
-        super()._close(outcome)
-        for part in self.parts:
-            part._close(outcome)
+    def _catch_up(self) -> None:
+        super()._catch_up()
+        if self._unapplied:
+            for part, changes in zip(self.parts, self._unapplied, strict=True):
+                vars(part).update(changes)
+                part._catch_up()
+            self._unapplied = ()
 
     def _own_state(self) -> dict[str, Any]:
         return {str(i): part._past() for i, part in enumerate(self.parts)}
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        for i, part in enumerate(self.parts):
-            part.set_state(state[str(i)])
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        check_names("the chain", state, [str(i) for i in range(len(self.parts))])
+        prepared = [part._prepared(state[str(i)]) for i, part in enumerate(self.parts)]
+
+        def resume() -> None:
+            self._unapplied = ()
+            for part in prepared:
+                part()
+
+        return resume
 
     def __repr__(self) -> str:
         return f"Chain([{', '.join(map(repr, self.parts))}])"

@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from treecal._states import check_array, check_names, check_sums
 from treecal._typing import Array
 from treecal._validate import positive_number, whole_number
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet, Simplex, l2
+from treecal.geometry._convex import LARGEST
 from treecal.geometry._value import Value
 
 
@@ -40,7 +42,8 @@ class Groups(Value, ABC):
         return {}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
+        """Resume from such a state; any other should raise and change nothing."""
+        check_names("the groups' state", state, ())
 
 
 class TopClass(Groups):
@@ -96,6 +99,8 @@ class Cells(Groups):
 
     def __init__(self, *, width: float = 0.1) -> None:
         self.width = positive_number("width", width)
+        if self.width < 1 / LARGEST:
+            raise ParameterError.expected("width", width, f"at least {1 / LARGEST:.2g}, so that cells can be numbered")
 
     def key(self, forecast: Array) -> Hashable:
         """Return the cell's place in the grid."""
@@ -130,6 +135,7 @@ class Centroids(Groups):
     _fields = ("count",)
     _sums: Array  # (count, dim): of the forecasts of each centroid
     _met: Array  # (count,): how many those are
+    _space: ConvexSet
     name = "centroids"
 
     def __init__(self, *, count: int = 16) -> None:
@@ -139,6 +145,7 @@ class Centroids(Groups):
         """Return the rule with no centroid yet."""
         groups = Centroids(count=self.count)
         groups._sums, groups._met = np.zeros((self.count, space.dim)), np.zeros(self.count)
+        groups._space = space
         return groups
 
     def key(self, forecast: Array) -> tuple[int]:
@@ -158,11 +165,18 @@ class Centroids(Groups):
 
     def get_state(self) -> dict[str, Any]:
         """Return each centroid's number of forecasts and their sum."""
-        return {"sums": self._sums, "met": self._met}
+        return {"sums": self._sums.copy(), "met": self._met.copy()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._sums, self._met = np.array(state["sums"]), np.array(state["met"])
+        """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
+        check_names("the centroids' state", state, ("sums", "met"))
+        sums, met = state["sums"], state["met"]
+        check_array("sums", sums, self._sums.shape)
+        check_array("met", met, self._met.shape)
+        if (met != np.rint(met)).any() or not met[: np.count_nonzero(met)].all():
+            raise SnapshotError("the centroids' forecasts are not counted in whole numbers, the first ones first.")
+        check_sums("the centroids' sums", sums, met, self._space, rounds=float(met.sum()))
+        self._sums, self._met = sums.copy(), met.copy()
 
 
 class ByKey(Groups):

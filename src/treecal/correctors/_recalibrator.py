@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
@@ -145,11 +146,14 @@ class Recalibrator(Corrector):
         if prior is not None and callable(make):
             raise ParameterError.expected("prior", prior, "nothing, because make decides")
         self.prior = prior if prior is None else positive_number("prior", prior, or_zero=True)
+        if self.prior is not None and self.prior > MOST_ROUNDS:
+            raise ParameterError.expected("prior", prior, "at most 2**62, as many as there can be outcomes")
         self.make = _checked(make(), space) if callable(make) else make
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
         self._met: dict[Hashable, _Group] = {}
+        self._newest: tuple[Hashable, _Group] | None = None  # the group of the last round, perhaps not in `_met` yet
         self._last: tuple[Array | None, Hashable] = None, None
 
     @classmethod
@@ -180,7 +184,7 @@ class Recalibrator(Corrector):
         return self._last[1]
 
     def _announce(self, forecast: Array) -> Forecast:
-        group = self._met.get(self._key(forecast))
+        group = self._groups().get(self._key(forecast))
         if group is not None and group.forecaster is not None:
             x = group.forecaster.predict()
             nodes = None if x.nodes is None else nodes_of_group(group.number, x.nodes)
@@ -196,34 +200,29 @@ class Recalibrator(Corrector):
             return self.space.project(forecast + errors / weight)
         return np.asarray((prior * group.first + total[1:end] + lost[1:end]) / weight)
 
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        key = self._key(forecast)
-        group = self._met.get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+        """Learn on copies of the rule and of the round's group: there may be very many groups."""
+        key, rule = self._key(forecast), self._rule
+        group = self._groups().get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
         if group.forecaster is not None:
-            group.forecaster.update(outcome)
-        self._met[key] = group.after(forecast, outcome)
-        self._rule.learn(forecast)
+            forecaster = group.forecaster._fork()
+            forecaster.update(outcome)
+            group = replace(group, forecaster=forecaster)
+        if learned := rule.get_state():
+            rule = self.groups.fresh(self.space)
+            rule.set_state(deepcopy(learned))
+        rule.learn(forecast)
+        return {"_newest": (key, group.after(forecast, outcome)), "_rule": rule}
+
+    def _groups(self) -> dict[Hashable, _Group]:
+        """Return the groups met, by name."""
+        if self._newest is not None:
+            key, group = self._newest
+            self._met[key] = group
+        return self._met
 
     def _new_group(self, first: Array, sums: Array) -> _Group:
         return _Group(len(self._met), first, sums, self._make() if self._make else None)
-
-    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
-        """Keep the rule and the round's group: there may be very many groups."""
-        key, rule = self._key(forecast), deepcopy(self._rule.get_state())
-        group = self._met.get(key)
-        forecaster = group and group.forecaster
-        inside = forecaster and forecaster.get_state()
-
-        def undo() -> None:
-            self._rule.set_state(rule)
-            if group is None:
-                self._met.pop(key, None)
-            else:
-                self._met[key] = group
-            if forecaster and inside:
-                forecaster.set_state(inside)
-
-        return undo
 
     def report(self, *, resolution: float | None = 0.1) -> Correction:
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do.
@@ -233,43 +232,87 @@ class Recalibrator(Corrector):
         resolution
             As for every corrector: the width of the cells in which forecasts are binned, or None for exact.
         """
-        report = super().report(resolution=resolution)
-        sums = np.array([group.sums.sum(axis=0) for group in self._met.values()])
+        with self._lock:
+            report, squares = super().report(resolution=resolution), self._squares
+            sums = np.array([group.sums.sum(axis=0) for group in self._groups().values()])
         rounds, outcomes, forecasts = np.split(sums, [1, 1 + self.space.dim], axis=1)
-        scatter = self._squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
+        scatter = squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
         saved = math.fsum(l2.square(outcomes - forecasts) / rounds[:, 0])
         return replace(
             report,
-            groups=len(self._met),
-            group_refinement=max(0.0, scatter) / self.rounds,
-            shift_refinement=report.before.brier - saved / self.rounds,
+            groups=len(sums),
+            group_refinement=max(0.0, scatter) / report.rounds,
+            shift_refinement=report.before.brier - saved / report.rounds,
         )
 
-    def _own_state(self) -> dict[str, Any]:
+    def _check_savable(self) -> None:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
         if any(isinstance(value, np.random.Generator) for value in given.values()):
             raise SnapshotError(
                 f"a {type(self.make).__name__} in every group cannot be saved: groups may share one generator.",
                 hint="use a forecaster that announces its distribution, and draw from that with x.sample(rng).",
             )
-        groups = self._met.values()
+
+    def _own_state(self) -> dict[str, Any]:
+        self._check_savable()
+        groups, dim = self._groups().values(), self.space.dim
         return {
             "names": list(self._met),
-            "first": np.array([group.first for group in groups]),
-            "sums": np.array([group.sums for group in groups]),
+            "first": np.array([group.first for group in groups]).reshape(-1, dim),
+            "sums": np.array([group.sums for group in groups]).reshape(-1, 2, 1 + 2 * dim),
             "rule": self._rule.get_state(),
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._rule = self.groups.fresh(self.space)
-        self._rule.set_state(state["rule"])
-        self._met, self._last = {}, (None, None)
-        for name, first, sums in zip(state["names"], state["first"], state["sums"], strict=True):
-            group = self._new_group(first, sums)
-            if group.forecaster is not None:
-                group.forecaster.set_state(state["inside"][str(group.number)])
-            self._met[tuple(name) if isinstance(name, list) else name] = group
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        self._check_savable()
+        check_names("the groups", state, ("names", "first", "sums", "rule", "inside"))
+        names = _checked_names(state["names"])
+        self._check_sums(len(names), state["first"], state["sums"], rounds)
+        check_names("inside", state["inside"], [str(number) for number in range(len(names))] if self._make else [])
+        rule = self.groups.fresh(self.space)
+        rule.set_state(state["rule"])
+        met: dict[Hashable, _Group] = {}
+        for number, (name, first, sums) in enumerate(zip(names, state["first"], state["sums"], strict=True)):
+            forecaster = self._make() if self._make else None
+            if forecaster is not None:
+                forecaster.set_state(state["inside"][str(number)])
+                if forecaster.rounds != sums[0, 0]:
+                    raise SnapshotError(f"the forecaster of group {number} is not one of {sums[0, 0]:g} rounds.")
+            met[name] = _Group(number, first.copy(), sums.copy(), forecaster)
+
+        def resume() -> None:
+            self._rule, self._met, self._newest, self._last = rule, met, None, (None, None)
+
+        return resume
+
+    def _check_sums(self, groups: int, first: Array, sums: Array, rounds: int) -> None:
+        """Raise unless so many groups can have seen this in so many rounds."""
+        dim = self.space.dim
+        check_array("first", first, (groups, dim))
+        check_array("sums", sums, (groups, 2, 1 + 2 * dim))
+        check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
+        counts = sums[:, 0, 0]
+        if (counts != np.rint(counts)).any() or (counts < 1).any() or counts.sum() != rounds or sums[:, 1, 0].any():
+            raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
+        for total in (sums[:, 0], sums.sum(axis=1)):  # without and with what rounding lost
+            for what, part in (("outcomes", total[:, 1 : 1 + dim]), ("forecasts", total[:, 1 + dim :])):
+                check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
+
+
+def _checked_names(names: Any) -> list[Hashable]:
+    """Return the names of groups: all different, and tuples where a file has lists."""
+    if not isinstance(names, list):
+        raise SnapshotError("the groups' names are not a list.")
+    found = [tuple(name) if isinstance(name, list) else name for name in names]
+    try:
+        different = len(set(found)) == len(found)
+        check_finite("the groups' names", found)
+    except TypeError:  # not hashable
+        different = False
+    if not different:
+        raise SnapshotError("the groups' names are not all different.")
+    return found
 
 
 def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0) -> float:

@@ -7,23 +7,30 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from treecal._states import State, check_array
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._base import Corrector
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
+_STEEPEST = 1e6  # the square of a gradient, at most: logarithms are at least −14, and features products of a few
+
+TINIEST = 1e-9
+"""Of rate and ridge: with less, curvatures of rounds and ridge differ by more than floats can hold."""
+LARGEST = 1e9
+"""Of the radius."""
 
 
-@dataclass
-class Newton:
+@dataclass(eq=False)
+class Newton(State):
     """The state of the online Newton step: the parameters `θ`, and the curvature `A` of the losses so far."""
 
     theta: Array
@@ -48,7 +55,7 @@ class Scaling(Corrector):
     space
         A simplex.
     rate, ridge, radius
-        The online Newton step's `γ`, `A_0 = ridge·I`, and the largest `‖θ‖`.
+        The online Newton step's `γ`, `A_0 = ridge·I`, both at least 1e-9, and the largest `‖θ‖`, at most 1e9.
     audit
         As for every `Corrector`.
 
@@ -82,8 +89,10 @@ class Scaling(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because scaling needs probabilities")
         super().__init__(space, audit=audit)
-        self.rate, self.ridge = positive_number("rate", rate), positive_number("ridge", ridge)
+        self.rate, self.ridge = (_large_enough(*given) for given in (("rate", rate), ("ridge", ridge)))
         self.radius, identity = positive_number("radius", radius), self._identity()
+        if self.radius > LARGEST:
+            raise ParameterError.expected("radius", radius, f"at most {LARGEST:g}: a greater one limits nothing")
         if (size := math.sqrt(identity @ identity)) > self.radius:
             raise ParameterError.expected("radius", radius, f"at least {size:g}, the norm of the identity")
         self._state = Newton(identity, self.ridge * np.eye(len(identity)))
@@ -123,12 +132,25 @@ class Scaling(Corrector):
     def _announce(self, forecast: Array) -> Forecast:
         return self._point(self._map(forecast)[1])
 
-    def _learn(self, forecast: Array, outcome: Array) -> None:
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
         features, p = self._map(forecast)
         gradient = (p - outcome) @ features
         curvature = self._state.curvature + np.multiply.outer(gradient, gradient)
-        step = np.linalg.solve(curvature, gradient) / self.rate
-        self._state = Newton(project(self._state.theta - step, curvature, radius=self.radius), curvature)
+        step = _solve(curvature, gradient, self.ridge) / self.rate
+        return {"_state": Newton(project(self._state.theta - step, curvature, radius=self.radius), curvature)}
+
+    def _check(self, state: Newton, rounds: int) -> None:
+        count, theta, A = len(self._identity()), state.theta, state.curvature
+        check_array("theta", theta, (count,))
+        check_array("curvature", A, (count, count))
+        if np.abs(theta).max() > LARGEST or np.abs(A).max() > self.ridge + rounds * _STEEPEST:
+            raise SnapshotError(f"theta or the curvature is more than {rounds} rounds can give.")
+        if math.sqrt(theta @ theta) > self.radius * (1 + 1e-9):
+            raise SnapshotError(f"theta is longer than the radius {self.radius:g}.")
+        values = np.linalg.eigvalsh(A)
+        lost = rounds * float(np.finfo(np.float64).eps) * values[-1]  # of ridge·I, when outer products are added to it
+        if not np.allclose(A, A.T, rtol=1e-9, atol=0) or values[0] < self.ridge / 2 - lost:
+            raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={self.ridge:g}.")
 
 
 class PlattScaling(Scaling):
@@ -235,6 +257,23 @@ class VectorScaling(Scaling):
         return np.hstack([np.diag(logs), np.eye(len(logs))])
 
 
+def _large_enough(name: str, value: float) -> float:
+    number = positive_number(name, value)
+    if number < TINIEST:
+        raise ParameterError.expected(name, value, f"{TINIEST:g} or more: floats cannot tell less from 0")
+    return number
+
+
+def _solve(curvature: Array, gradient: Array, ridge: float) -> Array:
+    """Return `A⁻¹∇`; where rounding swallowed the ridge and `A` is singular, the shortest solution."""
+    try:
+        return np.asarray(np.linalg.solve(curvature, gradient))
+    except np.linalg.LinAlgError:
+        if ridge > np.finfo(np.float64).eps * curvature.trace():
+            raise
+        return np.asarray(np.linalg.lstsq(curvature, gradient)[0])
+
+
 def project(point: Array, matrix: Array, *, radius: float) -> Array:
     """Return the point of the Euclidean ball that is nearest in the norm of a positive definite matrix.
 
@@ -247,6 +286,7 @@ def project(point: Array, matrix: Array, *, radius: float) -> Array:
     from scipy.optimize import brentq
 
     values, basis = np.linalg.eigh(matrix)
+    values = np.maximum(values, 1e-300)  # rounding may make the least of them 0, or less
     inside = basis.T @ point
 
     def shrunk(multiplier: float) -> Array:
@@ -255,7 +295,8 @@ def project(point: Array, matrix: Array, *, radius: float) -> Array:
     def excess(multiplier: float) -> float:
         theta = shrunk(multiplier)
         # 1/‖θ‖ is nearly linear in λ, which suits root finders.
-        return radius / math.sqrt(theta @ theta) - 1
+        length = math.sqrt(theta @ theta)
+        return radius / length - 1 if length else math.inf
 
     # Each coordinate shrinks by at most Λ_min/(Λ_min + λ), and at least by Λ_max/(Λ_max + λ).
     low, high = (float(value) * (size / radius - 1) for value in (values[0], values[-1]))

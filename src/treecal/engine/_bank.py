@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from threading import RLock
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Resume, check_like
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster, node_costs
-from treecal.exceptions import HorizonError, OutcomeError, ParameterError
+from treecal.exceptions import HorizonError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.forecasters._adaptive import AdaptiveState
@@ -78,6 +80,9 @@ class Bank:
     The state is the forecaster's own, with a column for each stream. Each stream has its own rounds: any subset can be
     updated, in any order. The first call compiles kernels, or loads them from the cache.
 
+    Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not; only that of
+    `AdaptiveTreeCal`, which takes several kernels, can be cut in half, and the bank then refuses to go on.
+
     Parameters
     ----------
     forecaster
@@ -101,25 +106,26 @@ class Bank:
         self.forecaster = new_tree_forecaster(forecaster)
         self.space, self.tree = self.forecaster.space, self.forecaster.tree
         self._fresh, self._state = self.forecaster._state, self.forecaster._state  # columns beyond `_streams` are room
-        self._streams = 0
+        self._streams, self._torn, self._lock = 0, False, RLock()
         self.add(whole_number("streams", streams, least=0))
 
     @property
     def rounds(self) -> Integers:
         """Number of outcomes each stream has seen, read-only."""
-        view = self._state.rounds[: self._streams].view()
-        view.setflags(write=False)
-        return view
+        rounds = self._state.rounds[: self._streams]
+        return np.asarray(memoryview(rounds.data).toreadonly())  # which NumPy does not let anyone make writable
 
     def __len__(self) -> int:
         return self._streams
 
     def add(self, count: int = 1) -> Integers:
         """Add new streams; return their keys."""
-        old, new, room = self._streams, self._streams + whole_number("count", count, least=0), len(self._state.rounds)
-        if new > room:
-            self._reserve(max(new, 2 * room), len(self._state.sums))  # doubled, so that each costs O(1)
-        self._streams = new
+        count = whole_number("count", count, least=0)
+        with self._lock:
+            old, new, room = self._streams, self._streams + count, len(self._state.rounds)
+            if new > room:
+                self._reserve(max(new, 2 * room), len(self._state.sums))  # doubled, so that each costs O(1)
+            self._streams = new
         return np.arange(old, new)
 
     def _reserve(self, streams: int, heights: int) -> None:
@@ -135,8 +141,13 @@ class Bank:
 
     def predict(self, keys: ArrayLike | None = None) -> Forecasts:
         """Return the forecasts of these streams, by default all, for their coming rounds."""
+        with self._lock:
+            return self._predict(keys)
+
+    def _predict(self, keys: ArrayLike | None) -> Forecasts:
         from treecal.engine._kernels import bank_places
 
+        self._check_whole()
         chosen = np.arange(self._streams) if keys is None else self._keys(keys)
         rounds = self._state.rounds[chosen]
         if self.tree.depth is not None:
@@ -159,8 +170,13 @@ class Bank:
         outcomes
             Points of the set, `(n, d)`; or, on a simplex, the `n` classes as integers.
         """
+        with self._lock:
+            self._update(keys, outcomes)
+
+    def _update(self, keys: ArrayLike, outcomes: ArrayLike) -> None:
         from treecal.engine._kernels import bank_learn
 
+        self._check_whole()
         chosen = self._keys(keys)
         try:
             rows = read_outcomes(self.space, outcomes)
@@ -178,7 +194,7 @@ class Bank:
             self._learn_and_weigh(chosen, rows, self._state)
         else:
             tree, _ = kernel_args(self.forecaster._path)
-            bank_learn(chosen, rows, tree, self._state.rounds, self._state.sums)
+            bank_learn(chosen, rows, tree, self._state.rounds, self._state.sums)  # which nothing interrupts
 
     def _learn_and_weigh(self, keys: Integers, rows: Outcomes, state: AdaptiveState) -> None:
         """Learn outcomes; then update the weights, given the norms of the gaps of the nodes that ended."""
@@ -188,6 +204,7 @@ class Bank:
         tree, mix = kernel_args(self.forecaster._path)
         room = max(_GAPS // self.space.dim, len(state.sums))
         gaps, nows = np.empty((room, self.space.dim)), np.empty(min(room, len(keys)), np.int64)
+        self._torn = True
         while len(keys):
             now = nows[: len(keys)]
             batch = keys[: len(now)], rows[: len(now)]
@@ -195,6 +212,14 @@ class Bank:
             costs = node_costs(self.forecaster.norm, gaps[:used])
             bank_weigh(batch[0][:done], now, costs, self.forecaster._weighting, state.costs, state.weights, state.scale)
             keys, rows = keys[done:], rows[done:]
+        self._torn = False
+
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise TreeCalError(
+                "an update of this bank was interrupted halfway: some streams have learned a round and others not.",
+                hint="load the last snapshot, and update from there.",
+            )
 
     def _keys(self, keys: ArrayLike) -> Integers:
         try:
@@ -228,16 +253,35 @@ class Bank:
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""
-        n, heights = self._streams, self.tree.heights(int(self.rounds.max(initial=0)))
-        return {
-            name: (array[:n] if array.ndim == 1 else array[:heights, :n]).copy()
-            for name, array in vars(self._state).items()
-        }
+        with self._lock:
+            self._check_whole()
+            n, heights = self._streams, self.tree.heights(int(self.rounds.max(initial=0)))
+            return {
+                name: (array[:n] if array.ndim == 1 else array[:heights, :n]).copy()
+                for name, array in vars(self._state).items()
+            }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self._state = type(self._state)(**{name: np.array(array, order="C") for name, array in state.items()})
-        self._streams = len(self._state.rounds)
+        """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state, whose shapes and counts kernels rely on; return what puts it in place."""
+        check_like(vars(self._fresh), state)
+        past: Any = type(self._fresh)(**{name: np.array(array, order="C") for name, array in state.items()})
+        self.forecaster._check_streams(past)
+
+        def resume() -> None:
+            self._state, self._streams, self._torn = past, len(past.rounds), False
+
+        return resume
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
 
     def __copy__(self) -> Bank:
         return deepcopy(self)  # half a copy would share arrays that change

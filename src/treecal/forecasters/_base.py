@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError
@@ -25,10 +26,14 @@ from treecal.theory import Certificate
 class Forecaster(ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
 
-    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_learn`, the
+    A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_after`, the
     names of its constructor's arguments in `_fields`, and keeps its past in `_state`: a dataclass of arrays and
-    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code.
-    Outcomes reach `_learn` already checked: an invalid one raises and changes nothing.
+    numbers, with the number of `rounds` among them, so that `get_state`, `tc.save` and copies need no more code. Other
+    forecasters (or correctors, ledgers) that it plays with are named in `_parts`, and their states become part of its
+    own. Outcomes reach `_after` already checked: an invalid one raises and changes nothing.
+
+    A round is learned by one assignment, so that an interrupt leaves it learned or not, never half, and several threads
+    may call `predict` and `update`; see docs/howto/threads.md.
 
     Examples
     --------
@@ -36,7 +41,7 @@ class Forecaster(ABC):
 
     >>> from dataclasses import dataclass
     >>> from treecal.geometry import Simplex
-    >>> @dataclass
+    >>> @dataclass(frozen=True)
     ... class Seen:
     ...     rounds: int = 0
     >>> class Centre(Forecaster):
@@ -46,8 +51,8 @@ class Forecaster(ABC):
     ...     def _announce(self):
     ...         return Forecast([self.space.centre], space=self.space)
     ...
-    ...     def _learn(self, outcome):
-    ...         self._state.rounds += 1
+    ...     def _after(self, state, outcome):
+    ...         return Seen(state.rounds + 1)
     >>> f = Centre(Simplex(4))
     >>> f.update([1, 0, 0, 0])
     >>> f.predict().mean, f.rounds, f.get_state()
@@ -55,6 +60,8 @@ class Forecaster(ABC):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("space",)
+    _parts: ClassVar[tuple[str, ...]] = ()
+    """The attributes whose states are part of this one's."""
     _state: Any
     space: ConvexSet
     symmetric: ClassVar[bool] = True
@@ -71,9 +78,18 @@ class Forecaster(ABC):
     def _announce(self) -> Forecast:
         """Return the forecast for the coming round."""
 
-    @abstractmethod
+    def _after(self, state: Any, outcome: Array) -> Any:
+        """Return the state after one more outcome (the caller's array: copy what is kept); change nothing."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither _after nor _learn")
+
     def _learn(self, outcome: Array) -> None:
-        """Learn a checked outcome (the caller's array: copy what is kept)."""
+        """Learn a checked outcome: replace the state, at once."""
+        while True:
+            state = self._state
+            after = self._after(state, outcome)
+            if self._state is state:  # no other thread has learned meanwhile
+                self._state = after
+                return
 
     def predict(self) -> Forecast:
         """Return the forecast for the coming round; the same one until `update`."""
@@ -106,15 +122,51 @@ class Forecaster(ABC):
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays and numbers that never change afterwards."""
-        return {field.name: _copy(getattr(self._state, field.name)) for field in fields(self._state)}
+        own = {name: _copy(value) for name, value in self._own_state().items()}
+        return own | {name: getattr(self, name).get_state() for name in self._parts}
+
+    def _own_state(self) -> dict[str, Any]:
+        state = self._state
+        return {field.name: getattr(state, field.name) for field in fields(state)}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `get_state` returned."""
-        self._state = type(self._state)(**{name: _copy(value) for name, value in state.items()})
-        self._announced = None
+        """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
+        self._prepared(state)()
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        """Check a state; return what puts it in place."""
+        own = self._own_state()
+        check_names("the state", state, [*own, *self._parts])
+        given = {name: state[name] for name in own}
+        check_like(own, given)
+        past = type(self._state)(**{name: _copy(value) for name, value in given.items()})
+        self._check(past)
+        parts = [getattr(self, name)._prepared(state[name]) for name in self._parts]
+
+        def resume() -> None:
+            for part in parts:
+                part()
+            self._state, self._announced = past, None
+
+        return resume
+
+    def _check(self, state: Any) -> None:
+        """Raise unless the arguments allow this state, whose names and kinds of values are right."""
+        if not isinstance(rounds := getattr(state, "rounds", 0), np.ndarray):
+            check_count("rounds", rounds)
 
     def __copy__(self) -> Self:
         return deepcopy(self)  # half a copy would share arrays that change
+
+    def _fork(self) -> Self:
+        """Return one that can learn a round in its place, before it is known whether that round will count."""
+        return deepcopy(self)
+
+    def _light_fork(self) -> Self:
+        """Return the same for classes that replace their state and never change it: the two share it."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""

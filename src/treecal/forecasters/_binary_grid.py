@@ -8,17 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treecal._states import State, check_array, slack
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import ConvexSet, Lp, Norm, Simplex
 from treecal.theory import Certificate
 
 
-@dataclass
-class Biases:
+@dataclass(eq=False)
+class Biases(State):
     """The number of outcomes, and the bias of each point of a grid: the weighted sum of outcome less forecast."""
 
     rounds: int
@@ -69,15 +70,19 @@ class BinaryGrid(Forecaster):
         steps = np.arange(self.bins + 1)
         self._grid = np.column_stack([steps[::-1], steps]) / self.bins
         self._state = Biases(0, np.zeros(self.bins + 1))
+        self._chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen in the state it was chosen in
 
     def _announce(self) -> Forecast:
-        self._rows, weights = self._choice()
-        weights.setflags(write=False)
-        return Forecast.trusted(self._grid[self._rows], weights, None, self.space)
+        rows, weights = self._choice(self._state)
+        return Forecast.trusted(self._grid[rows], weights, None, self.space)
 
-    def _choice(self) -> tuple[Integers, Array]:
-        """Return the grid points to play, and their weights."""
-        bias = self._state.bias
+    def _choice(self, state: Biases) -> tuple[Integers, Array]:
+        """Return the grid points to play in this state, and their weights."""
+        if self._chosen is None or self._chosen[0] is not state:
+            self._chosen = state, *self._choose(state.bias)
+        return self._chosen[1:]
+
+    def _choose(self, bias: Array) -> tuple[Integers, Array]:
         level = np.flatnonzero(bias == 0)
         if level.size:
             rows = _middlemost(level, self.bins)
@@ -88,15 +93,28 @@ class BinaryGrid(Forecaster):
         shares = np.abs(bias[rows[:, ::-1]])  # each by the other's bias
         return rows.ravel(), (shares / shares.sum(axis=1, keepdims=True)).ravel() / len(left)
 
-    def _learn(self, outcome: Array) -> None:
-        x = self.predict()
-        point = x.points
+    _fork = Forecaster._light_fork
+
+    def _after(self, state: Biases, outcome: Array) -> Biases:
+        rows, weights = self._choice(state)
+        point = self._grid[rows]
         # The mean over both coordinates, so that both classes are rounded in the same way; clipped, because an outcome
         # that lies outside the set by a rounding error could flip the sign at the ends.
         gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
-        bias = self._state.bias.copy()
-        np.add.at(bias, self._rows, x.weights * np.clip(gap, -point[:, 1], point[:, 0]))
-        self._state = Biases(self._state.rounds + 1, bias)
+        bias = state.bias.copy()
+        np.add.at(bias, rows, weights * np.clip(gap, -point[:, 1], point[:, 0]))
+        return Biases(state.rounds + 1, bias)
+
+    def _check(self, state: Biases) -> None:
+        super()._check(state)
+        check_array("bias", state.bias, (self.bins + 1,))
+        # A point p that was played with weight w has a bias of −wp to w(1 − p); all weights add up to the rounds.
+        below, above = self._grid[:, 1], self._grid[:, 0]
+        room = (1 + slack(state.rounds)) * state.rounds
+        weights = np.where(state.bias > 0, state.bias, -state.bias)
+        reach = np.where(state.bias > 0, above, below)
+        if (weights > reach * room).any() or np.sum(weights / np.where(reach > 0, reach, 1.0)) > room:
+            raise SnapshotError(f"the biases are more than {state.rounds} rounds can give.")
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import State, check_array, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
-from treecal.exceptions import OutcomeError, UnsupportedError
+from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
@@ -27,8 +28,8 @@ _FASTEST = math.ceil(math.log(40) / _STEP)  # e^(−u) < 1e-17 beyond
 _FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - math.log(2)) / _STEP)  # which matter in the first round
 
 
-@dataclass(frozen=True)
-class HarmonicState:
+@dataclass(frozen=True, eq=False)
+class HarmonicState(State):
     """The stored points; `h_t`, and what rounding lost of it; the fading sums and the plain sum of the outcomes."""
 
     points: Array
@@ -88,6 +89,7 @@ class Harmonic(Forecaster):
         self.start = checked_start(space, start)
         nothing = np.zeros(space.dim)
         self._state = HarmonicState(np.empty((0, space.dim)), [0.0, 0.0], np.tile(nothing, (_FIRST_RATES, 1)), nothing)
+        self._store = _Store(self._state.points)
 
     @property
     def rounds(self) -> int:
@@ -95,12 +97,15 @@ class Harmonic(Forecaster):
         return len(self._state.points)
 
     def _announce(self) -> Forecast:
-        if not self.rounds:
+        state = self._state
+        if not len(state.points):
             return Forecast.trusted(self.start[None], uniform(1), _START, self.space)
-        return _Replay(self._state.points, sum(self._state.norm), self.space)
+        return _Replay(state.points, sum(state.norm), self.space)
 
-    def _learn(self, outcome: Array) -> None:
-        past, sums, rounds = self._state, self._state.sums, self.rounds
+    _fork = Forecaster._light_fork
+
+    def _after(self, state: HarmonicState, outcome: Array) -> HarmonicState:
+        past, sums, rounds = state, state.sums, len(state.points)
         total, lost = two_sum(np.float64(past.norm[0]), np.float64(1 / (2 * rounds + 1)))  # type: ignore[arg-type]
         norm = [float(total), past.norm[1] + float(lost)]
         if rounds >= _rates(len(sums)).enough:
@@ -110,7 +115,24 @@ class Harmonic(Forecaster):
         sums += outcome
         # Added up row by row, not by BLAS, so that no class is rounded differently from another.
         point = np.add.reduce(share * sums, axis=0) / sum(norm)
-        self._state = HarmonicState(_appended(past.points, point), norm, sums, past.plain + outcome)
+        self._store, points = _appended(self._store, past.points, point)
+        return HarmonicState(points, norm, sums, past.plain + outcome)
+
+    def _check(self, state: HarmonicState) -> None:
+        rounds, dim = len(state.points), self.space.dim
+        check_array("points", state.points, (rounds, dim))
+        check_array("sums", state.sums, (_rates_after(rounds), dim))
+        check_array("plain", state.plain, (dim,))
+        total = float(np.sum(odd_reciprocals(rounds)))
+        if [type(part) for part in state.norm or ()] != [float, float]:
+            raise SnapshotError("the norm is not a list of two numbers.")
+        if max(abs(state.norm[0] - total), abs(state.norm[1])) > 1e-9 * total:
+            raise SnapshotError(f"the norm is {state.norm[0]}, expected {total} after {rounds} rounds.")
+        rates = np.exp(_STEP * (_FASTEST - np.arange(len(state.sums))))
+        left = np.expm1(-2 * rates * rounds) / np.expm1(-2 * rates)  # of all outcomes, in each fading sum
+        check_sums("the points", state.points, np.ones(rounds), self.space, rounds=rounds)
+        check_sums("the fading sums", state.sums, left, self.space, rounds=rounds)
+        check_sums("the plain sum", state.plain[None], np.array([float(rounds)]), self.space, rounds=rounds)
 
     name = "harmonic"
 
@@ -147,7 +169,7 @@ class _Replay(Forecast):
     __slots__ = ("_total", "_written")
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
-        points.setflags(write=False)
+        points = np.asarray(memoryview(points.data).toreadonly())  # which NumPy does not let anyone make writable
         self._points, self._total, self._space = points, total, space
         self._written: tuple[Array, Integers] | None = None
 
@@ -163,8 +185,7 @@ class _Replay(Forecast):
         return self._written
 
     @property
-    def weights(self) -> Array:
-        """The weights, `(n,)`, read-only."""
+    def _weights(self) -> Array:  # type: ignore[override] # computed
         return self._write_out()[0]
 
     @property
@@ -182,7 +203,7 @@ class _Replay(Forecast):
                 return np.asarray(self._points[count - 1 - lag])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Replay, (self.points, self._total, self.space)
+        return _Replay, (self._points, self._total, self.space)
 
 
 class _Rates(NamedTuple):
@@ -208,13 +229,29 @@ def _rates(count: int) -> _Rates:
     return _Rates(-np.expm1(-2 * rates), _STEP * rates * np.exp(-rates), enough)
 
 
-def _appended(points: Array, point: Array) -> Array:
-    """Return the points and one more, in one buffer while it has room: views of the first ones stay valid."""
-    buffer, count = points.base, len(points)
-    if buffer is None or count == len(buffer):  # double, so that points cost O(1) each
-        buffer = np.concatenate([points, np.empty((max(16, count), len(point)))])
-    buffer[count] = point
-    return np.asarray(buffer[: count + 1])
+def _rates_after(rounds: int) -> int:
+    """Return how many rates there are after so many rounds, of which each adds one at most."""
+    count, now = _FIRST_RATES, 0
+    while (now := max(now, math.ceil(_rates(count).enough))) < rounds:
+        count, now = count + 1, now + 1
+    return count
+
+
+class _Store:
+    """Room for points: views of the first ones stay valid as more are added, and each place is given out once."""
+
+    def __init__(self, points: Array, room: int = 0) -> None:
+        self.buffer, self.used = np.concatenate([points, np.empty((room, points.shape[1]))]), len(points)
+
+
+def _appended(store: _Store, points: Array, point: Array) -> tuple[_Store, Array]:
+    """Return the points and one more, and the store they are in: this one while it has room."""
+    count = len(points)
+    if points.base is not store.buffer or count == len(store.buffer) or count != store.used:
+        store = _Store(points, max(16, count))  # doubled, so that points cost O(1) each
+    store.used = count + 1  # in another thread the same points get another store
+    store.buffer[count] = point
+    return store, np.asarray(store.buffer[: count + 1])
 
 
 def odd_reciprocals(count: int) -> Array:
@@ -271,15 +308,20 @@ def harmonic_error(
     if not inside.all():
         at = int(np.argmin(inside))
         raise OutcomeError.at(at + 1, f"lies outside {space!r}: {space.complaint(y[at])}.")
-    first = as_norm(norm)(y[0] - checked_start(space, start))
-    lags = odd_reciprocals(len(y))
-    totals = np.cumsum(lags)[:, None]  # h_1, …, h_T
-    stored = _convolve(lags, y)[:-1] / totals[:-1]
-    # Backwards in time replaying is the same convolution: round t = s + 1 + k meets point s with weight 1/(2k+1).
-    met = np.column_stack([np.ones(len(y) - 1), y[1:]]) / totals[:-1]
-    met = _convolve(lags[:-1], met[::-1])[::-1]
-    error = math.fsum([float(first), *as_norm(norm)(met[:, 1:] - met[:, :1] * stored)])
+    points, weights, sums = harmonic_rows(y, checked_start(space, start))
+    error = math.fsum(as_norm(norm)(sums - weights[:, None] * points))
     return error if total else error / len(y)
+
+
+def harmonic_rows(outcomes: Array, start: Array) -> tuple[Array, Array, Array]:
+    """Return all points of a run of `Harmonic`, the start first, with their weights and outcome sums."""
+    lags = odd_reciprocals(len(outcomes))
+    totals = np.cumsum(lags)[:, None]  # h_1, …, h_T
+    stored = _convolve(lags, outcomes)[:-1] / totals[:-1]
+    # Backwards in time replaying is the same convolution: round t = s + 1 + k meets point s with weight 1/(2k+1).
+    met = np.column_stack([np.ones(len(outcomes) - 1), outcomes[1:]]) / totals[:-1]
+    met = np.concatenate([[[1.0, *outcomes[0]]], _convolve(lags[:-1], met[::-1])[::-1]])
+    return np.concatenate([start[None], stored]), met[:, 0], met[:, 1:]
 
 
 def _convolve(lags: Array, columns: Array) -> Array:

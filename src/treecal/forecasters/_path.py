@@ -10,15 +10,16 @@ import numpy as np
 from numpy import divide
 from numpy.typing import ArrayLike
 
+from treecal._states import State, check_array, check_rounds, check_sums
 from treecal._typing import Array, Integers
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import checked_start
 from treecal.tree import Tree
 
 
-@dataclass(frozen=True)
-class TreeState:
+@dataclass(frozen=True, eq=False)
+class TreeState(State):
     """The state of `n` streams on the tree; one stream is `n = 1`."""
 
     rounds: Integers
@@ -46,11 +47,25 @@ class Path:
         if not (isinstance(mix, int | float | np.number) and 0 <= mix <= 1):
             raise ParameterError.expected("mix", mix, "a number from 0 to 1")
         tree.check_countable()
-        self.tree, self.mix, self.start, self.unit = tree, float(mix), checked_start(space, start), unit
+        self.space, self.tree, self.unit = space, tree, unit
+        self.mix, self.start = float(mix), checked_start(space, start)
         self.pull = self.mix * space.centre
         self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
         self._arity, self._zeros = tree.arity, np.zeros(space.dim)
         self._last = math.inf if tree.horizon is None else tree.horizon
+
+    def check(self, state: TreeState) -> None:
+        """Raise unless streams on this tree can have the state."""
+        rounds, tree = check_rounds("rounds", state.rounds, np.size(state.rounds)), self.tree
+        if tree.horizon is not None and (rounds > tree.horizon).any():
+            raise SnapshotError(f"rounds reach {rounds.max()}, more than the {tree.horizon} of the tree.")
+        heights = tree.heights(int(rounds.max(initial=0)))
+        check_array("sums", state.sums, (heights, len(rounds), self.space.dim))
+        growing = np.ones(len(rounds), bool) if tree.horizon is None else rounds < tree.horizon  # not full
+        added = tree.arity * heights * self.unit  # one after the other; the rest pairwise
+        for height, sums in enumerate(state.sums):
+            counts = rounds // tree.arity**height % tree.arity * float(tree.arity**height) * self.unit
+            check_sums(f"the sums of height {height}", sums[growing], counts[growing], self.space, rounds=added)
 
     def fresh(self) -> PathState:
         """Return the state before the first leaf."""

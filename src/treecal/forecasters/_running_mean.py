@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import State, check_array, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
@@ -15,8 +16,8 @@ from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import checked_start
 
 
-@dataclass
-class RunningSum:
+@dataclass(eq=False)
+class RunningSum(State):
     """The number of outcomes, their sum, and what rounding dropped of it."""
 
     rounds: int
@@ -60,7 +61,15 @@ class RunningMean(Forecaster):
         point = (past.sum + past.lost) / past.rounds if past.rounds else self.start
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
-    def _learn(self, outcome: Array) -> None:
-        past = self._state
-        total, lost = two_sum(past.sum, outcome)
-        self._state = RunningSum(past.rounds + 1, total, past.lost + lost)
+    def _after(self, state: RunningSum, outcome: Array) -> RunningSum:
+        total, lost = two_sum(state.sum, outcome)
+        return RunningSum(state.rounds + 1, total, state.lost + lost)
+
+    _fork = Forecaster._light_fork
+
+    def _check(self, state: RunningSum) -> None:
+        super()._check(state)
+        for name, array in (("sum", state.sum), ("lost", state.lost)):
+            check_array(name, array, (self.space.dim,))
+        sums, counts = np.stack([state.sum, state.sum + state.lost]), np.full(2, float(state.rounds))
+        check_sums("the sums", sums, counts, self.space, rounds=state.rounds)

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._generators import generator_from, generator_state
+from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._adaptive import AdaptiveTreeCal
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet
+
+_Now = tuple[Forecaster, Array, int, int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Block(State):
+    """The outcome sum and rounds of the unfinished block, the draw that awaits its outcome, and the generator."""
+
+    block_sum: Array
+    block_seen: int
+    drawn: int | None
+    rng: dict[str, Any]
 
 
 class Sampled(Forecaster):
@@ -51,6 +66,7 @@ class Sampled(Forecaster):
     """
 
     _fields: ClassVar[tuple[str, ...]] = ("forecaster", "block", "rng")
+    _parts = ("forecaster",)
 
     def __init__(self, forecaster: Forecaster, *, block: int = 16, rng: np.random.Generator | None = None) -> None:
         rng = np.random.default_rng(0) if rng is None else rng
@@ -59,15 +75,23 @@ class Sampled(Forecaster):
         if not isinstance(rng, np.random.Generator):
             raise ParameterError.expected("rng", rng, "a numpy.random.Generator", hint="numpy.random.default_rng(0).")
         self.space, self.block, self.rng = forecaster.space, whole_number("block", block, least=1), rng
-        self.forecaster = deepcopy(forecaster)
-        self.forecaster._in_blocks(self.block)
-        self._now: tuple[Array, int] = np.zeros(self.space.dim), 0  # outcome sum and rounds of the unfinished block
-        self._drawn: int | None = None
+        if self.block > MOST_ROUNDS:
+            raise ParameterError.expected("block", block, "at most 2**62: rounds are counted in 64 bits")
+        forecaster = deepcopy(forecaster)
+        forecaster._in_blocks(self.block)
+        # The forecaster; outcome sum and rounds of the unfinished block; and the draw that awaits its outcome.
+        self._now: _Now = forecaster, np.zeros(self.space.dim), 0, None
+
+    @property
+    def forecaster(self) -> Forecaster:
+        """The forecaster whose distributions are drawn from: after each block another one."""
+        return self._now[0]
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return self.forecaster.rounds * self.block + self._now[1]
+        forecaster, _, seen, _ = self._now
+        return forecaster.rounds * self.block + seen
 
     @property
     def mixture(self) -> Forecast:
@@ -75,35 +99,60 @@ class Sampled(Forecaster):
         return self.forecaster.predict()
 
     def _announce(self) -> Forecast:
-        mixture = self.mixture
-        if self._drawn is None:
-            equal = np.array_equal(mixture.weights, uniform(len(mixture)))
-            self._drawn = int(
-                self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights)
-            )
-        pick = slice(self._drawn, self._drawn + 1)
+        while True:
+            now = forecaster, total, seen, drawn = self._now
+            mixture = forecaster.predict()
+            if drawn is not None:
+                break
+            equal = np.array_equal(mixture._weights, uniform(len(mixture)))
+            drawn = int(self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights))
+            if self._now is now:  # otherwise another thread has drawn or learned meanwhile
+                self._now = forecaster, total, seen, drawn
+        pick = slice(drawn, drawn + 1)
         nodes = None if mixture.nodes is None else mixture.nodes[pick]
-        return Forecast.trusted(mixture.points[pick], uniform(1), nodes, self.space)
+        return Forecast.trusted(mixture._points[pick], uniform(1), nodes, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        total, seen = self._now[0] + outcome, self._now[1] + 1
-        self.forecaster.predict()  # raises if there is no round left, before anything has changed
-        if seen == self.block:
-            self.forecaster._learn_block(total)
-            total, seen = np.zeros_like(total), 0
-        self._now, self._drawn = (total, seen), None
+        while True:
+            now = forecaster, total, seen, _ = self._now
+            forecaster.predict()  # raises if there is no round left
+            total, seen = total + outcome, seen + 1
+            if seen == self.block:
+                forecaster = forecaster._fork()
+                forecaster._learn_block(total)
+                total, seen = np.zeros_like(total), 0
+            if self._now is now:  # no other thread has drawn or learned meanwhile
+                self._now = forecaster, total, seen, None
+                return
 
-    def get_state(self) -> dict[str, Any]:
-        """Return the forecaster's state, the unfinished block, and the draw that awaits its outcome."""
-        total, seen = self._now
-        block = {"block_sum": total.copy(), "block_seen": seen, "drawn": self._drawn}
-        return block | {"forecaster": self.forecaster.get_state()}
+    _fork = Forecaster._light_fork
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self.forecaster.set_state(state["forecaster"])
-        self._now, self._drawn = (np.array(state["block_sum"]), state["block_seen"]), state["drawn"]
-        self._announced = None
+    @property
+    def _state(self) -> Block:
+        _, total, seen, drawn = self._now
+        return Block(total, seen, drawn, generator_state(self.rng))
+
+    @_state.setter
+    def _state(self, state: Block) -> None:
+        self.rng.bit_generator.state = state.rng  # in place: others may draw from it, too
+        self._now = self.forecaster, state.block_sum, state.block_seen, state.drawn
+
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        resume = super()._prepared(state)
+        if (drawn := state["drawn"]) is not None:
+            rehearsal = deepcopy(self.forecaster)
+            rehearsal.set_state(state["forecaster"])
+            check_count("the draw", drawn, most=len(rehearsal.predict()) - 1)
+        return resume
+
+    def _check(self, state: Block) -> None:
+        check_array("block_sum", state.block_sum, (self.space.dim,))
+        check_count("block_seen", state.block_seen, most=self.block - 1)
+        seen = np.array([float(state.block_seen)])
+        check_sums("the block's sum", state.block_sum[None], seen, self.space, rounds=self.block)
+        mine, kept = type(self.rng.bit_generator).__name__, generator_from(state.rng).bit_generator
+        if type(kept).__name__ != mine:
+            raise SnapshotError(f"the state is of a {type(kept).__name__} generator, and rng is a {mine}.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.forecaster!r}, block={self.block})"

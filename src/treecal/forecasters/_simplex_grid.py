@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from treecal._typing import Array
+from treecal._states import check_array, slack
+from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.exceptions import ForecastError, ParameterError
+from treecal.exceptions import ForecastError, ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._binary_grid import Biases
@@ -76,26 +77,47 @@ class SimplexGrid(Forecaster):
         self.resolution = whole_number("resolution", resolution, least=1)
         self._grid = _simplex_grid(space, self.resolution)
         self._state = Biases(0, np.zeros_like(self._grid))
+        self._chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen in the state it was chosen in
 
     def _announce(self) -> Forecast:
-        sizes = l2.square(self._state.bias)
+        rows, weights = self._choice(self._state)
+        return Forecast.trusted(self._grid[rows], weights, None, self.space)
+
+    def _choice(self, state: Biases) -> tuple[Integers, Array]:
+        """Return the grid points to play in this state, and their weights."""
+        if self._chosen is None or self._chosen[0] is not state:
+            self._chosen = state, *self._choose(state)
+        return self._chosen[1:]
+
+    def _choose(self, state: Biases) -> tuple[Integers, Array]:
+        sizes = l2.square(state.bias)
         level = np.flatnonzero(sizes == 0)
         if level.size:
             nearest = level[np.argmin(l2.square(self._grid[level] - self.space.centre))]
-            self._rows, weights = nearest[None], uniform(1)
-        else:
-            slope = self._state.bias / np.sqrt(sizes + 2 * (self._state.rounds + 1) / len(self._grid))[:, None]
-            everywhere = _minimax(slope - np.sum(slope * self._grid, axis=1, keepdims=True))
-            self._rows = np.flatnonzero(everywhere)
-            weights = everywhere[self._rows]
-            weights.setflags(write=False)
-        return Forecast.trusted(self._grid[self._rows], weights, None, self.space)
+            return nearest[None], uniform(1)
+        slope = state.bias / np.sqrt(sizes + 2 * (state.rounds + 1) / len(self._grid))[:, None]
+        everywhere = _minimax(slope - np.sum(slope * self._grid, axis=1, keepdims=True))
+        rows = np.flatnonzero(everywhere)
+        return rows, everywhere[rows]
 
-    def _learn(self, outcome: Array) -> None:
-        x = self.predict()
-        bias = self._state.bias.copy()
-        bias[self._rows] += x.weights[:, None] * (outcome - x.points)
-        self._state = Biases(self._state.rounds + 1, bias)
+    def _after(self, state: Biases, outcome: Array) -> Biases:
+        rows, weights = self._choice(state)
+        bias = state.bias.copy()
+        bias[rows] += weights[:, None] * (outcome - self._grid[rows])
+        return Biases(state.rounds + 1, bias)
+
+    _fork = Forecaster._light_fork
+
+    def _check(self, state: Biases) -> None:
+        super()._check(state)
+        check_array("bias", state.bias, self._grid.shape)
+        # A point p that was played with weight w has a bias of w(mean outcome − p), at least −wp in every coordinate.
+        off = slack(state.rounds) * state.rounds
+        least = np.maximum(-state.bias - off, 0.0)
+        weights = np.divide(least, self._grid, out=np.zeros_like(least), where=self._grid > 0).max(axis=1)
+        possible = (least[self._grid == 0] == 0).all() and weights.sum() <= state.rounds + off
+        if not possible or (np.abs(state.bias.sum(axis=1)) > off).any() or (state.bias > state.rounds + off).any():
+            raise SnapshotError(f"the biases are not those of {state.rounds} rounds.")
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify the norms that are within a known factor of ℓ2 on zero-sum vectors.
@@ -155,12 +177,15 @@ def _from_l2(space: Simplex, norm: Norm) -> float | None:
 def _simplex_grid(space: Simplex, resolution: int) -> Array:
     """Return all vectors of the simplex whose entries are multiples of `1/resolution`."""
     dim = space.dim
-    count = points(dim, resolution)
+    # Twenty choices among forty or more are too many already, and to count those among millions takes for ever.
+    endless = min(dim - 1, resolution) >= 20
+    count = MOST_POINTS + 1 if endless else points(dim, resolution)
     if count > MOST_POINTS:
         fits = finest(dim, MOST_POINTS)
+        has = f"more than {MOST_POINTS} points" if endless else f"{count} points, expected at most {MOST_POINTS}"
         raise ParameterError(
-            f"a grid of resolution {resolution} on {space!r} has {count} points, expected at most {MOST_POINTS}: each "
-            "round solves a linear program with one variable for each.",
+            f"a grid of resolution {resolution} on {space!r} has {has}: each round solves a linear program with one "
+            "variable for each.",
             hint=(f"resolution={fits} is the finest that fits; " if fits else "") + "AdaptiveTreeCal needs no grid.",
         )
     # Stars and bars: dim − 1 bars among resolution stars.

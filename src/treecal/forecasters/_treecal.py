@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import check_rounds
 from treecal._typing import Array
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
@@ -91,13 +92,28 @@ class TreeCal(Forecaster):
         return TreeForecast(points, uniform(len(points)), rounds, self.arity, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        self._now = self._path.step(self._now, outcome)
+        while True:
+            now = self._now
+            after = self._path.step(now, outcome)
+            if self._now is now:  # no other thread has learned meanwhile
+                self._now = after
+                return
+
+    _fork = Forecaster._light_fork
 
     def _in_blocks(self, block: int) -> None:
         self._path = Path(self.space, self.tree, mix=self.mix, start=self.start, unit=block)
 
     def _learn_block(self, total: Array) -> None:
         self._learn(total)  # sums, divided once: equal rationals stay equal floats
+
+    def _check(self, state: TreeState) -> None:
+        check_rounds("rounds", state.rounds, 1)
+        self._check_streams(state)
+
+    def _check_streams(self, state: TreeState) -> None:
+        """Raise unless streams of this forecaster can have the state."""
+        self._path.check(state)
 
     @property
     def _state(self) -> TreeState:

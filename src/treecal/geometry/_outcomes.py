@@ -37,7 +37,9 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
         problem = f"holds {outcome[at]} at entry {at}, expected finite numbers."
         raise error.at(round_, problem, hint="drop or impute missing values.")
     hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
-    raise error.at(round_, f"lies outside {space!r}: {space.complaint(outcome)}.", hint=hint)
+    with np.errstate(over="ignore"):  # of numbers so large that their sum is infinite
+        problem = f"lies outside {space!r}: {space.complaint(outcome)}."
+    raise error.at(round_, problem, hint=hint)
 
 
 def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:

@@ -70,17 +70,22 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
             raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
         self.classifier, self.make = classifier, make
         self.classes = None if classes is None else list(classes)
-        self._index: dict[Any, int] = {}  # each label's coordinate
-        self.corrector: Corrector | None = None
-        self._index, self.corrector = self._for(checked_label(label) for label in self.classes or ())
+        self._known: tuple[dict[Any, int], Corrector | None] = {}, None  # each label's coordinate, and the corrector
+        self._known = self._for(checked_label(label) for label in self.classes or ())
+
+    @property
+    def corrector(self) -> Corrector | None:
+        """The current corrector; None while there are fewer than two labels."""
+        return self._known[1]
 
     def _for(self, labels: Iterable[Any]) -> tuple[dict[Any, int], Corrector | None]:
         """Return the index and the corrector for these labels and the known ones; new ones if a label is new."""
-        index = dict(self._index)
+        known, corrector = self._known
+        index = dict(known)
         for label in labels:
             index.setdefault(label, len(index))
-        if len(index) == len(self._index):
-            return index, self.corrector
+        if len(index) == len(known):
+            return index, corrector
         return index, new_corrector(self.make, len(index)) if len(index) > 1 else None
 
     def _ask(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
@@ -124,7 +129,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
             corrector.update(np.eye(len(index))[index[y]])
-        self._index, self.corrector = index, corrector
+        self._known = index, corrector
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -171,7 +176,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
     def __init__(self, norm: Distance | str = "l1", resolution: float | None = 0.1) -> None:
         self.norm, self.resolution = norm, resolution
         self._counts: dict[frozenset[tuple[Any, float]], Counter[Any]] = {}
-        self._rounds = 0
+        self._rounds = 0  # for messages only: what counts are the counts, one for each round at once
         self.get()  # raises if norm or resolution is invalid
 
     def update(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
@@ -200,7 +205,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
             for table, items in ((points, forecast), (counts, outcomes.items())):
                 for label, value in items:
                     table[row, index[label]] = value
-        return error_of(points, counts, self.norm, self.resolution) / max(self._rounds, 1)
+        return error_of(points, counts, self.norm, self.resolution) / max(int(counts.sum()), 1)
 
     def _read(self, y_true: Any, y_pred: Probabilities, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
         if w != 1:

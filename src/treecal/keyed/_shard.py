@@ -16,7 +16,17 @@ from treecal._validate import whole_number
 from treecal.engine import Bank
 from treecal.engine._state import TreeForecaster, new_tree_forecaster
 from treecal.keyed._rows import arrange
-from treecal.keyed._tables import FORMAT, arrow, check_outcomes, check_state, forecast_columns, pack, schemas, unpack
+from treecal.keyed._tables import (
+    FORMAT,
+    arrow,
+    check_outcomes,
+    check_state,
+    forecast_columns,
+    owned,
+    pack,
+    schemas,
+    unpack,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,7 +115,7 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
     rest = np.ones(len(state), bool)
     rest[known] = False
     after = pa.concat_tables([state.filter(pa.array(rest)), learned]).combine_chunks()
-    return Step(after, _forecasts(keys, last, own), rows.problems)
+    return Step(owned(after, forecaster), _forecasts(keys, last, own), rows.problems)
 
 
 def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:

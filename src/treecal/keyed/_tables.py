@@ -12,18 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._optional import require
+from treecal._states import check_rounds
 from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import FileError, SnapshotError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import ConvexSet, Simplex
+from treecal.state import describe
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 FORMAT = 2
 """Version of the state's layout."""
+
+_OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
+"""Where the schema of a state says whose it is: exactly, and for people."""
 
 Mask = NDArray[np.bool_]
 
@@ -91,9 +96,23 @@ def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True) -
             raise FileError(f"the outcomes' column {name!r} is {kind}, expected {what}.", hint=hint)
 
 
+def owned(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
+    """Return the state with the forecaster's configuration in its schema, which `check_state` compares."""
+    return state.replace_schema_metadata({_OWNER: describe(forecaster), _SHOWN: repr(forecaster)})
+
+
 def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
-    """Raise unless streams of this forecaster can resume from the table."""
-    expected = schemas()["state"]
+    """Raise unless streams of this forecaster can resume from the table.
+
+    What the paths hold is checked by the bank that takes them.
+    """
+    expected, owner = schemas()["state"], state.schema.metadata or {}
+    if owner.get(_OWNER, own := describe(forecaster).encode()) != own:
+        raise SnapshotError(
+            f"the state is of {owner.get(_SHOWN, b'another forecaster').decode(errors='replace')}, not of "
+            f"{forecaster!r}.",
+            hint="resume with the forecaster that made the state.",
+        )
     if not state.schema.equals(expected):
         raise SnapshotError(f"this is not the state of a shard: expected the columns {', '.join(expected.names)}.")
     formats = state.column("format").unique().to_pylist()
@@ -102,7 +121,15 @@ def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
             f"the state has format {', '.join(map(str, formats))}, and this treecal reads {FORMAT}.",
             hint="upgrade treecal.",
         )
-    heights = forecaster.tree.heights(state.column("rounds").to_numpy())
+    for name in ("key", "rounds", "first", "seq", "path"):
+        if state.column(name).null_count:
+            raise SnapshotError(f"the state has a row without {name!r}.")
+    rounds = check_rounds("rounds", state.column("rounds").to_numpy(), len(state))
+    if len(state.column("key").unique()) < len(state):
+        raise SnapshotError("the state has a key twice.")
+    if (state.column("first").to_numpy() > state.column("seq").to_numpy()).any():
+        raise SnapshotError("the state has a key whose first sequence number is after its last.")
+    heights = forecaster.tree.heights(rounds)
     sizes = np.diff(_offsets(state.column("path").combine_chunks()))
     weighted = len(state) - state.column("scale").null_count  # TreeCal has no scale
     mine = len(state) if isinstance(forecaster, AdaptiveTreeCal) else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from treecal.engine._state import TreeForecaster
 from treecal.keyed._shard import Step, advance, no_state, split
-from treecal.keyed._tables import arrow, check_outcomes, check_state, schemas
+from treecal.keyed._tables import arrow, check_outcomes, check_state, owned, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,4 +55,5 @@ def epoch(
         steps = [future.result() for future in futures]
     parts = {name: [getattr(step, name) for step in steps] for name in Step._fields}
     parts["state"] += before.values()  # shards without new outcomes
-    return Step(**{name: pa.concat_tables([schemas()[name].empty_table(), *part]) for name, part in parts.items()})
+    step = Step(**{name: pa.concat_tables([schemas()[name].empty_table(), *part]) for name, part in parts.items()})
+    return step._replace(state=owned(step.state, forecaster))

@@ -4,8 +4,9 @@
 """
 
 from treecal.plots._curve import plot_error_over_time
-from treecal.plots._race import plot_errors, plot_ranking, plot_times
+from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
+from treecal.plots._style import colour
 from treecal.plots._ternary import plot_ternary
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
 
@@ -13,11 +14,13 @@ __all__ = [
     "IntervalTree",
     "Reliability",
     "Row",
+    "colour",
     "interval_tree",
     "plot_error_over_time",
     "plot_errors",
     "plot_ranking",
     "plot_reliability",
+    "plot_scores",
     "plot_ternary",
     "plot_times",
     "plot_tree",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from treecal._validate import finite_array
 from treecal.exceptions import ParameterError
-from treecal.plots._style import PALETTE, axes, plain
+from treecal.plots._style import PALETTE, SPARE, axes, colour, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def plot_error_over_time(
 ) -> Axes:
     """Draw the calibration error per round against rounds, and its bound.
 
-    Another call on the same axes adds a line in the next colour.
+    Another call on the same axes adds a line: in the colour of the forecaster, or in the next colour.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def plot_error_over_time(
     certificate
         The certified error after each of them, drawn dashed: `tc.certificate(space, norm, rounds=..., ...).bound`.
     name
-        Name of the line.
+        Name of the line: a forecaster's gives it that forecaster's colour, see `colour`.
     ax
         Where to draw; by default on a new figure.
 
@@ -56,8 +56,10 @@ def plot_error_over_time(
         if values is not None and values.shape != t.shape:
             raise ParameterError(f"there are {len(values)} {what} for {len(t)} marks, expected one each.")
     ax = axes(ax)
-    before = sum(line.get_linestyle() == "-" for line in ax.lines)
-    color, marker = PALETTE[before % len(PALETTE)], "os^Dv"[before % 5]
+    drawn = [line.get_color() for line in ax.lines if line.get_linestyle() == "-"]
+    own, others = (None, PALETTE) if name is None else (colour(name), (*SPARE, *PALETTE))
+    color = own or next((c for c in others if c not in drawn), others[len(drawn) % len(others)])
+    marker = "os^Dv"[len(drawn) % 5]
     ax.plot(t, e, lw=1.8, color=color, marker=marker, ms=3.5, label="measured" if name is None else name)
     if bounds is not None:
         label = "guaranteed ≤" if name is None else f"{name}: guaranteed ≤"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from treecal.exceptions import ParameterError
 from treecal.geometry import Norm, as_norm
-from treecal.plots._style import axes
+from treecal.plots._style import SPARE, axes, colour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import pyarrow as pa
     from matplotlib.axes import Axes
@@ -26,7 +26,7 @@ def plot_errors(
     certificates: Mapping[str, Callable[[int], float]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw error against rounds on logarithmic axes, one line per forecaster.
+    """Draw error against rounds on logarithmic axes, one line per forecaster, the mean over seeds in their range.
 
     Parameters
     ----------
@@ -55,12 +55,17 @@ def plot_errors(
     if not rows:
         raise ParameterError(f"the table has no errors for the stream {stream!r} in {dim} dimensions in {norm!r}.")
     ax = axes(ax)
-    for index, name in enumerate(dict.fromkeys(row["forecaster"] for row in rows)):
-        marks = sorted({row["rounds"] for row in rows})
-        means = [np.mean([r["error"] for r in rows if (r["forecaster"], r["rounds"]) == (name, t)]) for t in marks]
-        (line,) = ax.plot(marks, means, label=name, lw=1.8, color=f"C{index}")
+    errors: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        errors.setdefault(row["forecaster"], {}).setdefault(row["rounds"], []).append(row["error"])
+    for (name, by_round), style in zip(errors.items(), _styles(errors), strict=True):
+        marks = sorted(by_round)
+        ax.plot(marks, [np.mean(by_round[t]) for t in marks], label=name, lw=1.8, **style)
+        if max(map(len, by_round.values())) > 1:
+            low, high = ([pick(by_round[t]) for t in marks] for pick in (min, max))
+            ax.fill_between(marks, low, high, color=style["color"], alpha=0.08, lw=0)
         if certificates and name in certificates:
-            ax.plot(marks, [certificates[name](t) for t in marks], ls="--", lw=1, color=line.get_color())
+            ax.plot(marks, [certificates[name](t) for t in marks], ls="--", lw=1, color=style["color"])
     ax.set(xscale="log", yscale="log", xlabel="rounds", ylabel=f"{norm} error per round", title=f"{stream}, d = {dim}")
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
@@ -96,7 +101,7 @@ def plot_ranking(errors: Mapping[tuple[int, str, str], float], *, ax: Axes | Non
 
 
 def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
-    """Draw the time of predict and update per round against the number of dimensions.
+    """Draw the time of predict and update per round against the number of dimensions: the median of all runs.
 
     Examples
     --------
@@ -110,14 +115,13 @@ def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     """
     ax = axes(ax)
     rows = [row for row in table.to_pylist() if row["seconds"]]
-    last = max((row["rounds"] for row in rows), default=0)
+    runs = {(row["forecaster"], row["dim"], row["stream"], row["seed"], row["length"]): row for row in rows}  # the last
     spent: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        if row["rounds"] == last:
-            spent.setdefault(row["forecaster"], {}).setdefault(row["dim"], []).append(row["seconds"] / last)
-    for name, by_dim in spent.items():
+    for (name, dim, *_), row in runs.items():
+        spent.setdefault(name, {}).setdefault(dim, []).append(row["seconds"] / row["rounds"])
+    for (name, by_dim), style in zip(spent.items(), _styles(spent), strict=True):
         dims = sorted(by_dim)
-        ax.plot(dims, [1e6 * np.median(by_dim[dim]) for dim in dims], marker="o", ms=4, label=name)
+        ax.plot(dims, [1e6 * np.median(by_dim[dim]) for dim in dims], marker="o", ms=4, label=name, **style)
     ax.set(xscale="log", yscale="log", xlabel="dimensions", ylabel="microseconds per round", title="time")
     dims = sorted({row["dim"] for row in rows})
     ax.set_xticks(dims, [str(dim) for dim in dims])
@@ -125,3 +129,57 @@ def plot_times(table: pa.Table, *, ax: Axes | None = None) -> Axes:
     ax.grid(alpha=0.3)
     ax.legend(fontsize=8)
     return ax
+
+
+def plot_scores(summary: pa.Table, *, stream: str, dim: int, ax: Axes | None = None) -> Axes:
+    """Draw calibration error against Brier score, one dot per forecaster: the best are at the bottom left.
+
+    A constant may have no calibration error at all; the dotted line is the Brier score of the best one, chosen with
+    hindsight. Above the line a forecast has no skill.
+
+    Parameters
+    ----------
+    summary
+        The table that `arena.summary` returned.
+    stream, dim
+        Which part of it; of several lengths, the longest.
+    ax
+        Where to draw; by default on a new figure.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from treecal import arena
+    >>> from matplotlib.figure import Figure
+    >>> streams = {"drift": arena.STREAMS["drift"]}
+    >>> table = arena.race({"TreeCal": tc.TreeCal}, streams, [tc.Simplex(2)], rounds=64, workers=1)
+    >>> plot_scores(arena.summary(table), stream="drift", dim=2, ax=Figure().add_subplot()).get_ylabel()
+    'Brier score'
+    """
+    rows = [row for row in summary.to_pylist() if (row["stream"], row["dim"]) == (stream, dim) and row["seeds"]]
+    if not rows:
+        raise ParameterError(f"the table has no scores for the stream {stream!r} in {dim} dimensions.")
+    rows = [row for row in rows if row["rounds"] == max(each["rounds"] for each in rows)]
+    ax = axes(ax)
+    names = [row["forecaster"] for row in rows]
+    for row, style in zip(rows, _styles(names), strict=True):
+        marker = "o" if style["ls"] == "-" else "s"
+        ax.plot(row["error"], row["brier"], marker, ms=8, color=style["color"], label=row["forecaster"])
+    ax.axhline(float(np.mean([row["uncertainty"] for row in rows])), ls=":", lw=1.2, color="0.5")
+    ax.set(xlabel="calibration error per round", ylabel="Brier score", title=f"{stream}, {rows[0]['rounds']:,} rounds")
+    ax.set_xlim(left=0)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8)
+    return ax
+
+
+def _styles(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a colour for each line, the forecaster's own, and a dash that tells variants of one from each other."""
+    styles, others = list[dict[str, Any]](), 0
+    for name in names:
+        own = colour(name)
+        if own is None:
+            own, others = SPARE[others % len(SPARE)], others + 1
+        before = sum(style["color"] == own for style in styles)
+        styles.append({"color": own, "ls": ("-", ":", "-.")[min(before, 2)]})
+    return styles

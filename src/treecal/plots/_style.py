@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from treecal._optional import require
 from treecal.exceptions import ParameterError
+from treecal.forecasters import REGISTRY
 from treecal.ledger import Ledger, Reading
 
 if TYPE_CHECKING:
@@ -16,6 +18,49 @@ if TYPE_CHECKING:
 BLUE, VERMILION = "#0072B2", "#D55E00"
 PALETTE = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION, "#B8A800", "#7F7F7F")
 """Okabe and Ito's colours, the yellow darkened so that it shows on white."""
+
+FORECASTERS = {
+    "guarded": BLUE,
+    "tracker": "#56B4E9",
+    "codebook": "#332288",
+    "treecal": VERMILION,
+    "adaptive": "#E69F00",
+    "sampled": "#661100",
+    "harmonic": "#009E73",
+    "binary-grid": "#CC79A7",
+    "simplex-grid": "#553355",
+    "running-mean": "#5A5A5A",
+}
+"""The colour of each forecaster, by its name in the registry."""
+SPARE = ("#99CC77", "#0000FF", "#B8A800", "#8899FF")
+"""Colours of no forecaster of the package: for those that others add, and for lines that are no forecaster's."""
+
+
+def colour(name: str) -> str | None:
+    """Return the colour of a forecaster, the same in every picture; None for a name that is no forecaster's.
+
+    Any two of them can be distinguished with each of the common kinds of colour blindness. Forecasters that are not
+    the package's own have spare colours, in the order in which they were defined.
+
+    Parameters
+    ----------
+    name
+        Its name in the registry or that of its class, alone or followed by parameters.
+
+    Examples
+    --------
+    >>> colour("TreeCal"), colour("treecal"), colour("TreeCal(Simplex(2), arity=2)"), colour("TreeCal, arity 2")
+    ('#D55E00', '#D55E00', '#D55E00', '#D55E00')
+    >>> colour("the model") is None
+    True
+    """
+    known = {alias: key for key, kind in REGISTRY.items() for alias in (kind.__name__, key)}
+    word = re.split(r"[ ,(]", name, maxsplit=1)[0]
+    key = known.get(word, word)
+    if key in FORECASTERS:
+        return FORECASTERS[key]
+    added = [key for key in REGISTRY if key not in FORECASTERS]
+    return SPARE[added.index(key) % len(SPARE)] if key in added else None
 
 
 def axes(ax: Axes | None) -> Any:

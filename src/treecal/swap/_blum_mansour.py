@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +13,7 @@ from treecal._validate import finite_array, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import TOLERANCE
 from treecal.swap._learners import Learner
-from treecal.swap._losses import LinearLoss
+from treecal.swap._losses import LinearLoss, Loss
 
 
 class BlumMansour(Learner):
@@ -56,13 +57,27 @@ class BlumMansour(Learner):
         if len(set(map(id, self._learners))) < actions:
             raise ParameterError("make_learner() gave the same learner twice, expected a new one each time.")
 
+        self._due: list[dict[str, Any]] = []  # what the learners' attributes are to be after the last round
+
     def _choose(self) -> Array:
-        return stationary([learner.act() for learner in self._learners])
+        return stationary([learner.act() for learner in self._caught_up()])
+
+    def observe(self, loss: Loss | ArrayLike) -> None:
+        """Learn the loss of the round: a `Loss`, or a plain vector. An invalid one raises and changes nothing."""
+        super().observe(loss)
+        self._caught_up()
 
     def _learn(self, loss: LinearLoss) -> None:
-        play = self.act()
-        for weight, learner in zip(play, self._learners, strict=True):
-            learner.observe(LinearLoss.trusted(weight * loss.vector))
+        losses = (LinearLoss.trusted(weight * loss.vector) for weight in self.act())
+        self._due = [vars(learner._after(each)) for learner, each in zip(self._caught_up(), losses, strict=True)]
+
+    def _caught_up(self) -> list[Learner]:
+        """Return the learners after the last round: here they learn it, if an interrupt has kept them from it."""
+        for learner, due in zip(self._learners, self._due, strict=False):
+            attributes, rounds = vars(learner), due["_rounds"]
+            if learner._rounds < rounds:
+                attributes.update(due)
+        return self._learners
 
 
 class InternalRegretMatching(Learner):
@@ -111,7 +126,7 @@ class InternalRegretMatching(Learner):
 
     def _learn(self, loss: LinearLoss) -> None:
         v = loss.vector
-        self._regrets += self.act()[:, None] * np.subtract.outer(v, v)
+        self._regrets = self._regrets + self.act()[:, None] * np.subtract.outer(v, v)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `√(n(n − 1)·rounds)`, which holds for the swap regret too; for losses in [0, 1]."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from copy import deepcopy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +25,8 @@ class Learner(ABC):
     """An online learner: `act()` plays, `observe(loss)` learns, round after round.
 
     A subclass defines `_choose` and `_learn`. Losses are checked first: an invalid one raises a `LossError` and changes
-    nothing.
+    nothing. `_learn` is called on a copy that shares all attributes: it replaces those it changes, and they are taken
+    over at once if nothing fails or interrupts it. So several threads may play and observe.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ class Learner(ABC):
             self.space = Simplex(self.actions)
         self._rounds = 0
         self._kind: tuple[Any, ...] | None = None
-        self._play: Array | None = None
+        self._play: tuple[int, Array] | None = None  # and the rounds before it
 
     @property
     def rounds(self) -> int:
@@ -76,22 +78,40 @@ class Learner(ABC):
 
     @abstractmethod
     def _learn(self, loss: Any) -> None:
-        """Learn from a checked loss; change nothing if this raises."""
+        """Learn from a checked loss: assign new attributes, and change no array or list in place."""
 
     def act(self) -> Array:
         """Return the play for the coming round, read-only; the same one until `observe`."""
-        if self._play is None:
-            self._play = np.asarray(self._choose())
-            self._play.setflags(write=False)
-        return self._play
+        while True:
+            made, rounds = self._play, self.rounds
+            if made is not None and made[0] == rounds:
+                return made[1]
+            play = np.asarray(self._choose())
+            play.setflags(write=False)
+            if self.rounds == rounds:  # no other thread has observed meanwhile
+                self._play = rounds, play
 
     def observe(self, loss: Loss | ArrayLike) -> None:
         """Learn the loss of the round: a `Loss`, or a plain vector. An invalid one raises and changes nothing."""
-        read = self._read(loss)
-        self._learn(read)
-        self._kind = read.kind
-        self._rounds += 1
-        self._play = None
+        attributes = vars(self)
+        while True:
+            rounds = self._rounds
+            after = vars(self._after(loss))
+            if self._rounds == rounds:  # no other thread has observed meanwhile
+                attributes.update(after)
+                return
+
+    def _after(self, loss: Loss | ArrayLike) -> Self:
+        """Return the learner that has observed this loss too; this one stays as it is."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        read = twin._read(loss)
+        twin._learn(read)
+        twin._kind, twin._rounds, twin._play = read.kind, twin._rounds + 1, None
+        return twin
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)
 
     def _read(self, loss: Loss | ArrayLike) -> Loss:
         read = read_loss(loss, self.space, round_=self.rounds + 1, like=self._kind)
@@ -243,7 +263,7 @@ class RegretMatching(Learner):
         return positive / total if total > 0 else np.array(self.space.centre)
 
     def _learn(self, loss: LinearLoss) -> None:
-        self._regrets += self.act() @ loss.vector - loss.vector
+        self._regrets = self._regrets + (self.act() @ loss.vector - loss.vector)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `√((n − 1)·rounds)`, for losses in [0, 1]."""

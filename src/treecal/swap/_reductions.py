@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -55,7 +56,7 @@ class BestResponse(Learner):
         self.hull = actions if isinstance(actions, ConvexSet) else Polytope(vertices=actions)
         self.matrix = None if isinstance(actions, ConvexSet) else finite_array("actions", actions, ndim=2)
         super().__init__(self.hull if self.matrix is None else len(self.matrix))
-        self.forecaster, self._rounds = forecaster, forecaster.rounds
+        self.forecaster = forecaster
         if self.hull.dim != forecaster.space.dim:
             raise ParameterError(f"actions lie in R^{self.hull.dim}, and forecasts in R^{forecaster.space.dim}.")
 
@@ -72,6 +73,21 @@ class BestResponse(Learner):
         """Read the vector v of the round, which must be a point of the forecaster's set."""
         vector = loss.vector if isinstance(loss, LinearLoss) else loss
         return LinearLoss.trusted(read_outcome(self.forecaster.space, vector, self.rounds + 1))
+
+    @property
+    def rounds(self) -> int:
+        """Number of losses seen, by the forecaster."""
+        return self.forecaster.rounds
+
+    def observe(self, loss: Loss | ArrayLike) -> None:
+        """Learn the vector of the round, which the forecaster learns. An invalid one raises and changes nothing."""
+        self._learn(self._read(loss))
+
+    def _after(self, loss: Loss | ArrayLike) -> Self:
+        twin = copy(self)
+        twin.observe(loss)
+        twin._rounds = twin.rounds
+        return twin
 
     def _learn(self, loss: LinearLoss) -> None:
         self.forecaster.update(loss.vector)
@@ -155,6 +171,11 @@ class L1BallForecaster(Forecaster):
 
     def _learn(self, outcome: Array) -> None:
         self.forecaster.update(l1_ball_to_simplex(outcome))
+
+    def _fork(self) -> Self:
+        twin = self._light_fork()
+        twin.forecaster = self.forecaster._fork()
+        return twin
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the forecaster on the simplex."""

@@ -77,65 +77,53 @@ class TreeSwap(Learner):
             hint = "each node needs its own learner: lambda: Hedge(n, rounds=arity)."
             raise ParameterError.expected("make_learner", make_learner, "a function that makes a learner", hint=hint)
         self._make = make_learner
+        self._made: Learner | None = None  # the last one
         first = self._fresh()
         super().__init__(first.space if first.actions is None else first.actions)
         height = self.depth or 1
-        # By height: the learner of the node above, the sum of its finished children's losses, its play for the current
-        # child, and the sum of the plays from here to the root. The lowest `_stale` plays are out of date.
-        self._learners = [first, *(self._fresh() for _ in range(height - 1))]
+        # By height: the sum of the losses of the node's finished siblings.
         self._sums: list[Loss | None] = [None] * height
-        self._plays: list[Array] = [np.empty(0)] * height
-        self._stacked: list[Array] = [np.empty(0)] * height
-        self._stale = height
+        self._path = _Path([first, *(self._fresh() for _ in range(height - 1))], [], [], height)
 
     def _fresh(self) -> Learner:
         learner = self._make()
-        if not isinstance(learner, Learner) or learner.rounds:
+        if not isinstance(learner, Learner) or learner.rounds or learner is self._made:
             raise ParameterError.expected(
                 "make_learner()", learner, "a new Learner each time", hint="lambda: Hedge(n, rounds=arity)."
             )
+        self._made = learner
         return learner
 
     def _learn(self, loss: Loss) -> None:
         self.tree.check(self.rounds + 1)
         # The nodes below height `risen` on the path end with this round, and so do their parents' learners; the learner
         # at `risen` moves on to its next child. Whatever may raise comes before any change.
-        height, risen = len(self._learners), carries(self.rounds + 1, self.arity)
+        learners, sums, risen = self._path.learners, self._sums, carries(self.rounds + 1, self.arity)
         ended = loss
         for j in range(risen):
-            ended = _plus(self._sums[j], ended)
-        fresh = [self._fresh() for _ in range(risen)]
-        grown = risen == height and self.depth is None
-        if grown or risen < height:
-            learner = self._fresh() if grown else self._learners[risen]
+            ended = _plus(sums[j], ended)
+        above = learners[risen:]
+        if risen == len(learners) and self.depth is None:  # the tree grows
+            above, sums = [self._fresh()], [*sums, None]
+        if above:
             length = self.arity**risen
-            learner.observe(ended if length == 1 else ended / length)
-        if grown:
-            self._learners.append(learner)
-            for column in (self._plays, self._stacked):
-                column.append(np.empty(0))
-            self._sums.append(None)
-        self._learners[:risen] = fresh
-        self._sums[:risen] = [None] * risen
-        if risen < len(self._learners):
-            self._sums[risen] = _plus(self._sums[risen], ended)
-        self._stale = max(self._stale, min(risen + 1, len(self._learners)))
-
-    def _refresh(self) -> None:
-        self.tree.check(self.rounds + 1)
-        for j in range(self._stale - 1, -1, -1):
-            play = self._plays[j] = self._learners[j].act()
-            self._stacked[j] = play if j + 1 == len(self._plays) else self._stacked[j + 1] + play
-            self._stale = j
+            above = [above[0]._after(ended if length == 1 else ended / length), *above[1:]]
+            sums = [*([None] * risen), _plus(sums[risen], ended), *sums[risen + 1 :]]
+        self._sums, self._path = sums, self._path.after([*(self._fresh() for _ in range(risen)), *above], risen + 1)
 
     def _choose(self) -> Array:
-        self._refresh()
-        return self._stacked[0] / len(self._plays)
+        self.tree.check(self.rounds + 1)
+        path = self._path.refreshed()
+        return path.stacked[0] / len(path.learners)
 
     def parts(self) -> Forecast:
         """Return the plays on the path, with nodes `(height, index)`, from leaf to root; `act` is their mean."""
-        self._refresh()
-        return TreeForecast(np.array(self._plays), uniform(len(self._plays)), self.rounds, self.arity, self.space)
+        while True:
+            rounds = self.rounds
+            self.tree.check(rounds + 1)
+            plays = np.array(self._path.refreshed().plays)
+            if self.rounds == rounds:  # no other thread has observed meanwhile
+                return TreeForecast(plays, uniform(len(plays)), rounds, self.arity, self.space)
 
     def regret_bound(self, rounds: int) -> float:
         """Return `treeswap_bound` with the learner's own bound: for the per-node swap regret, losses in [0, 1]."""
@@ -143,7 +131,32 @@ class TreeSwap(Learner):
 
     def __repr__(self) -> str:
         depth = "" if self.depth is None else f", depth={self.depth}"
-        return f"TreeSwap({self._learners[0]!r}, arity={self.arity}{depth})"
+        return f"TreeSwap({self._path.learners[0]!r}, arity={self.arity}{depth})"
+
+
+class _Path:
+    """The learners on the path, each that of the node above a height, and what they play.
+
+    `plays` are those for the current children, and `stacked` the sums of the plays from each height to the root. The
+    lowest `stale` of both are out of date: they are made when needed, by whichever thread comes first or by several.
+    """
+
+    def __init__(self, learners: list[Learner], plays: list[Array], stacked: list[Array], stale: int) -> None:
+        more = [np.empty(0)] * (len(learners) - len(plays))
+        self.learners, self.plays, self.stacked, self.stale = learners, plays + more, stacked + more, stale
+
+    def after(self, learners: list[Learner], changed: int) -> _Path:
+        """Return the path of the next round, on which the lowest learners are others."""
+        stale = min(max(self.stale, changed), len(learners))
+        return _Path(learners, self.plays, self.stacked, stale)
+
+    def refreshed(self) -> _Path:
+        """Return the path with all plays made."""
+        for j in range(self.stale - 1, -1, -1):
+            play = self.plays[j] = self.learners[j].act()
+            self.stacked[j] = play if j + 1 == len(self.plays) else self.stacked[j + 1] + play
+            self.stale = j
+        return self
 
 
 def treeswap_bound(

@@ -1,0 +1,169 @@
+"""What every state is checked for before anything resumes from it.
+
+A state may come from a file that anybody wrote. First it is compared, part by part, with the state the object has: the
+same names, the same kinds of values, finite numbers. Each class then checks in `_check` what its arguments imply:
+shapes, counts, and sums that so many points of the set can add up to. Nothing changes until all of that holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.exceptions import SnapshotError
+from treecal.geometry import TOLERANCE, ConvexSet
+from treecal.geometry._convex import LARGEST
+
+MOST_ROUNDS = 2**62
+"""No stream is longer: one more round can still be counted in 64 bits."""
+_MOST_SLACK = 1e-6  # of means, however many roundings they have seen
+_NO_WEIGHT = 1e-300  # below it products with a weight are no longer rounded in proportion
+
+Resume = Callable[[], None]
+"""Puts a state in place that was found to be valid."""
+
+
+class State:
+    """The base of our dataclasses of state: equal when their fields are, arrays too."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))  # type: ignore[arg-type]
+
+    __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return bool(one == other)
+
+
+def check_names(where: str, state: Any, expected: Collection[str]) -> None:
+    """Raise unless a state is a dictionary with exactly these keys."""
+    if not isinstance(state, dict):
+        raise SnapshotError(f"{where} is {_brief(state)}, expected a dictionary of {_listed(expected)}.")
+    if missing := [name for name in expected if name not in state]:
+        raise SnapshotError(f"{where} has no {missing[0]!r}, expected {_listed(expected)}.", hint=_ELSEWHERE)
+    if len(state) > len(expected):
+        more = next(name for name in state if name not in expected)
+        raise SnapshotError(f"{where} has {_brief(more)}, expected only {_listed(expected)}.", hint=_ELSEWHERE)
+
+
+def check_like(own: dict[str, Any], given: Any, where: str = "the state") -> None:
+    """Raise unless a state has the names of another one, values of the same kinds, and finite numbers."""
+    check_names(where, given, own)
+    for name, value in given.items():
+        _check_value(f"{where}'s {name}", own[name], value)
+
+
+def _check_value(where: str, own: Any, given: Any) -> None:
+    if own is None or given is None:  # what is not there yet
+        pass
+    elif isinstance(own, np.ndarray):
+        if not isinstance(given, np.ndarray) or given.dtype not in (own.dtype, np.float64) or given.ndim != own.ndim:
+            raise SnapshotError(f"{where} is {_brief(given)}, expected {own.dtype} in {own.ndim} dimensions.")
+    elif _kind(own) != _kind(given):
+        raise SnapshotError(f"{where} is {_brief(given)}, expected {_kind(own)}.")
+    check_finite(where, given)
+
+
+def check_finite(where: str, value: Any) -> None:
+    """Raise unless all numbers within a value are finite."""
+    if not all(np.isfinite(number).all() for number in _numbers(value)):
+        raise SnapshotError(f"{where} is not finite.")
+
+
+def _kind(value: Any) -> str:
+    """Return what a value is, in words; an integer counts as a number where numbers are expected."""
+    if isinstance(value, bool | np.bool_):
+        return "True or False"
+    if isinstance(value, int | float | np.number):
+        return "a number"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return "text" if isinstance(value, str) else type(value).__name__
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """Yield the floats within a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _numbers(entry)
+    elif isinstance(value, float | np.floating) or (isinstance(value, np.ndarray) and value.dtype.kind == "f"):
+        yield value
+
+
+def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
+    """Raise unless this is an array of exactly this shape and type, with finite entries."""
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
+        raise SnapshotError(f"{name} is {_brief(array)}, expected {np.dtype(dtype)} of shape {shape}.", hint=_ELSEWHERE)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise SnapshotError(f"{name} is not finite.")
+
+
+def check_count(name: str, count: Any, *, most: int = MOST_ROUNDS) -> None:
+    """Raise unless this is a whole number from 0 to the most."""
+    if isinstance(count, bool) or not isinstance(count, int | np.integer) or not 0 <= count <= most:
+        raise SnapshotError(f"{name} is {_brief(count)}, expected a whole number from 0 to {most}.")
+
+
+def check_number(name: str, value: Any, *, least: float, most: float) -> None:
+    """Raise unless this is a number within these limits."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not least <= value <= most:
+        raise SnapshotError(f"{name} is {_brief(value)}, expected a number from {least:g} to {most:g}.")
+
+
+def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, rounds: float) -> None:
+    """Raise unless each sum is one of so many points of the set, apart from rounding in so many rounds.
+
+    `sums` are `(n, dim)` and `counts`, which may be weights, `(n,)`.
+    """
+    if (counts < 0).any():
+        raise SnapshotError(f"{name} have a negative count, {counts.min():g}.")
+    light = counts < _NO_WEIGHT
+    if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
+        raise SnapshotError(f"{name} are not 0 where nothing was added up.")
+    sums, counts = sums[~light], counts[~light]
+    with np.errstate(over="ignore"):
+        means = sums / counts[:, None]
+    if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():
+        raise SnapshotError(f"{name} are not those of points of {space!r}.", hint=_ELSEWHERE)
+
+
+def slack(rounds: float) -> float:
+    """Return how far outside a set, relative to its size, the mean of so many of its points may be rounded."""
+    return min(_MOST_SLACK, 2 * TOLERANCE + rounds * float(np.finfo(np.float64).eps))
+
+
+def check_rounds(name: str, rounds: Any, streams: int) -> Integers:
+    """Return the rounds of so many streams, or raise."""
+    check_array(name, rounds, (streams,), np.int64)
+    if ((rounds < 0) | (rounds > MOST_ROUNDS)).any():
+        raise SnapshotError(f"{name} are {rounds.min()} to {rounds.max()}, expected 0 to {MOST_ROUNDS}.")
+    return np.asarray(rounds)
+
+
+_ELSEWHERE = "resume with the class and the arguments that the state is from."
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(names) or "nothing"
+
+
+def _brief(value: Any) -> str:
+    """Return a value in a few words, whatever it is."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} of shape {value.shape}"
+    if isinstance(value, int) and not -(10**30) < value < 10**30:
+        return f"an integer of about {math.log10(abs(value)):.0f} digits"
+    shown = repr(value) if isinstance(value, str | int | float | np.generic | None) else f"a {type(value).__name__}"
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -1,0 +1,25 @@
+"""The arena: race forecasters × streams × sets × seeds, and collect calibration errors and scores in one table.
+
+All forecasters meet the same streams, except that an adversary answers each one separately. An interrupted race can be
+resumed, since each finished run is kept in its own file. Tables need pyarrow: `pip install "treecal[arena]"`.
+"""
+
+from treecal.arena._race import race
+from treecal.arena._run import Maker
+from treecal.arena._streams import REAL, STREAMS, Fixed, Recorded, Source
+from treecal.arena._tables import Rank, final, rank, show, summary
+
+__all__ = [
+    "REAL",
+    "STREAMS",
+    "Fixed",
+    "Maker",
+    "Rank",
+    "Recorded",
+    "Source",
+    "final",
+    "race",
+    "rank",
+    "show",
+    "summary",
+]
