@@ -412,6 +412,8 @@ def _file_class(path: Path, kind: Kind | None) -> type[_Csv | _Json | _Parquet]:
 def _scan(function: str, path: Path, options: Mapping[str, str]) -> str:
     """Return SQL for the rows of a file."""
     given = {**options, "hive_partitioning": "false"}  # a folder named `p=0.9` is a folder, not a column
+    if function != "read_parquet":  # DuckDB would tell from the name, but not from one with a question mark
+        given["compression"] = quoted("gzip" if is_gzip(path.name) else "none")
     return (
         f"{function}({', '.join([quoted(literal_path(path)), *(f'{name}={value}' for name, value in given.items())])})"
     )
