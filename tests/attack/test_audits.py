@@ -104,7 +104,9 @@ def grouping(rng: random.Random, rows: int, text: bool) -> Any:
         "booleans": [True, False, None],
         "dates": [date(2020, 1, 1) + timedelta(days=k) for k in (0, 40, -99999)] + [None],
     }
-    column = pa.array(rng.choices(values[kind], k=rows), {"single": "float", "words": "string", "codes": "string"}.get(kind))
+    column = pa.array(
+        rng.choices(values[kind], k=rows), {"single": "float", "words": "string", "codes": "string"}.get(kind)
+    )
     if pa.types.is_null(column.type):
         column = column.cast("string")
     return column.dictionary_encode() if kind == "codes" else column
@@ -185,7 +187,7 @@ def expected(p: Any, y: Any, bins: int) -> dict[str, Any]:
     def ece(q: Any, hit: Any) -> float:
         home = np.minimum(np.searchsorted(bin_edges(bins), q, side="right") - 1, bins - 1)
         gaps = [abs(q[home == b].mean() - hit[home == b].mean()) * (home == b).sum() for b in np.unique(home)]
-        return float(sum(gaps)) / rows
+        return float(sum(gaps) / rows)
 
     def exact(points: Any, outcomes: Any, norm: Callable[[Any], float]) -> tuple[int, float]:
         of = defaultdict(list)

@@ -21,11 +21,13 @@ def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> 
     >>> csv_count([b'day,note\n1,5" wide\n'], ",", blank_lines=False) is None
     True
     """
-    records, inside, before = 0, False, b"\n\n"
+    records, inside, before, placed = 0, False, b"\n\n", True
     starts = [*delimiter.encode(), _LF, _BLANK, _QUOTE]
     for block in blocks:
         text = before[-2:] + block
         before = text
+        if not placed:
+            continue  # the rest is read nevertheless: whoever reads blocks checks them
         if not inside and b'"' not in block and (blank_lines or (b"\n\n" not in text and b"\n\r\n" not in text)):
             records += block.count(b"\n")
             continue
@@ -35,16 +37,14 @@ def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> 
         odd = (np.cumsum(quotes) + inside) % 2 == 1
         opening = np.flatnonzero(quotes & odd)
         last, one_before = letters[opening - 1], letters[opening - 2]
-        placed = np.isin(last, starts) & ((last != _BLANK) | np.isin(one_before, starts))
-        if not placed.all():
-            return None
+        placed = bool((np.isin(last, starts) & ((last != _BLANK) | np.isin(one_before, starts))).all())
         ends = (letters == _LF) & ~odd
         new = ends[2:]
         if not blank_lines:
             new = new & ~(ends[1:-1] | ((letters[1:-1] == _CR) & ends[:-2]))
         records += int(np.count_nonzero(new))
         inside = bool(odd[-1])
-    if inside:
+    if inside or not placed:
         return None
     return records + (not before.endswith(b"\n"))
 

@@ -302,8 +302,9 @@ class _Parquet(_File):
 
     def _opened(self) -> Any:
         # Without a buffer Arrow would hold whole row groups, and of those there may be one.
-        parquet = library("pyarrow.parquet")
-        return parquet.ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True)
+        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+        path = os.path.abspath(self._path)  # `file:x` would be taken for an address
+        return library("pyarrow.parquet").ParquetFile(path, **options)
 
     def _columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
         record_batch, seen = library("pyarrow").record_batch, 0

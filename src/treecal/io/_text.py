@@ -169,6 +169,8 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
                 continue
             cells = [""]  # a cell of the only column may be blank
         row += 1
+        if len(cells) == width + 1 and not cells[-1]:
+            cells.pop()  # a delimiter at the end of the line, which DuckDB accepts as well
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
         yield number, Place(row, begins), cells, problem
