@@ -113,9 +113,9 @@ def _is_numbers(text: str) -> bool:
         return False
 
 
-def _digits(text: str) -> str:
-    """Return SQL for a text that may be a number: DuckDB reads `1_0` as 10, which no other reader of files does."""
-    return f"CASE WHEN NOT contains({text}, '_') THEN {text} END"
+def _cast(text: str, kind: str) -> str:
+    """Return SQL for numbers in a text, NULL where there are none: `1_0` is 10 to DuckDB, and to no other reader."""
+    return f"CASE WHEN contains({text}, '_') THEN NULL ELSE TRY_CAST({text} AS {kind}) END"
 
 
 def number(source: Source, name: str) -> Numbers:
@@ -124,21 +124,21 @@ def number(source: Source, name: str) -> Numbers:
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
     elif kind == "JSON":
-        column = f"({column} ->> '$')"
-        sql = f"TRY_CAST({_digits(column)} AS DOUBLE)"
+        sql = _cast(f"({column} ->> '$')", "DOUBLE")
     elif _TEXT.match(kind):
-        sql = f"TRY_CAST({_digits(column)} AS DOUBLE)"
+        sql = _cast(column, "DOUBLE")
     else:
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected numbers.")
-    return Numbers(name, [sql], [name], stored=sql.startswith("CAST"))
+    return Numbers(name, [sql], [name], stored=sql.startswith("CAST("))
 
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
     """Return a column of lists, by default of the length of the first."""
     kind, column = column_type(source, name), identifier(name)
-    native = kind.endswith("]") and "VARCHAR" not in kind and "JSON" not in kind
-    text = _digits(f"({column} ->> '$')" if kind == "JSON" else column)
-    lists = f"CAST({column} AS DOUBLE[])" if native else f"TRY_CAST({text} AS DOUBLE[])"
+    if kind.endswith("]"):
+        lists = f"{'TRY_CAST' if 'VARCHAR' in kind or 'JSON' in kind else 'CAST'}({column} AS DOUBLE[])"
+    else:
+        lists = _cast(f"({column} ->> '$')" if kind == "JSON" else column, "DOUBLE[]")
     if size is None:
         first = source.one(f"SELECT LEN({lists}) FROM {LOG} WHERE {lists} IS NOT NULL LIMIT 1")
         if first is None or first[0] == 0:
