@@ -19,6 +19,7 @@ from treecal.forecast import Forecast, uniform
 from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
 from treecal.forecasters._binary_grid import Biases
 from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books
+from treecal.forecasters._guarded import RESERVE
 from treecal.forecasters._path import TreeState
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import SHARE, Experts
@@ -102,7 +103,7 @@ class GuardedRun:
         self.announced, self._errors = np.empty(self.rounds, np.int64), np.zeros(2)
         kernels.guard_rounds(
             self._rows,
-            kernels.GuardArgs(guard.diameter, squared, guard.budget, rate, np.array(bounds)),
+            kernels.GuardArgs(guard.diameter, squared, guard.budget, RESERVE, rate, np.array(bounds)),
             self._tracker,
             self._book,
             spoken,
@@ -194,7 +195,7 @@ class GuardedRun:
         )
         eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
-        guard.rounds = self.rounds
+        guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
         biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in np.flatnonzero(spoken.rounds)}
         spoke = int(spoken.rounds.sum())
         guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)

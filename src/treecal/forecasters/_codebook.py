@@ -20,8 +20,8 @@ from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._tracker import Tracker
 from treecal.geometry import ConvexSet, Simplex
 
-SIZES = (10, 50, 250)
-CAPACITY = 256
+SIZES = (15, 250)
+CAPACITY = 192
 SKILL = 5.0  # what a unit of Brier score is worth in units of ℓ1 error, on the simplex
 LOOK_AHEAD = 10.0  # rounds, at least
 BETTER = 1.2  # how much lower the error of another book must be before it is followed
@@ -82,7 +82,7 @@ class Book:
 
     def __init__(self, space: ConvexSet, sizes: Sequence[int], capacity: int) -> None:
         if not (isinstance(sizes, Sequence) and len(sizes) and not isinstance(sizes, str)):
-            raise ParameterError.expected("sizes", sizes, "a list of whole numbers, such as [10, 50, 250]")
+            raise ParameterError.expected("sizes", sizes, "a list of whole numbers, such as [15, 250]")
         self.space, self.sizes = space, tuple(whole_number("sizes", size, least=1) for size in sizes)
         self.capacity = whole_number("capacity", capacity, least=2)
         self.classes = isinstance(space, Simplex)
