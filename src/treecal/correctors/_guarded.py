@@ -102,9 +102,10 @@ class GuardedCorrector(Corrector):
 
     def _books(self) -> Books:
         """Return the books, with the last round written to them."""
-        _, _, books, change = self._now
+        corrector, guard, books, change = self._now
         if change is not None:
             self._book.write(books, change)
+            self._now = corrector, guard, books, None
         return books
 
     def _choice(self, forecast: Array) -> Choice:

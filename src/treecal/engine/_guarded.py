@@ -196,7 +196,8 @@ class GuardedRun:
         eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
-        biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in np.flatnonzero(spoken.rounds)}
+        used = spoken.rounds > 0
+        biases = guard.eager_tally.named(spoken.points[used], spoken.biases[used])
         spoke = int(spoken.rounds.sum())
         guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
@@ -231,7 +232,7 @@ def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
     if isinstance(forecaster, BinaryGrid):
         forecaster._state = Biases(rounds, part.bias)
         used = np.flatnonzero(part.kept[:, :, 0, 0].any(axis=0))
-        biases = {(forecaster._grid[i] + 0.0).tobytes(): part.biases[i].copy() for i in used}
+        biases = tally.named(forecaster._grid[used], part.biases[used])
         return replace(tally, biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
     forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])

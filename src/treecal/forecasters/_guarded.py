@@ -24,7 +24,6 @@ from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 
-
 RESERVE = 0.2
 """The share of the budget that must be free before a suspended eager part forecasts again."""
 
