@@ -93,7 +93,9 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result | None:
 def _checked(path: str | os.PathLike[str], *, force: bool) -> os.stat_result | None:
     found = check_regular(path)
     if found is not None and not force:
-        raise FileError(f"{os.fspath(path)} exists and is not overwritten.", hint="choose another name, or use --force.")
+        raise FileError(
+            f"{os.fspath(path)} exists and is not overwritten.", hint="choose another name, or use --force."
+        )
     if found is None and not Path(os.path.realpath(path)).parent.is_dir():
         raise FileError(f"{os.fspath(path)} cannot be written: there is no folder {Path(path).parent}.")
     return found

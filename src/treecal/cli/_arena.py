@@ -55,8 +55,9 @@ def arena(
     from treecal.arena import STREAMS, final, race
 
     space, measure = outcomes.space(), as_norm(norm)
-    if seeds < 1:
-        raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
+    for option, given in (("--seeds", seeds), ("--workers", workers)):
+        if given is not None and given < 1:
+            raise ParameterError.expected(option, given, "an integer of 1 or more")
     with progress("runs") as done:
         result = race(
             _chosen("--forecasters", forecasters, REGISTRY),

@@ -10,7 +10,8 @@ import numpy as np
 from treecal._atomic import check_regular
 from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, by_class, emit, say
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.io import Decoder, Problems
 from treecal.io._decoder import class_labels
