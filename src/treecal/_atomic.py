@@ -37,8 +37,8 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
     path
         The file.
     force
-        Replace an existing file; otherwise that is an error, raised before the block begins. What is not a regular file,
-        such as a device or a pipe, is never replaced.
+        Replace an existing file; otherwise that is an error, raised before the block begins. What is not a regular
+        file, such as a device or a pipe, is never replaced.
 
     Examples
     --------
@@ -93,12 +93,14 @@ def check_regular(path: str | os.PathLike[str]) -> os.stat_result | None:
 def _checked(path: str | os.PathLike[str], *, force: bool) -> os.stat_result | None:
     found = check_regular(path)
     if found is not None and not force:
-        raise FileError(
-            f"{os.fspath(path)} exists and is not overwritten.", hint="choose another name, or use --force."
-        )
+        raise _exists(path)
     if found is None and not Path(os.path.realpath(path)).parent.is_dir():
         raise FileError(f"{os.fspath(path)} cannot be written: there is no folder {Path(path).parent}.")
     return found
+
+
+def _exists(path: str | os.PathLike[str]) -> FileError:
+    return FileError(f"{os.fspath(path)} exists and is not overwritten.", hint="choose another name, or use --force.")
 
 
 def _create(folder: Path, *, private: bool) -> tuple[Path, int]:
@@ -129,7 +131,7 @@ def _publish(temporary: Path, target: Path, *, force: bool) -> None:
     try:
         os.link(temporary, target)  # fails if there is one by now, where renaming would replace it
     except FileExistsError:
-        raise FileError(f"{target} exists and is not overwritten.") from None
+        raise _exists(target) from None
     except OSError:  # no links in this file system
         os.replace(temporary, target)
 

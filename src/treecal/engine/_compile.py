@@ -32,7 +32,7 @@ def _log(problem: str) -> None:
     logging.getLogger("treecal").warning(problem)
 
 
-class _Cache(FunctionCache):  # type: ignore[misc] # Numba has no types
+class _Cache(FunctionCache):
     """Numba's cache of one function. What cannot be read counts as absent, and what cannot be written is not kept."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
