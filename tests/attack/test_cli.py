@@ -104,7 +104,7 @@ def usual(draw: Draw) -> Words:
     return ["--classes", "rain,sun", "--outcome", "y"] if draw.random() < 0.6 else []
 
 
-FLAG = {"--json": lambda draw: [], "--force": lambda draw: []}
+FLAG: dict[str, Callable[[Draw], Words]] = {"--json": lambda draw: [], "--force": lambda draw: []}
 ROWS = {"--on-error": one_of("stop", "skip", "collect"), "--kind": one_of("csv", "jsonl", "parquet")}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import traceback
 from contextlib import suppress
@@ -85,7 +86,7 @@ def _end(error: BaseException) -> Exit:
         _discard_output()
         return Exit.FINE
     if isinstance(error, TreeCalError | CycloptsError):
-        say(str(error))
+        say(_spelled(str(error)))
     elif isinstance(error, OSError) and error.strerror:
         if error.filename is None:
             _discard_output()
@@ -96,6 +97,13 @@ def _end(error: BaseException) -> Exit:
         first = (str(error).strip().splitlines() or ["no message"])[0]
         say(f"an unexpected error, {type(error).__name__}: {first}\nHint: this is a bug; --debug shows where.")
     return Exit.REFUSED
+
+
+def _spelled(message: str) -> str:
+    """Return a message about arguments in the words of the command line."""
+    for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
+        message = re.sub(rf"\b{name}\b", option, message)
+    return re.sub(r"\b(arity|depth|rounds)=(?=[ .,;])", r"--\1", message)
 
 
 def _name(file: object) -> str:

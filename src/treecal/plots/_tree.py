@@ -72,7 +72,7 @@ def interval_tree(
     """
     first, labels = None if start is None else finite_array("start", start, ndim=1), np.asarray(outcomes)
     of_classes = first is not None and labels.ndim == 1 and labels.dtype.kind in "iu"
-    y = labels if of_classes else finite_array("outcomes", outcomes, ndim=2)
+    y: NDArray[Any] = labels if of_classes else finite_array("outcomes", outcomes, ndim=2)
     if not y.size:
         raise ParameterError("there are no outcomes, so there is no tree.")
     rounds, dim = len(y), len(first) if first is not None and of_classes else y.shape[1]
