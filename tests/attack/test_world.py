@@ -286,14 +286,17 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
     rows, rng = 4_000_000, np.random.default_rng(0)
     p, y, g = (rng.integers(size, size=rows) for size in (1001, 2, 50))
     pq.write_table(pa.table({"p": p / 1000, "y": y, "g": g}), log)
-    words = [TREECAL, "audit", str(log), "--forecast", "p", "--outcome", "y", "--by", "g", "--json"]
+    words = [TREECAL, "audit", str(log), "--forecast", "p", "--outcome", "y", "--by", "g", "--json", "--force"]
+    words += ["--output", str(spill / "bins.csv")]  # its unfinished file tells that the command has begun
     for i in range(count):
         if time.monotonic() > end:
             break
         number = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3]
         pipe, env = subprocess.PIPE, os.environ | {"TMPDIR": str(spill)}
         audit = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env, preexec_fn=heed_interrupts)
-        time.sleep(draw.uniform(0.4, 3.0))
+        while audit.poll() is None and not list(spill.glob("*.part")):
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 2.5))
         audit.send_signal(number)
         try:
             out, err = audit.communicate(timeout=120)
@@ -305,11 +308,10 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
             counts["stopped"] += 1
         elif audit.returncode == 0 and json.loads(out)["whole"]["rounds"] == rows and not err:
             counts["had ended"] += 1
-        elif audit.returncode == -number or (number == signal.SIGINT and "import" in err):
-            counts["before the command began"] += 1
         else:
             print("FAILED", number, audit.returncode, out[:100], err[-2000:])
             counts["failures"] += 1
+        (spill / "bins.csv").unlink(missing_ok=True)
         if left := list(spill.iterdir()):
             print("LEFT", number, left)
             counts["failures"] += 1
