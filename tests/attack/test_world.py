@@ -27,9 +27,9 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused
 from tests.cli.support import run as command
-from treecal import _atomic
+from treecal import _atomic, swap
 from treecal.cli import main
-from treecal.exceptions import FileError
+from treecal.exceptions import FileError, TreeCalError
 from treecal.io import new_file
 
 posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX")
@@ -238,7 +238,7 @@ def test_what_exists_by_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
 _WRITER = """
 import sys, treecal as tc
-from treecal import _atomic
+from treecal import _atomic, swap
 f = tc.TreeCal(tc.Simplex(2))
 for _ in range(100_000):
     f.update([1, 0]); _atomic._swept.clear(); tc.save(f, sys.argv[1])
@@ -420,3 +420,55 @@ def test_an_error_that_is_none_of_ours_is_a_sentence_and_with_debug_a_traceback(
         done = command("plan", "--dim", 2, "--rounds", 9)
         refused(done, "an unexpected error", type(error).__name__, "--debug")
         assert "Traceback" in command("plan", "--dim", 2, "--rounds", 9, "--debug").err
+
+
+# What was absurd and took for ever, or raised whatever the library beneath raised.
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: tc.plan(None, "l1", rounds=10), "space is None, expected a ConvexSet"),  # type: ignore[arg-type]
+        (lambda: tc.plan(3, "l1", error=0.1), "space is 3, expected a ConvexSet"),  # type: ignore[arg-type]
+        (lambda: tc.recommend(None, "l1", rounds=10), "space is None"),  # type: ignore[arg-type]
+        (lambda: tc.certificate(tc.Simplex(2), "l1", rounds=9, arity=8, depth=100_000), "depth is 100000, expected at"),
+        (lambda: tc.certificate(tc.Simplex(2), "l1", rounds=10**30, arity=8, depth=10**6), "expected at most 100"),
+        (lambda: tc.TreeCal(tc.Simplex(2), depth=100_000), "depth is 100000, expected at most 21"),
+        (lambda: tc.AdaptiveTreeCal(tc.Simplex(2), depth=64), "depth is 64, expected at most 31"),
+        (lambda: swap.TreeSwap(lambda: swap.Hedge(2), arity=4, depth=100_000), "expected at most 31"),
+        (lambda: swap.TreeSwap(lambda: swap.Hedge(2), arity=10**30), "expected less than"),
+        (lambda: tc.Simplex(10**30), "dim is 10+, expected at most"),
+        (lambda: tc.Ledger(tc.Simplex(2)).record([[0.5], [0.5, 0.5]], [0, 1]), "not an array of numbers"),
+        (lambda: tc.Ledger(tc.Simplex(2)).record([0.5, 0.5], [[0], [1, 2]]), "not a vector"),  # type: ignore[arg-type]
+    ],
+)
+def test_the_absurd_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(TreeCalError, match=message):
+        call()
+
+
+def test_the_best_tree_is_one_that_can_be_made() -> None:
+    for rounds in (2**40, 2**62, 2**63):
+        best = tc.plan(tc.Simplex(2), "l1", rounds=rounds)
+        tc.TreeCal(tc.Simplex(2), arity=best.arity, depth=best.depth)
+
+
+def test_payoffs_beyond_floats_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.nfg"
+    path.write_text('NFG 1 R "x" { "a" "b" } { 2 2 }\n\n1e400 1 2 3 4 5 6 7\n')
+    refused(command("game", path), "too large for a float")
+
+
+def test_cells_of_any_width() -> None:
+    corrector = tc.Recalibrator(tc.Simplex(2), groups=tc.correctors.Cells(width=1e-300))
+    corrector.predict([0.3, 0.7])
+    corrector.update([1, 0])
+
+
+def test_no_processes_are_refused() -> None:
+    refused(command("arena", "--workers", 0), "--workers is 0, expected an integer of 1 or more")
+
+
+def test_messages_name_options() -> None:
+    refused(command("forecast", "--dim", 2, "--forecaster", "treecal", "--depth", 64), "without --depth the tree")
+    assert "memory_limit" not in command("audit", __file__, "--forecast", "p", "--outcome", "y", "--memory", "x").err
