@@ -156,7 +156,8 @@ class Tree:
         """Raise if rounds of the whole tree could not be counted in 64 bits."""
         if self.arity >= MOST_ROUNDS:
             raise ParameterError.expected("arity", self.arity, "less than 2**63: rounds are counted in 64 bits")
-        if self.depth is not None and self.arity**self.depth > MOST_ROUNDS:
+        # The depth alone first: the power of an absurd one would take for ever.
+        if self.depth is not None and (self.depth > 63 or self.arity**self.depth > MOST_ROUNDS):
             most = digits(MOST_ROUNDS, self.arity) - 1
             raise ParameterError.expected(
                 "depth",

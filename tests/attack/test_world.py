@@ -434,6 +434,7 @@ def test_an_error_that_is_none_of_ours_is_a_sentence_and_with_debug_a_traceback(
         (lambda: tc.certificate(tc.Simplex(2), "l1", rounds=9, arity=8, depth=100_000), "depth is 100000, expected at"),
         (lambda: tc.certificate(tc.Simplex(2), "l1", rounds=10**30, arity=8, depth=10**6), "expected at most 100"),
         (lambda: tc.TreeCal(tc.Simplex(2), depth=100_000), "depth is 100000, expected at most 21"),
+        (lambda: tc.TreeCal(tc.Simplex(2), depth=10**30), "expected at most 21"),
         (lambda: tc.AdaptiveTreeCal(tc.Simplex(2), depth=64), "depth is 64, expected at most 31"),
         (lambda: swap.TreeSwap(lambda: swap.Hedge(2), arity=4, depth=100_000), "expected at most 31"),
         (lambda: swap.TreeSwap(lambda: swap.Hedge(2), arity=10**30), "expected less than"),
