@@ -333,6 +333,28 @@ def test_a_hundred_signals(tmp_path: Path, attack_seed: int, attack_seconds: flo
     assert counts["failures"] == 0
 
 
+@posix
+def test_an_interrupt_that_a_library_discards_leaves_no_traceback() -> None:
+    script = (
+        "import ctypes, os, signal, sys\n"
+        "from treecal import cli\n"
+        "from treecal.cli import _app\n"
+        "def discards(arguments):\n"
+        "    kill = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    ctypes.CFUNCTYPE(None)(kill)()\n"  # as llvmlite calls back
+        "    try:\n"
+        "        cli._signals.interrupts.check()\n"
+        "    except KeyboardInterrupt as error:\n"
+        "        sys.excepthook(type(error), error, None)\n"  # as PyErr_Print does
+        "    return run(arguments)\n"
+        "run, _app.run = _app.run, discards\n"
+        "sys.argv = ['treecal', 'plan', '--dim', '2', '--rounds', '9']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "treecal: interrupted.\n")
+
+
 # Terminals and streams.
 
 

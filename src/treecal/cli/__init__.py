@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from treecal.cli._signals import handle, interrupts
+from treecal.cli._signals import handle, interrupts, print_no_interrupts
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -12,6 +12,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         arguments = sys.argv[1:]
         handle(interrupts.receive)
+        print_no_interrupts()
     try:
         from treecal.cli._app import run  # takes a while, in which Ctrl-C should work
 

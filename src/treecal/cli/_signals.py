@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -64,6 +65,21 @@ class Interrupts:
         """Raise again if a signal has arrived. Long work calls this every now and then."""
         if self.arrived:
             raise KeyboardInterrupt
+
+
+def print_no_interrupts() -> None:
+    """Let libraries that discard a `KeyboardInterrupt` do so without a traceback: it is raised again."""
+    before, before_unraisable = sys.excepthook, sys.unraisablehook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            before(kind, error, trace)
+
+    def unraisable(discarded: Any) -> None:
+        if not issubclass(discarded.exc_type, KeyboardInterrupt):
+            before_unraisable(discarded)
+
+    sys.excepthook, sys.unraisablehook = hook, unraisable
 
 
 interrupts = Interrupts()
