@@ -483,10 +483,12 @@ def test_payoffs_beyond_floats_are_refused(tmp_path: Path) -> None:
     refused(command("game", path), "too large for a float")
 
 
-def test_cells_of_any_width() -> None:
-    corrector = tc.Recalibrator(tc.Simplex(2), groups=tc.correctors.Cells(width=1e-300))
+def test_cells_as_narrow_as_can_be_numbered() -> None:
+    corrector = tc.Recalibrator(tc.Simplex(2), groups=tc.correctors.Cells(width=1e-150))
     corrector.predict([0.3, 0.7])
     corrector.update([1, 0])
+    with pytest.raises(tc.TreeCalError, match="width is 1e-300, expected at least"):
+        tc.correctors.Cells(width=1e-300)
 
 
 def test_no_processes_are_refused() -> None:
