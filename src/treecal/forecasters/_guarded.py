@@ -161,8 +161,8 @@ class Guard:
         numbers = {"rounds": self.rounds, "peak": self.peak, "suspended": self.suspended}
         return numbers | {"safe": self.safe.get_state()} | tallies | shadow
 
-    def resumed(self, state: Any) -> Guard:
-        """Return the guard of such a state, once it is found to be valid."""
+    def resumed(self, state: Any, eager: Forecast | None) -> Guard:
+        """Return the guard of such a state, once it is found to be valid, given the eager part's coming forecast."""
         shadowed = ["shadow"] * (self.shadow is not None)
         check_names("the guard", state, ["rounds", "peak", "suspended", "safe", *_TALLIES, *shadowed])
         if not isinstance(state["suspended"], bool):
@@ -171,15 +171,17 @@ class Guard:
         twin, rounds = object.__new__(Guard), int(state["rounds"])
         check_number("the peak", state["peak"], least=0.0, most=self.diameter * rounds * (1 + 1e-6))
         vars(twin).update(vars(self))
-        for name in _TALLIES:
-            setattr(twin, name, getattr(self, name).resumed(state[name], self.space))
         twin.safe = self.safe._fork()
         twin.safe.set_state(state["safe"])
-        counts = [twin.eager_tally.rounds + twin.safe_tally.rounds, twin.shadow_tally.rounds, twin.safe.rounds]
-        expected = [rounds, rounds * len(shadowed), twin.safe_tally.rounds]
         if self.shadow is not None:
             twin.shadow = self.shadow._fork()
             twin.shadow.set_state(state["shadow"])
+        shadow = None if twin.shadow is None else twin.shadow.predict()
+        for name, coming in zip(_TALLIES, (eager, twin.safe.predict(), shadow), strict=True):
+            setattr(twin, name, getattr(self, name).resumed(state[name], self.space, coming))
+        counts = [twin.eager_tally.rounds + twin.safe_tally.rounds, twin.shadow_tally.rounds, twin.safe.rounds]
+        expected = [rounds, rounds * len(shadowed), twin.safe_tally.rounds]
+        if twin.shadow is not None:
             counts, expected = [*counts, twin.shadow.rounds], [*expected, rounds]
         if counts != expected:
             raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
@@ -321,8 +323,9 @@ class Guarded(LockedForecaster):
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         check_names("the state", state, ("eager", "guard"))
-        eager, guard = self.eager._fork(), self._now[1].resumed(state["guard"])
+        eager = self.eager._fork()
         eager.set_state(state["eager"])
+        guard = self._now[1].resumed(state["guard"], eager.predict())
         if eager.rounds != guard.rounds:
             raise SnapshotError(f"the eager part has seen {eager.rounds} rounds, and the guard {guard.rounds}.")
 

@@ -101,8 +101,8 @@ class Tally:
             "biases": np.array([bias for bias, _ in biases.values()]).reshape(-1, dim),
         }
 
-    def resumed(self, state: Any, space: ConvexSet) -> Tally:
-        """Return the tally of such a state, once it is found to be valid."""
+    def resumed(self, state: Any, space: ConvexSet, coming: Forecast | None) -> Tally:
+        """Return the tally of such a state, once it is found to be valid, given the coming forecast of its part."""
         check_names("a tally", state, ("rounds", "last", "closed", "path", "points", "biases"))
         rounds, path, points, biases = (state[name] for name in ("rounds", "path", "points", "biases"))
         check_count("a tally's rounds", rounds)
@@ -111,6 +111,9 @@ class Tally:
         check_number("a tally's error", state["closed"], least=-1e-6 * (rounds + 1), most=rounds * most)
         heights, known = np.shape(path)[0] if np.ndim(path) else 0, np.shape(points)[0] if np.ndim(points) else 0
         check_array("a tally's path", path, (heights, space.dim))
+        most_heights, before = (len(coming), coming.rounds) if isinstance(coming, TreeForecast) else (0, 1)
+        if heights > most_heights or state["last"] >= max(before, 1):
+            raise SnapshotError(f"a tally's path has {heights} nodes and is of round {state['last']}.")
         check_array("a tally's points", points, (known, space.dim))
         check_array("a tally's biases", biases, (known, space.dim))
         check_sums("a tally's points", points, np.ones(known), space, rounds=1)

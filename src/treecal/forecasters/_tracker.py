@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treecal._states import State, check_array, check_count, check_sums
+from treecal._states import State, check_array, check_count, check_number, check_sums
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -15,6 +15,7 @@ from treecal.geometry import ConvexSet, Simplex
 
 HALF_LIVES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
 SHARE = 0.002
+LONGEST = 10**15  # no stream has more rounds
 CLASSES = 100  # up to which the law given the last class is kept: it has a row for each
 
 
@@ -118,7 +119,8 @@ class Tracker(Forecaster):
     _fork = Forecaster._light_fork
 
     def _check(self, state: Experts) -> None:
-        super()._check(state)
+        check_count("rounds", state.rounds, most=LONGEST)
+        check_number("the last class", state.last, least=-1, most=self.space.dim - 1)
         kept, experts, dim = len(self._state.followed), len(self._state.weights), self.space.dim
         shapes = (experts,), (len(HALF_LIVES), dim), (kept, dim), (kept,)
         arrays = {"weights": state.weights, "means": state.means, "followed": state.followed, "counts": state.counts}
@@ -132,6 +134,5 @@ class Tracker(Forecaster):
             raise SnapshotError("the counts of the classes are not whole numbers from 1 on.")
         if kept and state.counts.sum() != kept + max(0, state.rounds - 1):
             raise SnapshotError(f"the counts of the classes are not those of {state.rounds} rounds.")
-        check_count("the last class", state.last + 1, most=dim if state.rounds else 0)
-        if state.rounds and state.last < 0:
-            raise SnapshotError("there is no last class after the first round.")
+        if (state.last >= 0) != (state.rounds > 0) or state.last != int(state.last):
+            raise SnapshotError(f"the last class is {state.last} after {state.rounds} rounds.")
