@@ -34,10 +34,6 @@ _STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped 
 
 
 @overload
-def replay(outcomes: Any, forecaster: Guarded) -> GuardedRun: ...
-
-
-@overload
 def replay(
     outcomes: Any,
     forecaster: ConvexSet | TreeForecaster,
@@ -46,6 +42,17 @@ def replay(
     distances: Iterable[Distance | str] = (),
     threads: int | None = None,
 ) -> Run: ...
+
+
+@overload
+def replay(
+    outcomes: Any,
+    forecaster: Guarded,
+    *,
+    arity: int = 8,
+    distances: Iterable[Distance | str] = (),
+    threads: int | None = None,
+) -> GuardedRun: ...
 
 
 def replay(
@@ -67,8 +74,8 @@ def replay(
         classes, `(T,)` integers from 0. Or an iterator of such arrays or of Arrow batches, of any sizes: memory then
         does not grow with the stream, and results are the same.
     forecaster
-        A new `TreeCal` or `AdaptiveTreeCal`; or a set, for `TreeCal(space, arity=arity)`; or a new `Guarded` of the
-        usual parts, whose run is a `GuardedRun`, and whose outcomes are kept in memory.
+        A new `TreeCal` or `AdaptiveTreeCal`; a new `Guarded`, of which a `GuardedRun` is returned; or a set, for
+        `TreeCal(space, arity=arity)`.
     arity
         Used when a set is given.
     distances

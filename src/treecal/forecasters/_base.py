@@ -8,6 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
 from inspect import signature
+from threading import RLock
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -231,6 +232,31 @@ class Forecaster(ABC):
         """Yield new forecasters on a set to test the class on; none if it does not support the set."""
         with suppress(TreeCalError):
             yield cls(space)
+
+
+class LockedForecaster(Forecaster):
+    """A forecaster of several parts, of which one thread at a time may change or read them."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        super().__init__(space)
+        self._lock = RLock()
+
+    def predict(self) -> Forecast:
+        """Return the forecast for the coming round; the same one until `update`."""
+        with self._lock:
+            return super().predict()
+
+    def update(self, outcome: ArrayLike) -> None:
+        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
+        with self._lock:
+            super().update(outcome)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
 
 
 REGISTRY: dict[str, type[Forecaster]] = {}
