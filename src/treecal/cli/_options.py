@@ -180,10 +180,12 @@ class Method:
         kind: Any = REGISTRY[self.forecaster]
         takes = _settings(kind)
         given = {k: v for k, v in vars(self).items() if v is not None and k not in ("forecaster", "seed")}
-        if stray := [_option(name) for name in given if name not in takes]:
+        if stray := [name for name in given if name not in takes]:
+            others = [other for other in REGISTRY if stray[0] in _settings(REGISTRY[other])]
             raise ParameterError(
-                f"the forecaster {self.forecaster} does not take {' or '.join(stray)}.",
-                hint=f"it takes {', '.join(map(_option, takes))}." if takes else "it has no options.",
+                f"the forecaster {self.forecaster} does not take {' or '.join(map(_option, stray))}.",
+                hint=f"it takes {', '.join(map(_option, takes))}; " * bool(takes)
+                + f"--forecaster {' or '.join(others)} takes {_option(stray[0])}.",
             )
         if "rng" in signature(kind).parameters:
             given["rng"] = np.random.default_rng(self.seed)
