@@ -45,7 +45,8 @@ class Guard:
         except UnsupportedError:  # no proof covers the safe part's set or norm
             found = None
         did = source.report() if isinstance(source, Guarded) else source.guard()
-        return cls(did, source.norm, None if found is None else found.bound)
+        worst = float(source.space.diameter(source.norm))
+        return cls(did, source.norm, None if found is None else min(found.bound, worst))
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
