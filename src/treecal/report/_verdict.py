@@ -142,8 +142,8 @@ class Verdict:
         if (guard := self.entry.guard) is not None and guard.rounds:
             eager, safe = guard.eager_error / rounds, guard.safe_error / rounds
             text.append(
-                f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} to "
-                f"the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
+                f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
+                f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
             )
         return text
 
