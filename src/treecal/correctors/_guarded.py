@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -10,7 +11,7 @@ from treecal._states import Resume, check_like, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._scaling import VectorScaling
-from treecal.exceptions import ParameterError, SnapshotError
+from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, GuardReport, TreeCal
 from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Books, Change, Choice
@@ -160,7 +161,8 @@ class GuardedCorrector(Corrector):
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield the usual one, and one with a corrector and another safe part."""
-        yield cls(space)
+        with suppress(UnsupportedError):  # a set that does not know its size
+            yield cls(space)
         if isinstance(space, Simplex):
             yield cls(space, corrector=VectorScaling(space, audit=False), safe=TreeCal(space, arity=3), budget=0.2)
 

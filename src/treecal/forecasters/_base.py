@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import GeometryError, ParameterError, TreeCalError
+from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.geometry._outcomes import is_outcome, read_outcome
@@ -251,6 +251,16 @@ class LockedForecaster(Forecaster):
         with self._lock:
             super().update(outcome)
 
+    def get_state(self) -> dict[str, Any]:
+        """Return the state, as arrays and numbers that never change afterwards."""
+        with self._lock:
+            return super().get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
+        with self._lock:
+            super().set_state(state)
+
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             return {name: value for name, value in vars(self).items() if name != "_lock"}
@@ -275,3 +285,13 @@ def checked_space(space: ConvexSet) -> ConvexSet:
     if centre.shape != (space.dim,) or centre.dtype.kind != "f" or not space.admits(centre):
         raise GeometryError(f"the centre {centre!r} of {space!r} is not one of its points in R^{space.dim}.")
     return space
+
+
+def reach(space: ConvexSet, norm: Norm | str) -> float:
+    """Return the set's diameter, or where that is not known a greater number: that of the box around it."""
+    norm = as_norm(norm)
+    try:
+        return float(space.diameter(norm))
+    except UnsupportedError:
+        low, high = space.bounds()
+        return float(norm(high - low))

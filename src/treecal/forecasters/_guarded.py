@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from treecal._states import Resume, check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import Forecaster, LockedForecaster
+from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
 from treecal.forecasters._tally import Tally
@@ -71,7 +72,7 @@ class Guard:
             raise ParameterError.expected("safe", safe, f"a new Forecaster on {space!r}")
         if not isinstance(measured, bool):
             raise ParameterError.expected("measured", measured, "True or False")
-        self.norm, self.diameter = norm, float(space.diameter(norm))
+        self.norm, self.diameter = norm, reach(space, norm)
         self.budget, self.error, self.measured = float(budget), None if error is None else float(error), measured
         self.space, self.safe = space, deepcopy(safe)
         self.shadow = deepcopy(safe) if error is None and measured else None
@@ -232,9 +233,9 @@ class Guarded(LockedForecaster):
     >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.TreeCal(space), outcomes).error("l1"), 2)
     (0.12, 0.38)
     >>> f.report().safe_rounds
-    10
+    7
     >>> round(f.certificate("l1", rounds=10**6).bound, 2)
-    1.06
+    1.26
     """
 
     name = "guarded"
@@ -322,6 +323,11 @@ class Guarded(LockedForecaster):
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         return self._now[1].certify(norm, rounds)
 
+    def _usual(self, value: Any, default: Any) -> bool:
+        if isinstance(value, Forecaster):
+            return repr(value) in (repr(Codebook(Tracker(self.space))), repr(default_safe(self.space)))
+        return super()._usual(value, default) or (default is None and value == self.space.default_norm)
+
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
         """Return the guard of the safe part with its best parameters."""
@@ -330,7 +336,9 @@ class Guarded(LockedForecaster):
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
-        """Yield guards with the three kinds of budget."""
-        yield cls(space)
-        yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
-        yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
+        """Yield guards with the three kinds of budget, and codebooks, which have no name of their own."""
+        with suppress(UnsupportedError):  # a set that does not know its size
+            yield cls(space)
+            yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
+            yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
+            yield from Codebook.examples(space)

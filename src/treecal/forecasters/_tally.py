@@ -11,6 +11,7 @@ from treecal._states import check_array, check_count, check_names, check_number,
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, TreeForecast
+from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Lp, Norm
 
 
@@ -95,17 +96,17 @@ class Tally:
         rounds, path, points, biases = (state[name] for name in ("rounds", "path", "points", "biases"))
         check_count("a tally's rounds", rounds)
         check_count("a tally's last round", state["last"])
-        reach = float(space.diameter(self.norm)) * (1 + 1e-6)  # a round adds no more
-        check_number("a tally's error", state["closed"], least=-1e-6 * (rounds + 1), most=rounds * reach)
+        most = reach(space, self.norm) * (1 + 1e-6)  # a round adds no more
+        check_number("a tally's error", state["closed"], least=-1e-6 * (rounds + 1), most=rounds * most)
         heights, known = np.shape(path)[0] if np.ndim(path) else 0, np.shape(points)[0] if np.ndim(points) else 0
         check_array("a tally's path", path, (heights, space.dim))
         check_array("a tally's points", points, (known, space.dim))
         check_array("a tally's biases", biases, (known, space.dim))
         check_sums("a tally's points", points, np.ones(known), space, rounds=1)
         sizes = np.concatenate([self.norm(path), self.norm(biases)])
-        if (sizes > rounds * reach).any():
+        if (sizes > rounds * most).any():
             raise SnapshotError(f"a tally's biases are more than {rounds} rounds can give.")
-        if known and abs(float(sizes[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * reach:
+        if known and abs(float(sizes[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * most:
             raise SnapshotError("a tally's error is not that of its points.")
         change = {point.tobytes(): bias for point, bias in zip(points + 0.0, biases.copy(), strict=True)}
         if len(change) < known:

@@ -10,7 +10,7 @@ from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space
+from treecal.forecasters._base import Forecaster, checked_space, reach
 from treecal.geometry import ConvexSet, Simplex
 
 HALF_LIVES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
@@ -76,7 +76,7 @@ class Tracker(Forecaster):
         chain = dim if isinstance(space, Simplex) and dim <= CLASSES else 0
         experts = len(HALF_LIVES) + bool(chain)
         self._rates = 1 - 2 ** (-1 / np.array(HALF_LIVES))
-        self._scale = 2 * float(space.diameter("l2")) ** 2
+        self._scale = 2 * reach(space, "l2") ** 2
         means = np.tile(start, (len(HALF_LIVES), 1))
         weights = np.full(experts, 1 / experts)
         self._state = Experts(0, weights, means, np.tile(start, (chain, 1)), np.ones(chain), -1)
