@@ -91,6 +91,13 @@ def test_it_says_what_the_guard_did(options: list[Any], arguments: Any, reported
     assert f"guaranteed on every sequence: at most {certificate.bound:.4f}" in shown
 
 
+def test_a_guarantee_that_says_nothing_is_called_vacuous(days: Path) -> None:
+    few = days.with_name("few.csv")
+    few.write_text("".join(days.read_text().splitlines(keepends=True)[:9]))
+    done = run("replay", few, "--outcome", "sky", "--classes", ",".join(SKY))
+    assert "after 8 rounds the guarantee is still vacuous" in done.out
+
+
 def test_without_a_guard_it_says_nothing_of_one(days: Path) -> None:
     done = run("replay", days, "--outcome", "sky", "--forecaster", "treecal", "--json")
     assert "guard" not in json.loads(done.out)

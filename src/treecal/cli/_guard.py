@@ -23,6 +23,8 @@ class Guard:
     norm: Norm
     bound: float | None
     """The guaranteed error; None where there is no certificate."""
+    worst: float
+    """The largest possible error."""
 
     @classmethod
     def of(cls, source: Forecaster | Corrector) -> Guard | None:
@@ -36,7 +38,7 @@ class Guard:
         ...     f.update([1, 0])
         >>> guard = Guard.of(f)
         >>> guard.did.rounds, round(guard.bound, 2), Guard.of(tc.TreeCal(tc.Simplex(2)))
-        (100, 1.61, None)
+        (100, 1.87, None)
         """
         if not isinstance(source, Guarded | GuardedCorrector) or not source.rounds:
             return None
@@ -46,7 +48,7 @@ class Guard:
             found = None
         did = source.report() if isinstance(source, Guarded) else source.guard()
         worst = float(source.space.diameter(source.norm))
-        return cls(did, source.norm, None if found is None else min(found.bound, worst))
+        return cls(did, source.norm, None if found is None else min(found.bound, worst), worst)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -65,7 +67,9 @@ class Guard:
         eager, safe = (
             f"{part['rounds']:,} rounds (error {part['error']:.4f})" for part in (found["eager"], found["safe"])
         )
-        if self.bound is not None:
+        if self.bound is not None and self.bound >= self.worst:
+            bound = f"after {self.did.rounds:,} rounds the guarantee is still vacuous"
+        elif self.bound is not None:
             bound = f"guaranteed on every sequence: at most {self.bound:.4f}"
         return (
             f"The guard: eager forecast {eager}, safe {safe}; eager's budget is {found['budget']:.4f}, of which "

@@ -40,10 +40,10 @@ def say(text: str) -> None:
 
 
 def page() -> Console:
-    """Return standard output for tables: as wide as the terminal, and at least 160 columns in a file or a pipe."""
+    """Return standard output for tables: as wide as the terminal, and at least 120 columns in a file or a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = max(console.width, 160)
+        console.width = max(console.width, 120)
     return console
 
 

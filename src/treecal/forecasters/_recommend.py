@@ -11,8 +11,7 @@ from treecal.forecasters._base import REGISTRY, Forecaster
 from treecal.geometry import ConvexSet, Norm, as_norm
 
 ORDINARY = (
-    "Bounds are for the worst sequence. Guarded has 1 + budget times the bound of its safe part; on ordinary streams "
-    "its error is the least, or near it."
+    "Guarded's bound is 1 + budget times its safe part's; on ordinary streams its error is the least, or near it."
 )
 
 
