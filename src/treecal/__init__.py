@@ -10,7 +10,7 @@ Examples
 ...     f.update(y)
 ...     ledger.record(x, y)
 >>> round(ledger.error("l1"), 3)
-0.235
+0.253
 """
 
 from treecal.auditing import audit
