@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from treecal._atomic import check_regular
 from treecal.cli._guard import Guard
 from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, by_class, emit, say
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.forecasters import Guarded
 from treecal.io import Decoder, Problems
@@ -115,7 +117,7 @@ def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
 
 def _resumed(path: Path, asked: Forecaster) -> Forecaster:
     """Return the forecaster in the snapshot, which must be the one asked for; without a snapshot, the one asked for."""
-    if not path.exists():
+    if check_regular(path) is None:
         save(asked, path)  # a file that cannot be written is an error now, not after an hour
         return asked
     kept = load(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -10,7 +9,8 @@ from treecal import correctors
 from treecal.cli._guard import Guard
 from treecal.cli._options import FileKind, OnInvalid, Outcomes, split
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, emit, say
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.io import Decoder, Problems
@@ -129,7 +129,7 @@ def _score(corrector: Corrector, problems: Problems, *, json: bool) -> Exit:
         did = {} if guard is None else {"guard": guard.document()}
         emit({"scores": corrector.report(), **did, **problems.to_dict()})
     else:
-        print(corrector.report(), file=sys.stderr)
+        page(stderr=True).print(str(corrector.report()), markup=False, soft_wrap=True)
         if guard is not None:
-            print(guard, file=sys.stderr)
+            page(stderr=True).print(str(guard), markup=False, soft_wrap=True)
     return end(problems)

@@ -26,6 +26,7 @@ from treecal.io import Decoder, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
 from treecal.io._output import write_csv
 from treecal.io._sources import LOG
+from treecal.report._section import MOST_CLASSES
 from treecal.streams import play
 
 if TYPE_CHECKING:
@@ -89,6 +90,11 @@ def replay(
         space=space,
         on_error=on_error,
     )
+    if report and rows.space.dim > MOST_CLASSES:
+        raise ParameterError(
+            f"{source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
+            hint="leave --report out, or group rare classes into one.",
+        )
     forecaster = method.make(rows.space)
     own = forecaster.arguments().get("norm") or rows.space.default_norm
     measure = own if norm is None else as_norm(norm)
@@ -114,7 +120,7 @@ def replay(
     else:
         found.show(top, who)
         if guard is not None:
-            page().print(str(guard), soft_wrap=True)
+            page().print(str(guard), markup=False, soft_wrap=True)
     return end(rows.problems)
 
 
@@ -136,11 +142,7 @@ def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Played:
     if isinstance(forecaster, Guarded) and is_compiled(forecaster):
         return at_once(outcomes, forecaster)
     with progress("rounds") as done:
-        return play(forecaster, _vectors(outcomes, forecaster), progress=done)
-
-
-def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
-    return np.eye(forecaster.space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
+        return play(forecaster, outcomes, progress=done)
 
 
 def _reported(
@@ -150,7 +152,7 @@ def _reported(
     from treecal import report
 
     with progress("rounds") as done:
-        entry = report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+        entry = report.play(forecaster, outcomes, norm=norm, progress=done)
     name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     section = report.Section(name, [entry], rows.classes)
