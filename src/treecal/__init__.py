@@ -4,13 +4,13 @@ Examples
 --------
 >>> import treecal as tc
 >>> space = tc.Simplex(3)
->>> f, ledger = tc.TreeCal(space, arity=4), tc.Ledger(space)
+>>> f, ledger = tc.Guarded(space), tc.Ledger(space)
 >>> for t in range(100):
 ...     x, y = f.predict(), [[1, 0, 0], [0, 1, 0], [0, 0, 1]][t % 3]
 ...     f.update(y)
 ...     ledger.record(x, y)
 >>> round(ledger.error("l1"), 3)
-0.487
+0.253
 """
 
 from treecal.auditing import audit

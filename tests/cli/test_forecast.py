@@ -31,10 +31,11 @@ def test_forecasts_are_those_of_the_library() -> None:
     done = run("forecast", "--classes", "rain,snow,sun", stdin="\n".join(WORDS))
     assert done.code == 0
     assert done.err == ""
-    f = tc.AdaptiveTreeCal(tc.Simplex(3))
+    f = tc.Guarded(tc.Simplex(3))
     for t, line in enumerate(done.lines):
         x = f.predict()
         assert line["round"] == t + 1
+        assert line["part"] == ("eager" if f.eager_speaks else "safe")
         assert [list(point.values()) for point in line["points"]] == x.points.tolist()
         assert line["weights"] == x.weights.tolist()
         assert line["mean"] == dict(zip(NAMES, x.mean.tolist(), strict=True))
@@ -52,6 +53,11 @@ def test_forecasts_are_those_of_the_library() -> None:
             lambda s: tc.TreeCal(s, arity=3, depth=2, mix=0.1),
         ),
         ("adaptive", [], tc.AdaptiveTreeCal),
+        ("adaptive", ["--forecaster-norm", "linf"], lambda s: tc.AdaptiveTreeCal(s, norm="linf")),
+        ("guarded", [], tc.Guarded),
+        ("guarded", ["--budget", "0.2", "--no-measured"], lambda s: tc.Guarded(s, budget=0.2, measured=False)),
+        ("guarded", ["--error", "9", "--forecaster-norm", "l2"], lambda s: tc.Guarded(s, error=9, norm="l2")),
+        ("tracker", [], tc.Tracker),
         ("harmonic", [], tc.Harmonic),
         ("running-mean", [], tc.RunningMean),
         ("binary-grid", ["--bins", "7"], lambda s: tc.BinaryGrid(s, bins=7)),
@@ -156,7 +162,7 @@ def test_a_live_process_reads_each_forecast_before_it_writes_the_outcome() -> No
     with start("forecast", "--classes", "heads,tails", "--announce", "mean") as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        f = tc.AdaptiveTreeCal(tc.Simplex(2))
+        f = tc.Guarded(tc.Simplex(2))
         for _ in range(50):
             assert select.select([process.stdout], [], [], 20)[0], "no forecast came"
             mean = json.loads(process.stdout.readline())["mean"]
@@ -170,7 +176,7 @@ def test_a_live_process_reads_each_forecast_before_it_writes_the_outcome() -> No
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize("name", ["adaptive", "harmonic", "sampled"])
+@pytest.mark.parametrize("name", ["guarded", "tracker", "adaptive", "harmonic", "sampled"])
 def test_a_resumed_stream_is_an_unbroken_one(name: str, tmp_path: Path) -> None:
     arguments = ["forecast", "--dim", 3, "--forecaster", name]
     whole = run(*arguments, stdin="\n".join(map(str, COINS))).lines
@@ -189,7 +195,10 @@ def test_a_snapshot_of_something_else_is_refused(tmp_path: Path) -> None:
     snapshot = tmp_path / "s.treecal"
     assert run("forecast", "--dim", 3, "--snapshot", snapshot, stdin="1\n").code == 0
     before = snapshot.read_bytes()
-    refused(run("forecast", "--dim", 3, "--arity", 8, "--snapshot", snapshot), "arity=4", "arity=8", "Hint: ")
+    refused(run("forecast", "--dim", 3, "--budget", 1, "--snapshot", snapshot), "budget=0.5", "budget=1.0", "Hint: ")
+    refused(
+        run("forecast", "--dim", 3, "--forecaster", "adaptive", "--snapshot", snapshot), "Guarded(", "AdaptiveTreeCal("
+    )
     refused(run("forecast", "--dim", 2, "--snapshot", snapshot), "Simplex(3)", "Simplex(2)")
     assert snapshot.read_bytes() == before
     other = tmp_path / "notes.txt"
@@ -219,7 +228,7 @@ def test_a_snapshot_of_other_classes_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_snapshot_without_class_names_is_resumed_by_number(tmp_path: Path) -> None:
     snapshot = tmp_path / "s.treecal"
-    tc.save(tc.AdaptiveTreeCal(tc.Simplex(2)), snapshot)
+    tc.save(tc.Guarded(tc.Simplex(2)), snapshot)
     refused(run("forecast", "--snapshot", snapshot, "--classes", "rain,sun"), "no class names", "--dim 2 resumes it")
     assert run("forecast", "--snapshot", snapshot, "--dim", 2, stdin="1\n").code == 0
 
@@ -353,10 +362,15 @@ def test_bad_files_and_options() -> None:
         ("--dim", "2", "--box", "0", "1", "--ball", "1"): "--box and --ball",
         ("--dim", "2", "--box", "1", "0"): "above high",
         ("--dim", "0"): "dim is 0",
-        ("--dim", "1" + "0" * 15): "out of memory",
+        ("--dim", "1" + "0" * 12): "out of memory",
+        ("--dim", "1" + "0" * 15): "expected at most",
         ("--dim", "3", "--forecaster", "binary-grid"): "Simplex(2)",
         ("--dim", "2", "--bins", "3"): "does not take --bins",
-        ("--dim", "2", "--arity", "1"): "arity is 1",
+        ("--dim", "2", "--arity", "3"): "--forecaster adaptive or treecal or sampled takes --arity",
+        ("--dim", "2", "--forecaster", "treecal", "--arity", "1"): "arity is 1",
+        ("--dim", "2", "--forecaster", "treecal", "--forecaster-norm", "l2"): "does not take --forecaster-norm",
+        ("--dim", "2", "--forecaster-norm", "l0.5"): "--forecaster-norm is 'l0.5'",
+        ("--dim", "2", "--budget", "-1"): "budget is -1",
         ("--dim", "2", "--seed", "-1"): "--seed is -1",
         ("--dim", "2", "--every", "0"): "--every is 0",
         ("--dim", "two"): "two",

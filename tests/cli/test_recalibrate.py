@@ -36,6 +36,8 @@ def text(rows: list[dict[str, Any]]) -> str:
         (["--method", "temperature"], tc.TemperatureScaling(SPACE)),
         (["--method", "vector"], tc.VectorScaling(SPACE)),
         (["--method", "vector-then-mean"], tc.Chain([tc.VectorScaling(SPACE), tc.Recalibrator(SPACE)])),
+        (["--method", "guarded"], tc.GuardedCorrector(SPACE)),
+        (["--method", "vector-then-guarded"], tc.GuardedCorrector(SPACE, corrector=tc.VectorScaling(SPACE))),
     ],
 )
 def test_every_method_is_the_library_s(options: list[str], corrector: Any) -> None:
@@ -50,6 +52,29 @@ def test_every_method_is_the_library_s(options: list[str], corrector: Any) -> No
     report = corrector.report()
     assert last["scores"]["before"]["brier"] == report.before.brier
     assert last["scores"]["after"]["log"] == report.after.log
+
+
+def test_it_says_what_the_guard_did() -> None:
+    corrector = tc.GuardedCorrector(SPACE)
+    for b, k in zip(SAID, HAPPENED, strict=True):
+        corrector.predict(b)
+        corrector.update(np.eye(2)[k])
+    did, certificate = corrector.guard(), corrector.certificate("l1", rounds=200)
+    assert certificate is not None
+    guard = run("recalibrate", "--classes", "rain,sun", "--method", "guarded", "--json", stdin=text(ROWS)).lines[-1][
+        "guard"
+    ]
+    assert guard == {
+        "norm": "l1",
+        "eager": {"rounds": did.eager_rounds, "error": did.eager_error / 200},
+        "safe": {"rounds": did.safe_rounds, "error": did.safe_error / 200},
+        "budget": did.budget / 200,
+        "left": did.left / 200,
+        "bound": min(certificate.bound, 2.0),
+    }
+    shown = run("recalibrate", "--classes", "rain,sun", "--method", "guarded", stdin=text(ROWS)).err
+    assert f"The guard: eager forecast {did.eager_rounds} rounds" in shown
+    assert "guard" not in run("recalibrate", "--classes", "rain,sun", stdin=text(ROWS)).err
 
 
 def test_every_corrector_of_the_package_is_offered() -> None:

@@ -35,7 +35,8 @@ def played(forecaster: tc.Forecaster, outcomes: Any) -> tc.Ledger:
 @pytest.mark.parametrize(
     ("options", "forecaster"),
     [
-        ([], tc.AdaptiveTreeCal(tc.Simplex(3))),
+        ([], tc.Guarded(tc.Simplex(3))),
+        (["--forecaster", "adaptive"], tc.AdaptiveTreeCal(tc.Simplex(3))),
         (["--forecaster", "treecal", "--arity", "4"], tc.TreeCal(tc.Simplex(3), arity=4)),
         (["--forecaster", "harmonic"], tc.Harmonic(tc.Simplex(3))),
         (["--forecaster", "treecal", "--arity", "7", "--depth", "3", "--mix", "0.1"], None),
@@ -61,6 +62,48 @@ def test_errors_and_gaps_are_the_ledger_s(options: list[str], forecaster: tc.For
     assert f"{table.gap[0]:.3f}" in shown
 
 
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ([], {}),
+        (["--error", 0.5, "--budget", 0], {"error": 0.5, "budget": 0}),
+        (["--forecaster-norm", "linf"], {"norm": "linf"}),
+    ],
+)  # compiled, compiled and round by round
+@pytest.mark.parametrize("reported", [False, True])
+def test_it_says_what_the_guard_did(options: list[Any], arguments: Any, reported: bool, days: Path) -> None:
+    f = tc.Guarded(tc.Simplex(3), **arguments)
+    played(f, np.eye(3)[DAYS])
+    did, certificate = f.report(), f.certificate(f.norm, rounds=300)
+    report = ["--report", days.parent / "r.html", "--force"] if reported else []
+    document = json.loads(run("replay", days, "--outcome", "sky", *options, *report, "--json").out)
+    guard = document["guard"]
+    assert document["norm"] == guard["norm"] == repr(f.norm)
+    assert (guard["eager"]["rounds"], guard["safe"]["rounds"]) == (did.eager_rounds, did.safe_rounds)
+    assert guard["eager"]["error"] == pytest.approx(did.eager_error / 300)
+    assert guard["safe"]["error"] == pytest.approx(did.safe_error / 300)
+    assert (guard["budget"], guard["left"]) == pytest.approx((did.budget / 300, did.left / 300))
+    assert certificate is not None
+    assert guard["bound"] == certificate.bound
+    shown = run("replay", days, "--outcome", "sky", *options, *report).out
+    assert f"eager forecast {did.eager_rounds} rounds" in shown
+    assert f"safe {did.safe_rounds} rounds" in shown
+    assert f"guaranteed on every sequence: at most {certificate.bound:.4f}" in shown
+
+
+def test_a_guarantee_that_says_nothing_is_called_vacuous(days: Path) -> None:
+    few = days.with_name("few.csv")
+    few.write_text("".join(days.read_text().splitlines(keepends=True)[:9]))
+    done = run("replay", few, "--outcome", "sky", "--classes", ",".join(SKY))
+    assert "after 8 rounds the guarantee is still vacuous" in done.out
+
+
+def test_without_a_guard_it_says_nothing_of_one(days: Path) -> None:
+    done = run("replay", days, "--outcome", "sky", "--forecaster", "treecal", "--json")
+    assert "guard" not in json.loads(done.out)
+    assert "guard" not in run("replay", days, "--outcome", "sky", "--forecaster", "treecal").out
+
+
 def test_named_classes_and_other_norms(days: Path) -> None:
     found = json.loads(run("replay", days, "--outcome", "sky", "--norm", "l3", "--json").out)
     named = json.loads(run("replay", days, "--outcome", "sky", "--classes", "sun,rain,fog", "--json").out)
@@ -73,9 +116,10 @@ def test_named_classes_and_other_norms(days: Path) -> None:
 def test_classes_without_names_are_lists_as_in_forecasts(tmp_path: Path) -> None:
     path = tmp_path / "days.jsonl"
     path.write_text("0\n1\n1\n")
-    document = json.loads(run("replay", path, "--dim", 2, "--json").out)
+    options = [path, "--dim", 2, "--forecaster", "adaptive"]
+    document = json.loads(run("replay", *options, "--json").out)
     assert document["classes"] == ["0", "1"]
-    first = run("forecast", path, "--dim", 2).lines[0]
+    first = run("forecast", *options).lines[0]
     assert document["gaps"][-1]["forecast"] == first["points"][0] == [0.5, 0.5]
 
 
@@ -84,7 +128,7 @@ def test_vectors(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in points.tolist()))
     document = json.loads(run("replay", path, "--dim", 2, "--box", 0, 1, "--json").out)
-    ledger = played(tc.AdaptiveTreeCal(tc.Box(0, 1, dim=2)), points)
+    ledger = played(tc.Guarded(tc.Box(0, 1, dim=2)), points)
     assert document["errors"]["l2"]["exact"] == pytest.approx(ledger.error("l2"))
     assert document["classes"] is None
     assert "NegativeEntropy()" not in document["errors"]

@@ -84,8 +84,9 @@ def test_a_person_can_type_outcomes() -> None:
     shell.expect("Ctrl-D ends it")
     shell.expect('"round": 1')
     shell.sendline("tails")
-    shell.expect('"round": 2, "mean": {"heads": 0.0, "tails": 1.0}')
+    shell.expect('"round": 2, "mean": {"heads": 0.5, "tails": 0.5}, "part": "safe"')
     shell.sendeof()
+    shell.expect("The guard: eager forecast 0 rounds .*, safe 1 rounds")
     shell.expect("code 0")
     shell.expect(pexpect.EOF)
 

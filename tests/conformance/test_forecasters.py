@@ -69,6 +69,7 @@ def test_every_forecaster_is_here() -> None:
     assert missing == {
         *((tc.BinaryGrid, space) for space in SPACES if space != "pair"),
         *((tc.SimplexGrid, space) for space in SPACES if space not in ("pair", "simplex")),
+        *((kind, "a user's own") for kind in (tc.Guarded, tc.Tracker)),  # they need the size of the set
     }
 
 

@@ -36,6 +36,7 @@ GaussianNB: Any = naive_bayes.GaussianNB  # river leaves these untyped
 Accuracy: Any = metrics.Accuracy
 ImageSegments: Any = datasets.ImageSegments
 QUIET = partial(tc.Recalibrator, audit=False)
+GUARDED = partial(tc.GuardedCorrector, audit=False)
 
 
 def both(space: tc.Simplex) -> Corrector:
@@ -55,6 +56,7 @@ def said(p: Any) -> dict[Any, float]:
         pytest.param(preprocessing.StandardScaler() | linear_model.LogisticRegression(), None, id="two labels"),
         pytest.param(dummy.PriorClassifier(), None, id="labels found"),
         pytest.param(dummy.PriorClassifier(), QUIET, id="groups"),
+        pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded"),
         pytest.param(GaussianNB(), None, id="a slow classifier", marks=pytest.mark.heavy),
     ],
 )
@@ -67,7 +69,7 @@ def test_river_checks(classifier: base.Classifier, make: Any) -> None:
 # What it is
 
 
-@pytest.mark.parametrize("make", [None, tc.VectorScaling, tc.Recalibrator, both])
+@pytest.mark.parametrize("make", [None, tc.VectorScaling, tc.Recalibrator, both, GUARDED])
 def test_it_is_the_corrector_driven_by_hand(make: Any) -> None:
     forecasts, labels = drifting(200)
     space = tc.Simplex(3)

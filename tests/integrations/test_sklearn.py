@@ -69,7 +69,7 @@ def test_sklearn_checks(estimator: Any, check: Callable[[Any], None]) -> None:
 # What it is
 
 
-@pytest.mark.parametrize("make", [None, tc.Recalibrator])
+@pytest.mark.parametrize("make", [None, tc.Recalibrator, tc.GuardedCorrector])
 @pytest.mark.parametrize("freeze", [True, False])
 def test_partial_fit_is_the_corrector_driven_by_hand(make: Any, freeze: bool) -> None:
     X, y = blobs()

@@ -48,8 +48,11 @@ def test_bounds_are_the_certificates_and_hold() -> None:
     grid = next(choice for choice in choices if choice.forecaster.startswith("BinaryGrid"))
     bins = int(grid.forecaster.split("=")[1].strip(")"))
     assert last(tc.BinaryGrid(bins=bins)) == grid.bound
+    assert grid.bound is not None
+    assert last(tc.Guarded(TWO, safe=tc.BinaryGrid(bins=bins), budget=0.2)) == pytest.approx(1.2 * grid.bound)
     # What no certificate covers has none.
     assert last(tc.AdaptiveTreeCal(TWO)) is None
+    assert last(tc.Guarded(TWO), "l2") is None  # guarded in ℓ1
     assert last(tc.AdaptiveTreeCal(TWO, rule="block"), "l2") is None
     assert last(tc.TreeCal(TWO, mix=0.1)) is None
     assert last(tc.RunningMean(TWO)) is None
@@ -74,6 +77,23 @@ def test_a_corrector_is_played_on_the_models_forecasts() -> None:
     assert isinstance(entry.ledger, tc.Ledger)
     assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
     assert entry.tree is None
+
+
+def test_a_guarded_corrector_has_a_bound_and_says_what_the_guard_did() -> None:
+    forecasts = np.tile([0.9, 0.1], (300, 1))
+    corrector = tc.GuardedCorrector(TWO)
+    entry = report.play(corrector, COINS, forecasts=forecasts)
+    assert entry.guard == corrector.guard()
+    assert entry.guard is not None
+    assert entry.guard.safe_rounds > 0
+    certificate = corrector.certificate("l1", rounds=300)
+    assert certificate is not None
+    assert entry.curve is not None
+    assert entry.curve.bounds is not None
+    assert entry.curve.bounds[-1] == certificate.bound
+    assert (entry.curve.errors <= entry.curve.bounds).all()
+    assert report.play(tc.Recalibrator(TWO), COINS, forecasts=forecasts).guard is None
+    assert report.play(tc.TreeCal(TWO), COINS).guard is None
 
 
 def test_progress_is_told_and_ends_at_the_end() -> None:

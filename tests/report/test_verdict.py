@@ -93,6 +93,15 @@ def test_the_words_carry_the_numbers() -> None:
     assert "vacuous" in str(verdict.guarantee)
 
 
+def test_the_words_say_what_the_guard_did() -> None:
+    entry = report.play(tc.Guarded(TWO), one_hot(2, 2000, np.random.default_rng(0)))
+    (verdict,) = report.Section("x", [entry]).verdicts
+    did, text = entry.guard, " ".join(verdict.sentences)
+    assert did is not None
+    assert f"the eager part forecast {did.eager_rounds:,} rounds" in text
+    assert f"the safe part {did.safe_rounds:,}, which add at most {did.safe_error / 2000:.3f}" in text
+
+
 def test_off_the_simplex_there_is_no_talk_of_probability_or_chance() -> None:
     space = tc.Ball(2)
     entry = report.play(tc.TreeCal(space, arity=2), np.tile([[0.1, 0.2], [0.3, 0.1]], (200, 1)))

@@ -11,10 +11,12 @@ import numpy as np
 from rich.text import Text
 
 from treecal.cli._terminal import by_class, page, printable, table
-from treecal.engine._replay import Run
+from treecal.engine import GuardedRun, Run
 from treecal.geometry import Distance, NegativeEntropy, Norm, Simplex, l1, l2, linf
 from treecal.io._decoder import class_labels
 from treecal.ledger import Ledger, Table
+
+Played = Ledger | Run | GuardedRun
 
 _CLASSES = 4  # shown of a forecast: those with the largest gaps
 
@@ -23,7 +25,7 @@ _CLASSES = 4  # shown of a forecast: those with the largest gaps
 class Findings:
     """The errors of a forecaster on a file, from its forecasts and their outcomes, and its largest gaps in a norm."""
 
-    played: Ledger | Run
+    played: Played
     norm: Norm
 
     @cached_property
@@ -73,7 +75,10 @@ class Findings:
         if top:
             self._show_gaps(top)
         if any(value == np.inf for values in self.errors.values() for value in values.values()):
-            paper.print("An error is infinite: an outcome had probability 0. --mix 0.05 avoids that.", soft_wrap=True)
+            paper.print(
+                "An error is infinite: an outcome had probability 0. With treecal or adaptive, --mix 0.05 avoids that.",
+                soft_wrap=True,
+            )
         paper.print(
             "The error is the distance from each forecast to its mean outcome, averaged over rounds: 0 is calibrated. "
             "Per node, equal forecasts of different nodes of the tree count separately.",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from treecal._atomic import check_regular
+from treecal.cli._guard import Guard
 from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._rows import end, line, rows, source_name
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
+from treecal.forecasters import Guarded
 from treecal.io import Decoder, Problems
 from treecal.io._decoder import class_labels
 from treecal.state import load, save
@@ -91,6 +94,8 @@ def forecast(
         end(problems)
         say(f"interrupted after {forecaster.rounds:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
         return Exit.INTERRUPTED
+    if sys.stderr.isatty() and (guard := Guard.of(forecaster)):  # a pipe gets the part that forecast each round
+        say(str(guard))
     return end(problems)
 
 
@@ -99,12 +104,15 @@ def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
         x = forecaster.predict()
     except HorizonError:  # no round is left to forecast; another outcome is refused
         return
+    part: dict[str, Any] = {}
+    if isinstance(forecaster, Guarded):
+        part = {"part": "eager" if forecaster.eager_speaks else "safe"}
     if announce != "draw":
-        emit(line(forecaster, x, points=announce == "distribution"))
+        emit(line(forecaster, x, points=announce == "distribution") | part)
         return
     # Seeded by the round, so that a resumed stream draws the same points.
     drawn = x.sample(np.random.default_rng([seed, forecaster.rounds]))
-    emit({"round": forecaster.rounds + 1, "drawn": by_class(forecaster.space, drawn)})
+    emit({"round": forecaster.rounds + 1, "drawn": by_class(forecaster.space, drawn)} | part)
 
 
 def _resumed(path: Path, asked: Forecaster) -> Forecaster:

@@ -91,35 +91,47 @@ class Outcomes:
 
 
 def _settings(kind: type[Forecaster]) -> dict[str, Any]:
-    """Return the arguments of a forecaster's constructor that fit on a command line, with their types.
+    """Return the arguments of a forecaster's constructor that fit on a command line, with their types there.
 
     Examples
     --------
-    >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["treecal"]))
-    ({'bins': <class 'int'>}, ['arity', 'depth', 'mix'])
+    >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["guarded"]))
+    ({'bins': <class 'int'>}, ['budget', 'norm', 'error', 'measured'])
     """
     hints, found = get_type_hints(kind.__init__), {}
     for name, parameter in signature(kind).parameters.items():
         hint = hints.get(name, type(parameter.default))
         if parameter.kind is parameter.KEYWORD_ONLY and _plain(hint):
-            found[name] = hint
+            found[name] = str if _is_norm(hint) else hint
     return found
 
 
 def _plain(hint: Any) -> bool:
-    """Return whether a type is made of numbers, text and words to choose from."""
+    """Return whether a type is made of numbers, text, words to choose from and norms, which have names."""
     if get_origin(hint) in (Union, UnionType):
         return all(map(_plain, get_args(hint)))
-    return hint in (bool, int, float, str, NoneType) or get_origin(hint) is Literal
+    return hint in (bool, int, float, str, NoneType, Norm) or get_origin(hint) is Literal
+
+
+def _is_norm(hint: Any) -> bool:
+    return hint is Norm or Norm in get_args(hint)
+
+
+def _option(name: str) -> str:
+    """Return the option for a setting; `--norm` is that of the command, in which it measures."""
+    return "--forecaster-norm" if name == "norm" else f"--{name}"
 
 
 def _help(name: str, kinds: list[type[Forecaster]]) -> str:
-    """Return the first sentence that a docstring has for an argument, and the forecasters that take it."""
-    text = _described(name, kinds[0])
-    if reference := re.match(r"As for `(\w+)`", text):
-        text = _described(name, getattr(forecasters, reference[1]))
-    first, *_ = re.split(r"(?<=[.])\s", text)
-    return f"{first} ({', '.join(str(kind.name) for kind in kinds)})".strip()
+    """Return the first sentence that docstrings have for an argument, and the forecasters that take it."""
+    takers: dict[str, list[str]] = {}
+    for kind in kinds:
+        text = _described(name, kind)
+        if reference := re.match(r"As for `(\w+)`", text):
+            text = _described(name, getattr(forecasters, reference[1]))
+        first, *_ = re.split(r"(?<=[.])\s", text)
+        takers.setdefault(first, []).append(str(kind.name))
+    return " ".join(f"{text} ({', '.join(names)})".strip() for text, names in takers.items())
 
 
 def _described(name: str, kind: type[Forecaster]) -> str:
@@ -136,7 +148,9 @@ def _with_settings(method: type[T]) -> type[T]:
     method.__annotations__["forecaster"] = Literal[tuple(REGISTRY)]
     for name, kinds in takers.items():
         hint = _settings(kinds[0])[name]
-        method.__annotations__[name] = Annotated[hint | None, Parameter(help=_help(name, kinds))]
+        no = f"--no-{name}" if hint is bool else ()
+        option = Parameter(name=_option(name), negative=no, help=_help(name, kinds))
+        method.__annotations__[name] = Annotated[hint | None, option]
         setattr(method, name, None)
     return method
 
@@ -147,8 +161,8 @@ def _with_settings(method: type[T]) -> type[T]:
 class Method:
     """The forecaster, from the registry as it is when this module is imported, and its settings."""
 
-    forecaster: str = "adaptive"
-    """The forecaster; `adaptive` is a good start, `treecal` is the paper's algorithm."""
+    forecaster: str = "guarded"
+    """The forecaster; `guarded` is the one to start with, `treecal` is the paper's algorithm."""
     seed: int = 0
     """Random seed."""
 
@@ -166,23 +180,35 @@ class Method:
         kind: Any = REGISTRY[self.forecaster]
         takes = _settings(kind)
         given = {k: v for k, v in vars(self).items() if v is not None and k not in ("forecaster", "seed")}
-        if stray := [f"--{name}" for name in given if name not in takes]:
+        if stray := [name for name in given if name not in takes]:
+            others = [other for other in REGISTRY if stray[0] in _settings(REGISTRY[other])]
             raise ParameterError(
-                f"the forecaster {self.forecaster} does not take {' or '.join(stray)}.",
-                hint=f"it takes {', '.join(f'--{name}' for name in takes)}." if takes else "it has no options.",
+                f"the forecaster {self.forecaster} does not take {' or '.join(map(_option, stray))}.",
+                hint=f"it takes {', '.join(map(_option, takes))}; " * bool(takes)
+                + f"--forecaster {' or '.join(others)} takes {_option(stray[0])}.",
             )
         if "rng" in signature(kind).parameters:
             given["rng"] = np.random.default_rng(self.seed)
+        if "norm" in given:
+            given["norm"] = as_norm(given["norm"], option=_option("norm"))
         return kind(space, **given)  # type: ignore[no-any-return]
 
 
 def described(forecaster: Forecaster) -> str:
-    """Return a forecaster with all its arguments but those that change with every round."""
-    arguments = {name: value for name, value in forecaster.arguments().items() if name not in ("rng", "start")}
-    return f"{type(forecaster).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+    """Return a forecaster with all its arguments but those that change with every round.
+
+    Examples
+    --------
+    >>> described(REGISTRY["guarded"](Simplex(2)))  # doctest: +ELLIPSIS
+    'Guarded(space=Simplex(2), eager=Codebook(Tracker(space)), safe=BinaryGrid(space), budget=0.5, norm=l1, ...)'
+    """
+    arguments = {name: repr(value) for name, value in forecaster.arguments().items() if name not in ("rng", "start")}
+    space = arguments.pop("space", repr(forecaster.space))
+    parts = (f"{name}={text.replace(space, 'space')}" for name, text in arguments.items())
+    return f"{type(forecaster).__name__}({', '.join([f'space={space}', *parts])})"
 
 
-def as_norm(text: str) -> Norm:
+def as_norm(text: str, *, option: str = "--norm") -> Norm:
     """Return the norm of this name.
 
     Examples
@@ -193,4 +219,4 @@ def as_norm(text: str) -> Norm:
     try:
         return by_name(text) if text in ("l1", "l2", "linf") else Lp(float(text.removeprefix("l")))
     except ValueError:  # not a number, or below 1
-        raise ParameterError.expected("--norm", text, _NORMS) from None
+        raise ParameterError.expected(option, text, _NORMS) from None

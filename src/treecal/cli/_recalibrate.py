@@ -6,6 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from treecal import correctors
+from treecal.cli._guard import Guard
 from treecal.cli._options import FileKind, OnInvalid, Outcomes, split
 from treecal.cli._rows import end, line, rows, source_name
 from treecal.cli._signals import Shield
@@ -61,7 +62,9 @@ def recalibrate(
         A file of rows; by default standard input.
     method
         mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt (two classes),
-        temperature, vector: online scaling of the logits; vector-then-mean: both.
+        temperature, vector: online scaling of the logits; vector-then-mean: both; guarded: the model's probabilities
+        themselves while their calibration error is within a budget, a certified forecaster's otherwise;
+        vector-then-guarded: those after scaling.
     groups
         How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
         the default; by the cell of a grid; or by the nearest of 16 centroids.
@@ -120,8 +123,13 @@ def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
 def _score(corrector: Corrector, problems: Problems, *, json: bool) -> Exit:
     if not corrector.rounds:
         say("no outcomes, so no scores.")
-    elif json:
-        emit({"scores": corrector.report(), **problems.to_dict()})
+        return end(problems)
+    guard = Guard.of(corrector)
+    if json:
+        did = {} if guard is None else {"guard": guard.document()}
+        emit({"scores": corrector.report(), **did, **problems.to_dict()})
     else:
         page(stderr=True).print(str(corrector.report()), markup=False, soft_wrap=True)
+        if guard is not None:
+            page(stderr=True).print(str(guard), markup=False, soft_wrap=True)
     return end(problems)

@@ -9,6 +9,7 @@ from rich.console import Console
 from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm
 from treecal.cli._terminal import Exit, emit, page, table
 from treecal.forecasters import recommend as compare
+from treecal.forecasters._recommend import ORDINARY
 
 
 def recommend(
@@ -46,4 +47,5 @@ def recommend(
         verdict = f"No certificate beats always forecasting the centre ({centre:.3f}). Compare forecasters "
         verdict += "empirically: treecal arena."
     page().print(verdict, soft_wrap=True)
+    page().print(ORDINARY, soft_wrap=True)
     return Exit.FINE

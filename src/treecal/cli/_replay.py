@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal.cli._findings import Findings
+from treecal.cli._findings import Findings, Played
+from treecal.cli._guard import Guard
 from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, as_norm, described, split
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
-from treecal.cli._terminal import emit
-from treecal.engine._replay import Run
-from treecal.engine._replay import replay as at_once
+from treecal.cli._terminal import emit, page
+from treecal.engine import GuardedRun
+from treecal.engine import replay as at_once
+from treecal.engine._guarded import is_compiled
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm, Simplex
 from treecal.io import Decoder, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
 from treecal.io._output import write_csv
 from treecal.io._sources import LOG
-from treecal.ledger import Ledger
 from treecal.report._section import MOST_CLASSES
 from treecal.streams import play
 
@@ -52,6 +53,7 @@ def replay(
 ) -> int:
     """Run a forecaster over a file of outcomes, and measure its calibration error and its largest gaps.
 
+    With the default forecaster, `guarded`, it also says what the guard did, and the error that is guaranteed.
     Files are CSV, Parquet or JSON lines, of any size. Unless --classes is given, the classes are those in the file.
 
         treecal replay days.csv --outcome weather
@@ -68,7 +70,8 @@ def replay(
         Column of the outcome; or columns of its coordinates, separated by commas. By default "outcome", or the only
         column.
     norm
-        Norm of the gaps: l1, l2, linf, or l followed by a number; by default l1 for classes, otherwise l2.
+        Norm of the gaps: l1, l2, linf, or l followed by a number; by default --forecaster-norm, or l1 for classes,
+        otherwise l2.
     top
         Number of gaps to show.
     report
@@ -92,8 +95,9 @@ def replay(
             f"{source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
             hint="leave --report out, or group rare classes into one.",
         )
-    measure = rows.space.default_norm if norm is None else as_norm(norm)
     forecaster = method.make(rows.space)
+    own = forecaster.arguments().get("norm") or rows.space.default_norm
+    measure = own if norm is None else as_norm(norm)
     who = described(forecaster)
     with ExitStack() as stack:
         # A file that cannot be written is an error before the work, not after it.
@@ -101,16 +105,22 @@ def replay(
         table_file = stack.enter_context(new_file(csv, force=force)) if csv else None
         read = _read(rows)
         if page_file is None:
-            found = Findings(_played(forecaster, read), measure)
+            played = _played(forecaster, read)
+            found = Findings(played, measure)
+            after = played.forecaster if isinstance(played, GuardedRun) else forecaster
         else:
-            found, html = _reported(forecaster, read, measure, rows, path)
+            (found, html), after = _reported(forecaster, read, measure, rows, path), forecaster
             page_file.write_text(html, "utf-8")
         if table_file is not None:
             write_csv(table_file, found.cells())
+    guard = Guard.of(after)
     if json:
-        emit({"forecaster": who, **found.document(top), **rows.problems.to_dict()})
+        did = {} if guard is None else {"guard": guard.document()}
+        emit({"forecaster": who, **found.document(top), **did, **rows.problems.to_dict()})
     else:
         found.show(top, who)
+        if guard is not None:
+            page().print(str(guard), markup=False, soft_wrap=True)
     return end(rows.problems)
 
 
@@ -126,8 +136,10 @@ def _read(rows: Rows) -> NDArray[Any]:
     return np.concatenate(chunks) if chunks else np.empty((0, rows.space.dim))
 
 
-def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Ledger | Run:
+def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Played:
     if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
+        return at_once(outcomes, forecaster)
+    if isinstance(forecaster, Guarded) and is_compiled(forecaster):
         return at_once(outcomes, forecaster)
     with progress("rounds") as done:
         return play(forecaster, outcomes, progress=done)

@@ -27,12 +27,18 @@ from treecal.geometry import ConvexSet, Distance, Lp
 from treecal.ledger import Ledger, Reading, Table
 
 
-def guarded_run(forecaster: Guarded, outcomes: Any) -> GuardedRun:
-    """Return the run of a new guarded forecaster whose eager part compiled code can play."""
+def is_compiled(forecaster: Forecaster) -> bool:
+    """Return whether it is a guarded forecaster whose parts and norm compiled code can play."""
+    if type(forecaster) is not Guarded:
+        return False
     eager, safe, norm = forecaster.eager, forecaster.safe, forecaster.norm
     usual = type(eager) is Codebook and type(eager.source) is Tracker and type(safe) in (BinaryGrid, TreeCal)
-    usual = usual and not getattr(safe, "mix", 0)
-    if type(forecaster) is not Guarded or not usual or not isinstance(norm, Lp) or norm.p not in (1, 2):
+    return usual and not getattr(safe, "mix", 0) and isinstance(norm, Lp) and norm.p in (1, 2)
+
+
+def guarded_run(forecaster: Guarded, outcomes: Any) -> GuardedRun:
+    """Return the run of a new guarded forecaster whose eager part compiled code can play."""
+    if not is_compiled(forecaster):
         raise ParameterError.expected(
             "forecaster",
             forecaster,

@@ -10,6 +10,10 @@ from treecal.exceptions import TreeCalError, UnsupportedError
 from treecal.forecasters._base import REGISTRY, Forecaster, checked_space
 from treecal.geometry import ConvexSet, Norm, as_norm
 
+ORDINARY = (
+    "Guarded's bound is 1 + budget times its safe part's; on ordinary streams its error is the least, or near it."
+)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -62,6 +66,8 @@ class Recommendation:
             rows.append(
                 f"No certificate beats always forecasting the centre ({self.trivial:.3f}): choose by measurement."
             )
+        if any(choice.forecaster.startswith("Guarded(") for choice in self.table):
+            rows.append(ORDINARY)
         return "\n".join(rows)
 
 
@@ -69,8 +75,11 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     """Return the forecaster with the least certified error, among all that have a certificate.
 
     Every forecaster of `REGISTRY` is compared, each with its best parameters. Certificates hold on the worst sequence.
-    With two outcomes grids win by far; in many dimensions harmonic averaging and trees do. On ordinary streams errors
-    are much lower, and the order may differ.
+    With two outcomes grids win by far; in many dimensions harmonic averaging and trees do.
+
+    On ordinary streams errors are much lower, and the order is another. `Guarded` has `1 + budget` times the bound of
+    its safe part, so it is never first here; yet on streams that no adversary chose its error is the least, or near it.
+    Choose by the bound if the sequence may be hostile, and `Guarded` otherwise.
 
     Takes seconds from 10^4 rounds on and most of a minute at 10^5, up to which harmonic averaging is certified
     numerically; beyond, by its analytic bound, which is several times larger.

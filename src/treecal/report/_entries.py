@@ -15,9 +15,9 @@ from treecal import streams
 from treecal._checkpoints import checkpoints
 from treecal._typing import Array
 from treecal._validate import finite_array
-from treecal.correctors import Corrector
+from treecal.correctors import Corrector, GuardedCorrector
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
@@ -60,6 +60,8 @@ class Entry:
         Its tree, by `plots.interval_tree`.
     made
         The code that makes the forecaster.
+    guard
+        What its guard did, if it has one.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Entry:
     curve: Curve | None = None
     tree: IntervalTree | None = None
     made: str | None = None
+    guard: GuardReport | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", as_norm(self.norm))
@@ -149,18 +152,25 @@ def play(
         curve=Curve(rounds, errors, _bounds(forecaster, norm, rounds)),
         tree=_tree(forecaster, ys),
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
+        guard=_guard(forecaster),
     )
 
 
 def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Array | None:
     """Return the certified error after each number of rounds; None where no certificate covers the forecaster."""
-    if isinstance(forecaster, Corrector):
+    if isinstance(forecaster, Corrector) and not isinstance(forecaster, GuardedCorrector):
         return None
     try:
         found = [forecaster.certificate(norm, rounds=int(t)) for t in marks]
     except UnsupportedError:
         return None
     return None if None in found else np.array([certificate.bound for certificate in found if certificate])
+
+
+def _guard(forecaster: Forecaster | Corrector) -> GuardReport | None:
+    if isinstance(forecaster, Guarded):
+        return forecaster.report()
+    return forecaster.guard() if isinstance(forecaster, GuardedCorrector) else None
 
 
 def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree | None:

@@ -139,6 +139,12 @@ class Verdict:
             text.append(f"Chance alone would explain an error of up to {chance:.3f}.")
         elif chance is not None:
             text.append(f"Chance alone would explain at most {chance:.3f}, so this is not bad luck.")
+        if (guard := self.entry.guard) is not None and guard.rounds:
+            eager, safe = guard.eager_error / rounds, guard.safe_error / rounds
+            text.append(
+                f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
+                f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
+            )
         return text
 
     @property
