@@ -15,12 +15,13 @@ from treecal import streams
 from treecal._checkpoints import checkpoints
 from treecal._typing import Array
 from treecal._validate import finite_array
-from treecal.correctors import Corrector
+from treecal.correctors import Corrector, GuardedCorrector
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
+from treecal.streams import Adversary
 
 
 class Curve(NamedTuple):
@@ -59,6 +60,10 @@ class Entry:
         Its tree, by `plots.interval_tree`.
     made
         The code that makes the forecaster.
+    before
+        For a corrector, the ledger of the model's forecasts, which the report compares with the corrected ones.
+    note
+        Why it is there, in a sentence.
     """
 
     name: str
@@ -67,6 +72,8 @@ class Entry:
     curve: Curve | None = None
     tree: IntervalTree | None = None
     made: str | None = None
+    before: Ledger | None = None
+    note: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", as_norm(self.norm))
@@ -91,10 +98,12 @@ class Entry:
 
 def play(
     forecaster: Forecaster | Corrector,
-    outcomes: ArrayLike,
+    outcomes: ArrayLike | Adversary,
     *,
+    rounds: int | None = None,
     forecasts: ArrayLike | None = None,
     name: str | None = None,
+    note: str | None = None,
     norm: Norm | str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Entry:
@@ -107,11 +116,15 @@ def play(
     forecaster
         A new one: its rounds are those of the stream.
     outcomes
-        One row per round.
+        One row per round; or an adversary.
+    rounds
+        How many rounds: by default all outcomes. Required with an adversary.
     forecasts
         For a corrector, the model's forecasts, one row per round.
     name
         Its name in the report; by default that of its class.
+    note
+        Why it is there, in a sentence.
     norm
         Norm of the error: by default ℓ1 on the simplex, ℓ2 elsewhere.
     progress
@@ -125,33 +138,39 @@ def play(
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.errors[-3:].round(2)
     ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
     """
-    ys, ledger, curve = finite_array("outcomes", outcomes, ndim=2), Ledger(forecaster.space), []
+    ys = outcomes if isinstance(outcomes, Adversary) else finite_array("outcomes", outcomes, ndim=2)[:rounds]
+    count = (rounds or 0) if isinstance(ys, Adversary) else len(ys)
+    ledger, curve = Ledger(forecaster.space), []
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
-    marks, often = set(checkpoints(len(ys)).tolist()), range(0, len(ys), max(1, len(ys) // 200))
+    marks, often = set(checkpoints(count).tolist()), range(0, count, max(1, count // 200))
 
-    def note(played: int, rounds: int) -> None:
+    def mark(played: int, rounds: int) -> None:
         if played in marks:
             curve.append((played, ledger.error(norm)))
         if progress is not None:
             progress(played, rounds)
 
-    streams.play(forecaster, ys, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=note)
-    rounds, errors = np.array(curve, dtype=np.float64).reshape(-1, 2).T
+    streams.play(
+        forecaster, ys, rounds=rounds, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=mark
+    )
+    at, errors = np.array(curve, dtype=np.float64).reshape(-1, 2).T
     return Entry(
         name=type(forecaster).__name__ if name is None else name,
         ledger=ledger,
         norm=norm,
-        curve=Curve(rounds, errors, _bounds(forecaster, norm, rounds)),
-        tree=_tree(forecaster, ys),
+        curve=Curve(at, errors, _bounds(forecaster, norm, at)),
+        tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
+        before=forecaster.ledgers["before"] if isinstance(forecaster, Corrector) and forecaster.audit else None,
+        note=note,
     )
 
 
 def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Array | None:
     """Return the certified error after each number of rounds; None where no certificate covers the forecaster."""
-    if isinstance(forecaster, Corrector):
+    if isinstance(forecaster, Corrector) and not isinstance(forecaster, GuardedCorrector):
         return None
     try:
         found = [forecaster.certificate(norm, rounds=int(t)) for t in marks]
