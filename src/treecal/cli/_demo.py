@@ -36,6 +36,10 @@ ADVERSARY = 5_000
 """Number of rounds against the adversary."""
 _FEW = 0.005  # of all rounds: bins with less are left out of the table
 _MODEL = "A logistic regression, as it is: what there is to correct."
+_GUARDED = (
+    "treecal's default. Its eager part follows the stream; its safe part takes over where that fails, so that the "
+    "calibration error is within a bound on every sequence."
+)
 _EAGER = "Guarded's eager part without the guard: it follows the stream, and an adversary leads it astray."
 _SAFE = (
     "Guarded's safe part on its own, here to show what the guarantee alone would cost. It is built for the worst "
@@ -61,7 +65,7 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
         HTML file for a report with plots; needs `pip install "treecal[plots]"`.
     """
     with nullcontext() if report is None else new_file(report, force=force) as target:
-        sections = []
+        sections: list[Section] = []
         for section in play_all():
             if not (json or sections):
                 page().print(model_table(section), model_conclusion(section), sep="\n", end="\n\n")
@@ -114,7 +118,7 @@ def play_stream(title: str, space: tc.Simplex, outcomes: ArrayLike | None) -> Se
     rounds = ADVERSARY if outcomes is None else len(np.asarray(outcomes))
     entries = []
     for name, forecaster, note in (
-        ("Guarded", guarded, None),
+        ("Guarded", guarded, _GUARDED),
         ("Codebook (eager part alone)", tc.Codebook(tc.Tracker(space)), _EAGER),
         (f"{safe.__name__} (safe part alone)", safe(space), _SAFE),
     ):
@@ -159,11 +163,11 @@ def model_conclusion(section: Section) -> str:
     most = int(before.weight.argmax())
     scores = [v.entry.exact.brier(v.entry.exact.rounds).score for v in section.verdicts]
     return (
-        f"{raw.entry.exact.rounds:,} departures from New York: early, on time, late, very late or cancelled. Most often "
+        f"{raw.reading.rounds:,} departures from New York: early, on time, late, very late or cancelled. Most often "
         f"the model gives a class about {100 * before.forecast[most]:.0f} %, and is right in "
         f"{100 * before.outcome[most]:.0f} %; corrected, it is right about as often as it says. The calibration error "
-        f"falls from {raw.error:.2f} to {corrected.error:.2f} (0 is calibrated, 2 the worst possible), the Brier score, "
-        f"a mean squared error, from {scores[0]:.2f} to {scores[1]:.2f}."
+        f"falls from {raw.error:.2f} to {corrected.error:.2f} (0 is calibrated, 2 the worst possible), the Brier "
+        f"score, a mean squared error, from {scores[0]:.2f} to {scores[1]:.2f}."
     )
 
 
@@ -194,8 +198,8 @@ def streams_conclusion(sections: list[Section]) -> str:
     return (
         "Guarded is the default: its eager part follows the stream, and its safe part takes over where that fails, as "
         "against the adversary. So its guarantee holds for every sequence of outcomes; it falls with the rounds, and "
-        "with many classes says nothing at first. The safe part alone is built for the worst sequence, and is shown for "
-        "what that costs on ordinary ones. Skill counts too: on the real streams the Brier score of Guarded is "
+        "with many classes says nothing at first. The safe part alone is built for the worst sequence, and is shown "
+        "for what that costs on ordinary ones. Skill counts too: on the real streams the Brier score of Guarded is "
         f"{min(gains):.0f} to {max(gains):.0f} % below that of the best constant forecast, chosen in hindsight."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def plot_correction(
     ['before', 'after']
     """
     found = [_main_bins(reliability(likeliest(each), 1, bins=bins)) for each in (before, after)]
-    ax, handles = axes(ax), []
+    ax, handles = axes(ax), list[Any]()
     ax.plot([0, 1], [0, 1], lw=1, ls=(0, (4, 3)), color="0.5")
     most = max(r.weight.max() for r in found)
     for r, color, marker in zip(found, (VERMILION, BLUE), "Do", strict=True):

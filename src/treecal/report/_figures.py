@@ -103,7 +103,10 @@ def draw_correction(entry: Entry) -> Picture | None:
         return None
     model, corrected = (reliability(likeliest(ledger), 1) for ledger in (entry.before, entry.exact))
     with _drawing(6.2, 4.3) as figure:
-        plot_correction(entry.before, entry.exact, names=("the model", _short(entry.name)), ax=figure.subplots())
+        ax = plot_correction(
+            entry.before, entry.exact, names=("before", f"after: {_short(entry.name)}"), ax=figure.subplots()
+        )
+        ax.set_title("A model, before and after its correction")
         most = int(model.weight.argmax())
         gaps = [r.weight @ np.abs(r.outcome - r.forecast) / r.weight.sum() for r in (model, corrected)]
         found = (
