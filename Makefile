@@ -21,7 +21,7 @@ $(READY): $(DEMO)
 	$(PIP) -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
 	touch $(READY)
 
-demo: $(DEMO)  ## forecast real streams, say how calibrated each forecaster was, and write the report
+demo: $(DEMO)  ## correct a real model, forecast real streams, and write the report
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example
