@@ -34,7 +34,7 @@ FLIGHTS = 10_000
 """Number of departures to forecast: the first eleven days of January."""
 ADVERSARY = 5_000
 """Number of rounds against the adversary."""
-_FEW = 0.005  # of all rounds: bins with less are left out of the table
+_FEW = 0.01  # of all rounds: bins with less are left out of the table
 _MODEL = "A logistic regression, as it is: what there is to correct."
 _GUARDED = (
     "treecal's default. Its eager part follows the stream; its safe part takes over where that fails, so that the "

@@ -43,7 +43,7 @@ def likeliest(reading: Ledger | Reading) -> Reading:
 
 def _main_bins(r: Reliability) -> Reliability:
     """Return the bins with enough weight to be seen."""
-    kept = r.weight >= 0.005 * r.weight.sum()
+    kept = r.weight >= 0.01 * r.weight.sum()
     return Reliability(*(column[kept] for column in r))
 
 
@@ -58,7 +58,7 @@ def plot_correction(
     """Draw the probability of the likeliest class against how often it was right, before and after a correction.
 
     On the diagonal the two agree. The area of a mark is the weight of its bin, lines are 95 % intervals; bins with less
-    than 0.5 % of the weight are left out.
+    than 1 % of the weight are left out.
 
     Parameters
     ----------
