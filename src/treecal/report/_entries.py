@@ -22,6 +22,7 @@ from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
 from treecal.streams import Adversary
+from treecal.streams._play import are_classes
 
 
 class Curve(NamedTuple):
@@ -116,7 +117,8 @@ def play(
     forecaster
         A new one: its rounds are those of the stream.
     outcomes
-        One row per round; or an adversary.
+        One row per round; on a simplex also the index of the class of each round, which takes less memory; or an
+        adversary.
     rounds
         How many rounds: by default all outcomes. Required with an adversary.
     forecasts
@@ -138,9 +140,13 @@ def play(
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.errors[-3:].round(2)
     ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
     """
-    ys = outcomes if isinstance(outcomes, Adversary) else finite_array("outcomes", outcomes, ndim=2)[:rounds]
-    count = (rounds or 0) if isinstance(ys, Adversary) else len(ys)
     ledger, curve = Ledger(forecaster.space), []
+    if isinstance(outcomes, Adversary):
+        ys, count = outcomes, rounds or 0
+    else:
+        ys = np.asarray(outcomes)
+        ys = (ys if are_classes(ys, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
+        count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
@@ -184,4 +190,5 @@ def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree |
         return None
     if forecaster.mix or forecaster.space.dim < 2 or not len(outcomes):
         return None
-    return interval_tree(outcomes, arity=forecaster.arity, depth=forecaster.depth, start=forecaster.start)
+    start = forecaster.space.centre if forecaster.start is None else forecaster.start
+    return interval_tree(outcomes, arity=forecaster.arity, depth=forecaster.depth, start=start)
