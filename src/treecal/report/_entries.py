@@ -141,11 +141,12 @@ def play(
     ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
     """
     ledger, curve = Ledger(forecaster.space), []
+    ys: Array | Adversary
     if isinstance(outcomes, Adversary):
         ys, count = outcomes, rounds or 0
     else:
-        ys = np.asarray(outcomes)
-        ys = (ys if are_classes(ys, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
+        rows = np.asarray(outcomes)
+        ys = (rows if are_classes(rows, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
         count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
@@ -182,7 +183,8 @@ def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Arr
         found = [forecaster.certificate(norm, rounds=int(t)) for t in marks]
     except UnsupportedError:
         return None
-    return None if None in found else np.array([certificate.bound for certificate in found if certificate])
+    worst = float(forecaster.space.diameter(norm))  # no error is greater
+    return None if None in found else np.array([min(each.bound, worst) for each in found if each])
 
 
 def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree | None:
