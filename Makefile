@@ -32,7 +32,7 @@ $(READY): $(DEMO)
 	$(PIP) -c .venv/versions.txt --group torch
 	touch $(READY)
 
-demo: $(DEMO)  ## forecast real streams, say how calibrated each forecaster was, and write the report
+demo: $(DEMO)  ## correct a real model, forecast real streams, and write the report
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example

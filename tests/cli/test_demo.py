@@ -34,29 +34,31 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "atlantic_storms", lambda: storms)
     monkeypatch.setattr(demo, "new_york_flights_model", lambda: ModelStream("Flights", classes, outcomes, said))
     monkeypatch.setattr(demo, "FLIGHTS", 300)
+    monkeypatch.setattr(demo, "ADVERSARY", 100)
 
 
 @pytest.mark.usefixtures("short")
-def test_demo_prints_a_table_for_each_stream_and_writes_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_demo_prints_both_tables_and_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "demo.html"
     assert app(["demo", "--report", str(report)], result_action="return_value") == 0
     out, err = capsys.readouterr()
-    for word in (
-        "Seattle's weather",
-        "wet or dry",
-        "Storms",
-        "Flights",
-        "BinaryGrid",
-        "Harmonic",
-        "the model, recalibrated",
-    ):
+    for word in ("1. A real model, corrected", "2. Four real streams", "Guarded is the default", "An adversary"):
         assert word in out
+    for stream in ("Seattle's weather", "wet or dry", "Storms", "New York's departures"):
+        assert stream in out
+    assert out.splitlines()[-1].startswith("Next: ")
+    assert out.splitlines()[-1].endswith("recalibrate --help")
     assert err == f"treecal: report written to {report}.\n"
     page = report.read_text(encoding="utf-8")
     assert page.count("<img") > 10
-    assert "the model, recalibrated" in page
+    assert page.index("Before and after the correction.") < page.index("Verdict")
+
+
+@pytest.mark.usefixtures("short")
+def test_what_is_far_off_says_why_it_is_there() -> None:
+    for section in demo.play_all():
+        for verdict in section.verdicts:
+            assert verdict.entry.note or verdict.level != "far off", (section.title, verdict.entry.name)
 
 
 @pytest.mark.usefixtures("short")
@@ -83,7 +85,7 @@ def test_a_report_that_is_there_stays(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     app(["--help"], result_action="return_value")
-    assert "Forecast real streams" in capsys.readouterr().out
+    assert "Correct a real model" in capsys.readouterr().out
     app(["--version"], result_action="return_value")
     assert tc.__version__ in capsys.readouterr().out
 
@@ -107,5 +109,5 @@ def test_a_mistake_of_ours_is_a_paragraph_and_not_a_traceback() -> None:
 @pytest.mark.heavy
 def test_the_whole_demo_is_quiet_in_a_pipe() -> None:
     done = subprocess.run([TREECAL, "demo"], capture_output=True, text=True, check=True)
-    assert "19,537 rounds" in done.stdout
+    assert "19,537" in done.stdout
     assert done.stderr == ""

@@ -16,7 +16,7 @@ from tests.strategies import one_hot, play
 from treecal._typing import Array
 from treecal.exceptions import HorizonError, ParameterError
 from treecal.ledger import Reading
-from treecal.plots import interval_tree, reliability
+from treecal.plots import interval_tree, likeliest, reliability
 from treecal.plots._ternary import heaviest
 from treecal.plots._tree import MOST_CELLS
 
@@ -54,6 +54,21 @@ def test_no_weight_falls_out_of_the_bins(seed: int, dim: int, rounds: int) -> No
         assert r.weight.sum() == pytest.approx(rounds)
         assert ((r.low <= r.outcome) & (r.outcome <= r.high)).all()
         assert r.weight @ r.outcome == pytest.approx(ledger.exact().weights @ ledger.exact().outcomes[:, k])
+
+
+def test_the_likeliest_class_is_what_counting_by_hand_gives() -> None:
+    rng, ledger = np.random.default_rng(0), tc.Ledger(tc.Simplex(4))
+    sure, right = [], []
+    for p in rng.dirichlet(np.ones(4), size=50):
+        y = np.eye(4)[rng.integers(4)]
+        ledger.record(p, y)
+        sure.append(p.max())
+        right.append(y[p.argmax()])
+    found = likeliest(ledger)
+    order, given = np.argsort(found.forecasts[:, 1]), np.argsort(sure)
+    np.testing.assert_array_equal(found.forecasts[order, 1], np.array(sure)[given])
+    np.testing.assert_array_equal(found.outcomes[order, 1], np.array(right)[given])
+    np.testing.assert_allclose(found.forecasts.sum(axis=1), 1)
 
 
 def test_reliability_refuses() -> None:

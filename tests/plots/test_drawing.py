@@ -47,6 +47,15 @@ def test_reliability_is_drawn_as_worked_out(ax: Any) -> None:
     ax.figure.savefig("/dev/null", format="svg")  # an odd $ would be a syntax error in a formula
 
 
+def test_a_correction_is_drawn_before_and_after(ax: Any) -> None:
+    before, after = ledger(3), ledger(3)
+    returns(ax, plots.plot_correction(before, after, names=("$model", "_better"), ax=ax))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["$model", "_better"]
+    bins = plots.reliability(plots.likeliest(before), 1)
+    drawn = ax.collections[1].get_offsets()  # lines and marks of the first, then of the second
+    np.testing.assert_allclose(drawn, np.column_stack([bins.forecast, bins.outcome]))
+
+
 def test_ternary_shows_every_forecast_and_its_outcome(ax: Any) -> None:
     book = tc.Ledger(tc.Simplex(3))
     book.record([1, 0, 0], [0, 0, 1])

@@ -77,6 +77,25 @@ def test_a_corrector_is_played_on_the_models_forecasts() -> None:
     assert isinstance(entry.ledger, tc.Ledger)
     assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
     assert entry.tree is None
+    assert entry.before is corrector.ledgers["before"]
+    assert report.play(tc.Recalibrator(TWO, audit=False), COINS, forecasts=forecasts).before is None
+
+
+def test_a_guarded_corrector_has_a_guarantee() -> None:
+    entry = report.play(tc.GuardedCorrector(TWO), COINS, forecasts=np.full((300, 2), 0.5))
+    certificate = tc.GuardedCorrector(TWO).certificate("l1", rounds=300)
+    assert entry.curve is not None
+    assert entry.curve.bounds is not None
+    assert certificate is not None
+    assert entry.curve.bounds[-1] == certificate.bound
+
+
+def test_an_adversary_is_played_like_a_stream() -> None:
+    entry = report.play(tc.TreeCal(TWO), streams.LedgerAdversary(TWO), rounds=50, note="why")
+    assert entry.exact.rounds == 50
+    assert entry.exact.error("l1") == streams.play(tc.TreeCal(TWO), streams.LedgerAdversary(TWO), rounds=50).error("l1")
+    assert entry.tree is None
+    assert entry.note == "why"
 
 
 def test_a_guarded_corrector_has_a_bound_and_says_what_the_guard_did() -> None:

@@ -98,6 +98,20 @@ def test_it_parses_and_tells_all(html: str) -> None:
                 assert f"{entry.curve.bounds[-1]:.3f}" in page.text
 
 
+def test_a_correction_is_shown_first_and_notes_once() -> None:
+    rng, space = np.random.default_rng(0), tc.Simplex(2)
+    given = np.column_stack([np.linspace(0, 1, 200), np.linspace(1, 0, 200)])
+    entries = [
+        report.play(tc.Recalibrator(space), one_hot(2, 200, rng), forecasts=given, name="better", note="<why>"),
+        report.play(tc.TreeCal(space), one_hot(2, 200, rng), note="<why>"),
+    ]
+    html = report.render([report.Section("Coins", entries, summary="It helps.")], title="One")
+    assert html.index("Before and after the correction.") < html.index("<h2>Verdict")
+    page = Page(html)
+    assert "Coins: It helps." in page.text
+    assert page.text.count("better, TreeCal: <why>") == 1
+
+
 def test_gaps_are_the_readings_largest(html: str) -> None:
     (verdict,) = sections()[0].verdicts
     table = verdict.reading.table("l1")

@@ -211,6 +211,14 @@ class Corrector(ABC):
             changes["_unrecorded"] = (*self._unrecorded, (self._rounds + 1, b, x, np.array(outcome)))
         return changes
 
+    def _learned(self, forecast: Array, outcome: Array) -> Self:
+        """Return a corrector, without scores, that has learned a round: for those that are made of others."""
+        self.predict(forecast)
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), **self._after(forecast, outcome))
+        twin._rounds, twin._pending, twin._closed = self._rounds + 1, {}, None
+        return twin
+
     def _awaiting(self) -> _Pending:
         """Return the forecast that awaits its outcome, and what was announced in its place."""
         awaiting = {thread: pending for thread, pending in self._pending.items() if pending is not self._closed}

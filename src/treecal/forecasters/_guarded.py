@@ -143,9 +143,11 @@ class Guard:
         found = self.safe.certificate(norm, rounds=rounds)
         if found is None:
             return None
-        if self.error is not None:
-            return replace(found, bound=found.bound + self.error, why=f"guard of {self.error:g} + {found.why}")
-        return replace(found, bound=(1 + self.budget) * found.bound, why=f"guard of {self.budget:g} × {found.why}")
+        if self.error is None:
+            bound, why = (1 + self.budget) * found.bound, f"{1 + self.budget:g} × {found.why}"
+        else:
+            bound, why = self.error + found.bound, f"{self.error:g} + {found.why}"
+        return Certificate(min(bound, self.diameter), f"guard: {why}")  # no error is greater
 
     def report(self) -> GuardReport:
         """Return what the guard did so far."""
@@ -246,7 +248,7 @@ class Guarded(LockedForecaster):
     >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.TreeCal(space), outcomes).error("l1"), 2)
     (0.12, 0.38)
     >>> f.report().safe_rounds
-    7
+    13
     >>> round(f.certificate("l1", rounds=10**6).bound, 2)
     1.26
     """

@@ -1,8 +1,9 @@
 """Plots. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`.
 
-`reliability` and `interval_tree` return what two of them show, and need no matplotlib.
+`reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """
 
+from treecal.plots._correction import likeliest, plot_correction
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
@@ -16,6 +17,8 @@ __all__ = [
     "Row",
     "colour",
     "interval_tree",
+    "likeliest",
+    "plot_correction",
     "plot_error_over_time",
     "plot_errors",
     "plot_ranking",

@@ -21,6 +21,7 @@ from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardRepor
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
+from treecal.streams import Adversary
 from treecal.streams._play import are_classes
 
 
@@ -62,6 +63,10 @@ class Entry:
         The code that makes the forecaster.
     guard
         What its guard did, if it has one.
+    before
+        For a corrector, the ledger of the model's forecasts, which the report compares with the corrected ones.
+    note
+        Why it is there, in a sentence.
     """
 
     name: str
@@ -71,6 +76,8 @@ class Entry:
     tree: IntervalTree | None = None
     made: str | None = None
     guard: GuardReport | None = None
+    before: Ledger | None = None
+    note: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", as_norm(self.norm))
@@ -95,10 +102,12 @@ class Entry:
 
 def play(
     forecaster: Forecaster | Corrector,
-    outcomes: ArrayLike,
+    outcomes: ArrayLike | Adversary,
     *,
+    rounds: int | None = None,
     forecasts: ArrayLike | None = None,
     name: str | None = None,
+    note: str | None = None,
     norm: Norm | str | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Entry:
@@ -111,11 +120,16 @@ def play(
     forecaster
         A new one: its rounds are those of the stream.
     outcomes
-        One row per round; on a simplex also the index of the class of each round, which takes less memory.
+        One row per round; on a simplex also the index of the class of each round, which takes less memory; or an
+        adversary.
+    rounds
+        How many rounds: by default all outcomes. Required with an adversary.
     forecasts
         For a corrector, the model's forecasts, one row per round.
     name
         Its name in the report; by default that of its class.
+    note
+        Why it is there, in a sentence.
     norm
         Norm of the error: by default ℓ1 on the simplex, ℓ2 elsewhere.
     progress
@@ -129,30 +143,39 @@ def play(
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.errors[-3:].round(2)
     ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
     """
-    ys, ledger, curve = np.asarray(outcomes), Ledger(forecaster.space), []
-    if not are_classes(ys, forecaster.space):
-        ys = finite_array("outcomes", outcomes, ndim=2)
+    ledger, curve = Ledger(forecaster.space), []
+    ys: Array | Adversary
+    if isinstance(outcomes, Adversary):
+        ys, count = outcomes, rounds or 0
+    else:
+        rows = np.asarray(outcomes)
+        ys = (rows if are_classes(rows, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
+        count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
-    marks, often = set(checkpoints(len(ys)).tolist()), range(0, len(ys), max(1, len(ys) // 200))
+    marks, often = set(checkpoints(count).tolist()), range(0, count, max(1, count // 200))
 
-    def note(played: int, rounds: int) -> None:
+    def mark(played: int, rounds: int) -> None:
         if played in marks:
             curve.append((played, ledger.error(norm)))
         if progress is not None:
             progress(played, rounds)
 
-    streams.play(forecaster, ys, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=note)
-    rounds, errors = np.array(curve, dtype=np.float64).reshape(-1, 2).T
+    streams.play(
+        forecaster, ys, rounds=rounds, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=mark
+    )
+    at, errors = np.array(curve, dtype=np.float64).reshape(-1, 2).T
     return Entry(
         name=type(forecaster).__name__ if name is None else name,
         ledger=ledger,
         norm=norm,
-        curve=Curve(rounds, errors, _bounds(forecaster, norm, rounds)),
-        tree=_tree(forecaster, ys),
+        curve=Curve(at, errors, _bounds(forecaster, norm, at)),
+        tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
         guard=_guard(forecaster),
+        before=forecaster.ledgers["before"] if isinstance(forecaster, Corrector) and forecaster.audit else None,
+        note=note,
     )
 
 
@@ -164,7 +187,7 @@ def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Arr
         found = [forecaster.certificate(norm, rounds=int(t)) for t in marks]
     except UnsupportedError:
         return None
-    return None if None in found else np.array([certificate.bound for certificate in found if certificate])
+    return None if None in found else np.array([each.bound for each in found if each])
 
 
 def _guard(forecaster: Forecaster | Corrector) -> GuardReport | None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal.geometry import Box, Simplex
+from treecal.plots._correction import likeliest, plot_correction
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._reliability import plot_reliability, reliability
 from treecal.plots._style import matplotlib
@@ -94,6 +95,31 @@ def draw_curve(section: Section) -> Picture | None:
         if any(curve.bounds is not None for curve in curves.values()):
             caption += " Dashed: guaranteed for every sequence."
         return Picture(_address(figure), f"Calibration error against rounds. At the end: {ends}.", caption)
+
+
+def draw_correction(entry: Entry) -> Picture | None:
+    """Draw a corrector's forecasts and the model's on one picture; None where there is nothing to compare."""
+    if entry.before is None or not isinstance(entry.space, Simplex):
+        return None
+    model, corrected = (reliability(likeliest(ledger), 1) for ledger in (entry.before, entry.exact))
+    with _drawing(6.2, 4.3) as figure:
+        ax = plot_correction(
+            entry.before, entry.exact, names=("before", f"after: {_short(entry.name)}"), ax=figure.subplots()
+        )
+        ax.set_title("A model, before and after its correction")
+        most = int(model.weight.argmax())
+        gaps = [r.weight @ np.abs(r.outcome - r.forecast) / r.weight.sum() for r in (model, corrected)]
+        found = (
+            f"Most often, in {percent(model.weight[most] / model.weight.sum())} of the rounds, the model gives its "
+            f"likeliest class about {percent(model.forecast[most])}: it is right in {percent(model.outcome[most])} of "
+            f"them. On average the two differ by {100 * gaps[0]:.1f} percentage points before the correction, and by "
+            f"{100 * gaps[1]:.1f} after it."
+        )
+        caption = (
+            f"{found} On the diagonal a forecast is right as often as it says. The larger a mark, the more rounds; "
+            "lines are 95 % intervals."
+        )
+        return Picture(_address(figure), f"Before and after the correction. {found}", caption, 6.2 / 9)
 
 
 def _reliability(entry: Entry, names: Sequence[str]) -> Picture | None:

@@ -55,11 +55,13 @@ def render(
     """
     if not sections:
         raise ParameterError("sections is empty, so there is nothing to report.")
+    parts = [_part(section) for section in sections]
     page = _template().render(
         title=title,
         details={name: str(value) for name, value in (details or {}).items()},
         command=command,
-        parts=[_part(section) for section in sections],
+        parts=parts,
+        notes=_notes(sections),
         versions={name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
         python=platform.python_version(),
         width=WIDTH,
@@ -112,8 +114,24 @@ def _part(section: Section) -> dict[str, Any]:
         }
         for verdict in section.verdicts
     ]
-    summary, curve = _summary(section.verdicts), figures.draw_curve(section)
-    return {"section": section, "summary": summary, "curve": curve, "chapters": chapters}
+    summary = _summary(section.verdicts) if section.summary is None else section.summary
+    corrections = [picture for entry in section.entries if (picture := figures.draw_correction(entry)) is not None]
+    return {
+        "section": section,
+        "summary": summary,
+        "corrections": corrections,
+        "curve": figures.draw_curve(section),
+        "chapters": chapters,
+    }
+
+
+def _notes(sections: Sequence[Section]) -> dict[str, str]:
+    """Return the names of the entries with each note."""
+    names: dict[str, dict[str, None]] = {}
+    for entry in (entry for section in sections for entry in section.entries):
+        if entry.note is not None:
+            names.setdefault(entry.note, {})[entry.name] = None
+    return {note: ", ".join(found) for note, found in names.items()}
 
 
 def _summary(verdicts: list[Verdict]) -> str:

@@ -34,6 +34,8 @@ class Section:
         The forecasters, all on the same set and in the same norm.
     classes
         Names of the coordinates; by default those that the set knows.
+    summary
+        What it shows, in a sentence or two; by default the entries with the least and the largest error.
 
     Examples
     --------
@@ -49,6 +51,7 @@ class Section:
     title: str
     entries: Sequence[Entry]
     classes: Sequence[str] | None = None
+    summary: str | None = None
 
     def __post_init__(self) -> None:
         if not self.entries:
