@@ -15,7 +15,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.arena._streams import Fixed, Recorded, Source
-from treecal.engine import Run, replay
+from treecal.engine import GuardedRun, Run, replay
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, Harmonic
@@ -176,7 +176,7 @@ def _played(
 
 
 def _read(
-    entry: Entry, rounds: int, record: Ledger | Run, squares: float, seconds: float | None
+    entry: Entry, rounds: int, record: Ledger | Run | GuardedRun, squares: float, seconds: float | None
 ) -> Iterator[dict[str, Any]]:
     reading = record.exact()
     brier = reading.brier(squares)
@@ -194,7 +194,7 @@ def _read(
         )
 
 
-def at_once(forecaster: Forecaster) -> Callable[[Array], Ledger | Run] | None:
+def at_once(forecaster: Forecaster) -> Callable[[Array], Ledger | Run | GuardedRun] | None:
     """Return a function from outcomes to the record of the whole run, where that is faster than round by round."""
     if type(forecaster) is Harmonic:
         start, space = forecaster.start, forecaster.space

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
+from treecal._states import Resume, check_like, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._scaling import VectorScaling
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, GuardReport, TreeCal
-from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Books
+from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Books, Change, Choice
 from treecal.forecasters._guarded import Guard, default_safe
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
+
+_Now = tuple[Corrector | None, Guard, Books, Change | None]
 
 
 class GuardedCorrector(Corrector):
@@ -55,7 +59,7 @@ class GuardedCorrector(Corrector):
     ...     model.record(b, y)
     ...     guarded.record(x, y)
     >>> round(model.error("l1"), 2), round(guarded.error("l1"), 2)
-    (1.02, 0.08)
+    (1.03, 0.06)
     >>> f.guard().safe_rounds > 900
     True
     """
@@ -79,60 +83,86 @@ class GuardedCorrector(Corrector):
             not isinstance(corrector, Corrector) or corrector.rounds or corrector.space != space
         ):
             raise ParameterError.expected("corrector", corrector, f"a new Corrector on {space!r}")
-        self.corrector = deepcopy(corrector)
         self.norm = space.default_norm if norm is None else as_norm(norm)
         safe = default_safe(space) if safe is None else safe
-        self._guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
-        self.budget, self.error, self.measured = self._guard.budget, self._guard.error, measured
+        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
+        self.budget, self.error, self.measured = guard.budget, guard.error, measured
         self._book = Book(space, SIZES, CAPACITY)
+        self._now: _Now = deepcopy(corrector), guard, self._book.empty(), None
+
+    @property
+    def corrector(self) -> Corrector | None:
+        """What is applied to the model's forecasts first."""
+        return self._now[0]
 
     @property
     def safe(self) -> Forecaster:
         """The certified part."""
-        return self._guard.safe
+        return self._now[1].safe
+
+    def _books(self) -> Books:
+        """Return the books, with the last round written to them."""
+        _, _, books, change = self._now
+        if change is not None:
+            self._book.write(books, change)
+        return books
+
+    def _choice(self, forecast: Array) -> Choice:
+        corrector = self.corrector
+        q = forecast if corrector is None else corrector.predict(forecast).mean
+        return self._book.choose(self._books(), q)
 
     def _announce(self, forecast: Array) -> Forecast:
-        q = forecast if self.corrector is None else self.corrector.predict(forecast).mean
-        if not self._guard.open:
-            return self._guard.safe.predict()
-        self._choice = self._book.choose(q)
-        return self._point(self._book.point(self._choice))
+        guard = self._now[1]
+        if guard.open:
+            return self._point(self._book.point(self._books(), self._choice(forecast)))
+        return guard.safe.predict()
 
-    def _checkpoint(self, forecast: Array) -> Callable[[], None]:
-        self._announce(forecast)  # the corrector may have been given another forecast since
-        self._guard.prepare()
-        return lambda: None  # the corrector undoes its own step, and nothing after it can fail
-
-    def _learn(self, forecast: Array, outcome: Array) -> None:
-        spoke, announced = self._guard.open, self._round()[1]
-        if self.corrector is not None:
-            self.corrector.update(outcome)
-        if spoke:
-            self._book.learn(self._choice, outcome)
-        self._guard.learn(spoke, announced, outcome)
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+        (corrector, guard, books, change), announced = self._now, self._announce(forecast)
+        if guard.open:
+            books, change = self._book.after(self._books(), self._choice(forecast), outcome)
+        if corrector is not None:
+            corrector = deepcopy(corrector)
+            corrector.predict(forecast)
+            corrector.update(outcome)
+        return {"_now": (corrector, guard.after(announced, outcome), books, change)}
 
     def guard(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of model and safe part, and the budget."""
-        return self._guard.report()
+        return self._now[1].report()
 
     def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
         """Return the bound on the error per round that is guaranteed on every sequence; None where none is known."""
-        return self._guard.certify(as_norm(norm), rounds)
+        return self._now[1].certify(as_norm(norm), rounds)
 
     def _own_state(self) -> dict[str, Any]:
         corrector = {} if self.corrector is None else {"corrector": self.corrector.get_state()}
-        return {"books": vars(self._book.state), "guard": self._guard.get_state()} | corrector
+        return {"books": dict(vars(self._books())), "guard": self._now[1].get_state()} | corrector
 
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        self._book.state = Books(**state["books"])
-        self._guard.set_state(state["guard"])
-        if self.corrector is not None:
-            self.corrector.set_state(state["corrector"])
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        corrector, guard, _, _ = self._now
+        check_names("the state", state, ["books", "guard", *["corrector"] * (corrector is not None)])
+        own = vars(self._book.empty())
+        check_like(own, state["books"])
+        books, guard = Books(**deepcopy(state["books"])), guard.resumed(state["guard"])
+        self._book.check(books)
+        if corrector is not None:
+            corrector = deepcopy(corrector)
+            corrector.set_state(state["corrector"])
+        if guard.rounds != rounds or books.rounds > rounds or (corrector is not None and corrector.rounds != rounds):
+            raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
+
+        def resume() -> None:
+            self._now = corrector, guard, books, None
+
+        return resume
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield the usual one, and one with a corrector and another safe part."""
-        yield cls(space)
+        with suppress(UnsupportedError):  # a set that does not know its size
+            yield cls(space)
         if isinstance(space, Simplex):
             yield cls(space, corrector=VectorScaling(space, audit=False), safe=TreeCal(space, arity=3), budget=0.2)
 

@@ -1,6 +1,7 @@
 """Faster and wider: whole arrays of outcomes at once, and many streams at once."""
 
 from treecal.engine._bank import Bank, Forecasts
+from treecal.engine._guarded import GuardedRun
 from treecal.engine._replay import Run, replay
 
-__all__ = ["Bank", "Forecasts", "Run", "replay"]
+__all__ = ["Bank", "Forecasts", "GuardedRun", "Run", "replay"]

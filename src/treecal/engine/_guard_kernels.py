@@ -88,7 +88,7 @@ class GuardArgs(NamedTuple):
 
 
 class SpokenArrays(NamedTuple):
-    """What the eager part announced: of each distinct point, its bias, rounds, outcome sum and what rounding lost of it.
+    """What the eager part announced: for each distinct point its bias, rounds, outcome sum, and what rounding lost.
 
     `slots` has the point of each book and column; `numbers` how many there are.
     """
@@ -189,7 +189,7 @@ def _choose(
         if least >= total / root and used < book.points.shape[2]:
             column = used
         columns[b] = column
-    best, lead = 0, book.numbers[1]
+    best, lead = 0, int(book.numbers[1])
     for b in range(1, len(columns)):
         if book.growth[b] < book.growth[best]:
             best = b
@@ -225,17 +225,17 @@ def _book_learn(
 @strict
 def _slot(spoken: SpokenArrays, q: Array) -> int:
     """Return the slot of a point, a new one if no point is equal."""
-    for slot in range(spoken.numbers[0]):
+    count = int(spoken.numbers[0])
+    for slot in range(count):
         equal = True
         for j in range(len(q)):
             equal = equal and spoken.points[slot, j] == q[j]
         if equal:
             return slot
-    slot = spoken.numbers[0]
     for j in range(len(q)):
-        spoken.points[slot, j] = q[j] + 0.0
+        spoken.points[count, j] = q[j] + 0.0
     spoken.numbers[0] += 1
-    return slot
+    return count
 
 
 @strict

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -60,7 +61,7 @@ class GuardedRun:
     >>> classes = np.random.default_rng(0).choice(3, size=10_000, p=[0.6, 0.3, 0.1])
     >>> run = tc.replay(classes, tc.Guarded(tc.Simplex(3)))
     >>> round(run.error("l1"), 3), len(run.points), int((run.announced < 0).sum())
-    (0.045, 33, 15)
+    (0.025, 53, 10)
     >>> run.forecaster.predict() == run.forecast(10_000)  # ready for the next outcome
     True
     """
@@ -74,9 +75,10 @@ class GuardedRun:
     def _play(self) -> None:
         from treecal.engine import _guard_kernels as kernels
 
-        new, guard, dim = self._new, self._new._guard, self.space.dim
+        new, dim = self._new, self.space.dim
+        guard = new._now[1]
         source, book = new.eager.source, new.eager._book  # type: ignore[attr-defined] # a Codebook of a Tracker
-        now, state, shape = source._state, book.state, (len(book.sizes), dim, book.capacity)
+        now, state, shape = source._state, book.empty(), (len(book.sizes), dim, book.capacity)
         experts = (now.weights.copy(), now.means.copy(), now.followed.copy(), now.counts.copy(), np.array([0, -1]))
         self._tracker = kernels.TrackerArrays(
             source._rates, SHARE, source._scale, np.array(self.space.centre), book.classes, *experts
@@ -171,8 +173,8 @@ class GuardedRun:
     def forecaster(self) -> Guarded:
         """The forecaster after the last outcome, ready to go on."""
         f = deepcopy(self._new)
-        guard, tracker, pages, spoken = f._guard, self._tracker, self._book, self._spoken
-        f.eager.source._state = Experts(  # type: ignore[attr-defined]
+        (eager, guard), tracker, pages, spoken = f._now, self._tracker, self._book, self._spoken
+        eager.source._state = Experts(  # type: ignore[attr-defined]
             int(tracker.numbers[0]),
             tracker.weights,
             tracker.means,
@@ -180,7 +182,7 @@ class GuardedRun:
             tracker.counts,
             int(tracker.numbers[1]),
         )
-        f.eager._book.state = Books(  # type: ignore[attr-defined]
+        books = Books(
             int(pages.numbers[0]),
             pages.points,
             pages.biases,
@@ -190,14 +192,15 @@ class GuardedRun:
             int(pages.numbers[1]),
             pages.squares,
         )
+        eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds = self.rounds
-        eager, used = guard.tallies["eager"], np.flatnonzero(spoken.rounds)
-        eager.rounds, eager.closed = int(spoken.rounds.sum()), error
-        eager.biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in used}
-        _resume(guard.safe, guard.tallies["safe"], self._safe)
+        biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in np.flatnonzero(spoken.rounds)}
+        spoke = int(spoken.rounds.sum())
+        guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
+        guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
         if guard.shadow is not None:
-            _resume(guard.shadow, guard.tallies["shadow"], self._shadow)
+            guard.shadow_tally = _resumed(guard.shadow, guard.shadow_tally, self._shadow)
         return f
 
     def __repr__(self) -> str:
@@ -221,20 +224,18 @@ def _part(forecaster: Forecaster, rounds: int) -> Any:
     return kernels.TreePart(kernel_args(forecaster._path)[0], sums, sums.copy(), numbers, errors)
 
 
-def _resume(forecaster: Forecaster, tally: Tally, part: Any) -> None:
-    """Set a certified part and its tally to where the kernel left them."""
-    rounds = int(part.numbers[0])
-    tally.rounds, tally.closed = rounds, float(part.errors[0])
+def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
+    """Set a certified part to where the kernel left it; return its tally."""
+    rounds, closed = int(part.numbers[0]), float(part.errors[0])
     if isinstance(forecaster, BinaryGrid):
         forecaster._state = Biases(rounds, part.bias)
         used = np.flatnonzero(part.kept[:, :, 0, 0].any(axis=0))
-        tally.biases = {(forecaster._grid[i] + 0.0).tobytes(): part.biases[i].copy() for i in used}
-        return
+        biases = {(forecaster._grid[i] + 0.0).tobytes(): part.biases[i].copy() for i in used}
+        return replace(tally, biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
-    heights = forecaster.tree.heights(rounds)
-    forecaster._state = TreeState(np.array([rounds]), part.sums[:heights, None])
-    if rounds:
-        tally.last, tally.path, tally.open = rounds - 1, part.path[: part.numbers[1]].copy(), float(part.errors[1])
+    forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])
+    path, opened = part.path[: part.numbers[1]].copy(), float(part.errors[1])
+    return replace(tally, path=path, rounds=rounds, last=max(0, rounds - 1), closed=closed, open=opened)
 
 
 def _read(space: ConvexSet, outcomes: Any) -> Outcomes:

@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,28 @@ if TYPE_CHECKING:
 _STATES = 2**18  # of an automaton that counts leaves; beyond, they are grouped like all other nodes
 
 
+@overload
+def replay(
+    outcomes: Any,
+    forecaster: ConvexSet | TreeForecaster,
+    *,
+    arity: int = 8,
+    distances: Iterable[Distance | str] = (),
+    threads: int | None = None,
+) -> Run: ...
+
+
+@overload
+def replay(
+    outcomes: Any,
+    forecaster: Guarded,
+    *,
+    arity: int = 8,
+    distances: Iterable[Distance | str] = (),
+    threads: int | None = None,
+) -> GuardedRun: ...
+
+
 def replay(
     outcomes: Any,
     forecaster: ConvexSet | TreeForecaster | Guarded,
@@ -52,7 +74,8 @@ def replay(
         classes, `(T,)` integers from 0. Or an iterator of such arrays or of Arrow batches, of any sizes: memory then
         does not grow with the stream, and results are the same.
     forecaster
-        A new `TreeCal` or `AdaptiveTreeCal`; or a set, for `TreeCal(space, arity=arity)`.
+        A new `TreeCal` or `AdaptiveTreeCal`; a new `Guarded`, of which a `GuardedRun` is returned; or a set, for
+        `TreeCal(space, arity=arity)`.
     arity
         Used when a set is given.
     distances

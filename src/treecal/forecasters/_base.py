@@ -8,6 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
 from inspect import signature
+from threading import RLock
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.exceptions import GeometryError, ParameterError, TreeCalError
+from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.geometry._outcomes import is_outcome, read_outcome
@@ -233,6 +234,31 @@ class Forecaster(ABC):
             yield cls(space)
 
 
+class LockedForecaster(Forecaster):
+    """A forecaster of several parts, of which one thread at a time may change or read them."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        super().__init__(space)
+        self._lock = RLock()
+
+    def predict(self) -> Forecast:
+        """Return the forecast for the coming round; the same one until `update`."""
+        with self._lock:
+            return super().predict()
+
+    def update(self, outcome: ArrayLike) -> None:
+        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
+        with self._lock:
+            super().update(outcome)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
+
+
 REGISTRY: dict[str, type[Forecaster]] = {}
 """The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
 
@@ -249,3 +275,13 @@ def checked_space(space: ConvexSet) -> ConvexSet:
     if centre.shape != (space.dim,) or centre.dtype.kind != "f" or not space.admits(centre):
         raise GeometryError(f"the centre {centre!r} of {space!r} is not one of its points in R^{space.dim}.")
     return space
+
+
+def reach(space: ConvexSet, norm: Norm | str) -> float:
+    """Return the set's diameter, or where that is not known a greater number: that of the box around it."""
+    norm = as_norm(norm)
+    try:
+        return float(space.diameter(norm))
+    except UnsupportedError:
+        low, high = space.bounds()
+        return float(norm(high - low))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from treecal._states import Resume, check_count, check_names, check_number
 from treecal._typing import Array
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import Forecaster, checked_space
+from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
 from treecal.forecasters._tally import Tally
@@ -70,11 +72,12 @@ class Guard:
             raise ParameterError.expected("safe", safe, f"a new Forecaster on {space!r}")
         if not isinstance(measured, bool):
             raise ParameterError.expected("measured", measured, "True or False")
-        self.norm, self.diameter = norm, float(space.diameter(norm))
+        self.norm, self.diameter = norm, reach(space, norm)
         self.budget, self.error, self.measured = float(budget), None if error is None else float(error), measured
-        self.safe = deepcopy(safe)
+        self.space, self.safe = space, deepcopy(safe)
         self.shadow = deepcopy(safe) if error is None and measured else None
-        self.tallies = {part: Tally(norm, space.dim) for part in ("eager", "safe", "shadow")}
+        none = Tally.empty(norm, space.dim)
+        self.eager_tally, self.safe_tally, self.shadow_tally = none, replace(none, biases={}), replace(none, biases={})
         self.rounds, self.peak = 0, 0.0  # peak: the shadow's greatest error so far, or safe's bound
         if error is None and not measured:
             self._bound(1)  # raises where there is none
@@ -84,7 +87,7 @@ class Guard:
         """The budget for the coming round."""
         if self.error is not None:
             return self.error * (self.rounds + 1)
-        safe = self.tallies["safe"]
+        safe = self.safe_tally
         if self.shadow is None or not safe.rounds:
             return self.budget * self.peak
         # An adversary that answers the eager part may mislead the shadow. Then safe's own rounds tell what its error
@@ -94,27 +97,28 @@ class Guard:
     @property
     def open(self) -> bool:
         """Whether the eager part forecasts the coming round."""
-        return self.tallies["eager"].total + self.diameter <= self.allowed
+        return self.eager_tally.total + self.diameter <= self.allowed
 
-    def prepare(self) -> None:
-        """Raise if a part has no round left, before anything has changed."""
-        self.safe.predict()
+    def after(self, announced: Forecast, outcome: Array) -> Guard:
+        """Return the guard after a round, given what was announced in it."""
+        twin, rounds = object.__new__(Guard), self.rounds + 1
+        vars(twin).update(vars(self))
+        if self.open:
+            twin.eager_tally = self.eager_tally.after(announced, outcome)
+        else:
+            twin.safe_tally = self.safe_tally.after(announced, outcome)
+            twin.safe = self.safe._fork()
+            twin.safe.update(outcome)
         if self.shadow is not None:
-            self.shadow.predict()
-
-    def learn(self, spoke: bool, announced: Forecast, outcome: Array) -> None:
-        """Learn the outcome of a round, and what was announced in it."""
-        self.tallies["eager" if spoke else "safe"].record(announced, outcome)
-        if not spoke:
-            self.safe.update(outcome)
-        self.rounds += 1
-        if self.shadow is not None:
-            self.tallies["shadow"].record(self.shadow.predict(), outcome)
-            self.shadow.update(outcome)
-            self.peak = max(self.peak, self.tallies["shadow"].total)
-        elif self.error is None and self.rounds & (self.rounds - 1) == 0:
+            twin.shadow_tally = self.shadow_tally.after(self.shadow.predict(), outcome)
+            twin.shadow = self.shadow._fork()
+            twin.shadow.update(outcome)
+            twin.peak = max(self.peak, twin.shadow_tally.total)
+        elif self.error is None and rounds & (rounds - 1) == 0:
             # The bound of the last power of two: the budget never falls, and is known beforehand.
-            self.peak = max(self.peak, self._bound(self.rounds))
+            twin.peak = max(self.peak, self._bound(rounds))
+        twin.rounds = rounds
+        return twin
 
     def _bound(self, rounds: int) -> float:
         found = self.safe.certificate(self.norm, rounds=rounds)
@@ -138,25 +142,42 @@ class Guard:
 
     def report(self) -> GuardReport:
         """Return what the guard did so far."""
-        eager, safe, allowed = self.tallies["eager"], self.tallies["safe"], self.allowed
+        eager, safe, allowed = self.eager_tally, self.safe_tally, self.allowed
         return GuardReport(
             self.rounds, eager.rounds, safe.rounds, eager.total, safe.total, allowed, allowed - eager.total
         )
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays, numbers and dictionaries of them."""
+        tallies = {name: getattr(self, name).get_state() for name in _TALLIES}
         shadow = {} if self.shadow is None else {"shadow": self.shadow.get_state()}
-        tallies = {part: tally.state() for part, tally in self.tallies.items()}
-        return {"rounds": self.rounds, "peak": self.peak, "safe": self.safe.get_state(), "tallies": tallies} | shadow
+        return {"rounds": self.rounds, "peak": self.peak, "safe": self.safe.get_state()} | tallies | shadow
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self.rounds, self.peak = int(state["rounds"]), float(state["peak"])
-        self.safe.set_state(state["safe"])
+    def resumed(self, state: Any) -> Guard:
+        """Return the guard of such a state, once it is found to be valid."""
+        shadowed = ["shadow"] * (self.shadow is not None)
+        check_names("the guard", state, ["rounds", "peak", "safe", *_TALLIES, *shadowed])
+        check_count("rounds", state["rounds"])
+        twin, rounds = object.__new__(Guard), int(state["rounds"])
+        check_number("the peak", state["peak"], least=0.0, most=self.diameter * rounds * (1 + 1e-6))
+        vars(twin).update(vars(self))
+        for name in _TALLIES:
+            setattr(twin, name, getattr(self, name).resumed(state[name], self.space))
+        twin.safe = self.safe._fork()
+        twin.safe.set_state(state["safe"])
+        counts = [twin.eager_tally.rounds + twin.safe_tally.rounds, twin.shadow_tally.rounds, twin.safe.rounds]
+        expected = [rounds, rounds * len(shadowed), twin.safe_tally.rounds]
         if self.shadow is not None:
-            self.shadow.set_state(state["shadow"])
-        for part, tally in self.tallies.items():
-            tally.resume(state["tallies"][part])
+            twin.shadow = self.shadow._fork()
+            twin.shadow.set_state(state["shadow"])
+            counts, expected = [*counts, twin.shadow.rounds], [*expected, rounds]
+        if counts != expected:
+            raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
+        twin.rounds, twin.peak = rounds, float(state["peak"])
+        return twin
+
+
+_TALLIES = "eager_tally", "safe_tally", "shadow_tally"
 
 
 def default_safe(space: ConvexSet) -> Forecaster:
@@ -164,7 +185,7 @@ def default_safe(space: ConvexSet) -> Forecaster:
     return BinaryGrid(space) if isinstance(space, Simplex) and space.dim == 2 else TreeCal(space)
 
 
-class Guarded(Forecaster):
+class Guarded(LockedForecaster):
     """Good on ordinary streams, certified on every stream: an eager forecaster under the guard of a safe one.
 
     The eager part forecasts a round if and only if the calibration error of its rounds so far, plus the set's
@@ -210,11 +231,11 @@ class Guarded(Forecaster):
     >>> outcomes = regime_switches(space, 2000, np.random.default_rng(0))
     >>> f = tc.Guarded(space)
     >>> round(play(f, outcomes).error("l1"), 2), round(play(tc.TreeCal(space), outcomes).error("l1"), 2)
-    (0.13, 0.42)
+    (0.12, 0.38)
     >>> f.report().safe_rounds
-    10
+    7
     >>> round(f.certificate("l1", rounds=10**6).bound, 2)
-    1.06
+    1.26
     """
 
     name = "guarded"
@@ -232,59 +253,80 @@ class Guarded(Forecaster):
         error: float | None = None,
         measured: bool = True,
     ) -> None:
-        self.space = checked_space(space)
+        super().__init__(space)
         self.norm = space.default_norm if norm is None else as_norm(norm)
         safe = default_safe(space) if safe is None else safe
-        self._guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
+        guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
         eager = Codebook(Tracker(space)) if eager is None else eager
         if not isinstance(eager, Forecaster) or eager.rounds or eager.space != space:
             raise ParameterError.expected("eager", eager, f"a new Forecaster on {space!r}")
-        self.eager = deepcopy(eager)
-        self.budget, self.error, self.measured = self._guard.budget, self._guard.error, measured
+        self.budget, self.error, self.measured = guard.budget, guard.error, measured
+        self._now = deepcopy(eager), guard
+
+    @property
+    def eager(self) -> Forecaster:
+        """The part that forecasts while it is within the budget."""
+        return self._now[0]
 
     @property
     def safe(self) -> Forecaster:
         """The certified part."""
-        return self._guard.safe
+        return self._now[1].safe
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return self._guard.rounds
+        return self._now[1].rounds
 
     @property
     def eager_speaks(self) -> bool:
         """Whether the eager part forecasts the coming round."""
-        return self._guard.open
+        return self._now[1].open
 
     def _announce(self) -> Forecast:
-        return self.eager.predict() if self._guard.open else self._guard.safe.predict()
+        eager, guard = self._now
+        return eager.predict() if guard.open else guard.safe.predict()
 
     def _learn(self, outcome: Array) -> None:
-        announced, spoke, guard = self.predict(), self._guard.open, self._guard
-        guard.prepare()
-        if spoke:
-            self.eager.update(outcome)
+        announced, (eager, guard) = self.predict(), self._now
+        after, eager = guard.after(announced, outcome), eager._fork()
+        if guard.open:
+            eager.update(outcome)
         else:
-            self.eager._overlook(outcome)
-        guard.learn(spoke, announced, outcome)
+            eager._overlook(outcome)
+        self._now = eager, after
+
+    _fork = Forecaster._light_fork
 
     def report(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of both parts, and the budget."""
-        return self._guard.report()
+        return self._now[1].report()
 
     def get_state(self) -> dict[str, Any]:
         """Return the states of both parts and of the guard."""
-        return {"eager": self.eager.get_state(), "guard": self._guard.get_state()}
+        with self._lock:
+            eager, guard = self._now
+            return {"eager": eager.get_state(), "guard": guard.get_state()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self.eager.set_state(state["eager"])
-        self._guard.set_state(state["guard"])
-        self._announced = None
+    def _prepared(self, state: dict[str, Any]) -> Resume:
+        check_names("the state", state, ("eager", "guard"))
+        eager, guard = self.eager._fork(), self._now[1].resumed(state["guard"])
+        eager.set_state(state["eager"])
+        if eager.rounds != guard.rounds:
+            raise SnapshotError(f"the eager part has seen {eager.rounds} rounds, and the guard {guard.rounds}.")
+
+        def resume() -> None:
+            self._now, self._announced = (eager, guard), None
+
+        return resume
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
-        return self._guard.certify(norm, rounds)
+        return self._now[1].certify(norm, rounds)
+
+    def _usual(self, value: Any, default: Any) -> bool:
+        if isinstance(value, Forecaster):
+            return repr(value) in (repr(Codebook(Tracker(self.space))), repr(default_safe(self.space)))
+        return super()._usual(value, default) or (default is None and value == self.space.default_norm)
 
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
@@ -294,7 +336,9 @@ class Guarded(Forecaster):
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
-        """Yield guards with the three kinds of budget."""
-        yield cls(space)
-        yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
-        yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
+        """Yield guards with the three kinds of budget, and codebooks, which have no name of their own."""
+        with suppress(UnsupportedError):  # a set that does not know its size
+            yield cls(space)
+            yield cls(space, eager=Tracker(space), safe=TreeCal(space, arity=2), budget=0.2)
+            yield cls(space, eager=TreeCal(space, arity=3), error=0.1)
+            yield from Codebook.examples(space)

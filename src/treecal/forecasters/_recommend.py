@@ -107,7 +107,7 @@ def _choice(kind: type[Forecaster], space: ConvexSet, norm: Norm, rounds: int) -
     made = f"{kind.__name__}(space)"
     try:
         forecaster = kind.tuned(space, norm, rounds=rounds)
-        made = repr(forecaster).replace(repr(space), "space", 1)
+        made = repr(forecaster).replace(repr(space), "space")
         found = forecaster.certificate(norm, rounds=rounds)
     except TreeCalError as error:  # not for this set or norm
         return Choice(made, None, str(error).splitlines()[0])

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from treecal._states import check_array, check_count, check_names, check_number, check_sums
 from treecal._typing import Array
+from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, TreeForecast
-from treecal.geometry import Lp, Norm
+from treecal.forecasters._base import reach
+from treecal.geometry import ConvexSet, Lp, Norm
 
 
+@dataclass(frozen=True, eq=False)
 class Tally:
     """The sum over all forecast points `p` of `‖V_p‖`, where `V_p` adds up `x(p)·(y − p)` over the rounds.
 
@@ -18,70 +23,105 @@ class Tally:
     are never forecast again, so only those of the path are kept. Other points are kept for ever.
     """
 
-    def __init__(self, norm: Norm, dim: int) -> None:
-        self.norm, self.dim = norm, dim
-        self.rounds = 0
-        self.closed = 0.0  # of nodes that ended, or of all points where there is no tree
-        self.path = np.zeros((0, dim))  # V of the path's nodes
-        self.biases: dict[bytes, Array] = {}
-        self.open = 0.0  # of the path's nodes
-        self.last = 0  # rounds before the path's forecast
+    norm: Norm
+    path: Array
+    """`V` of the path's nodes, `(heights, d)`."""
+    biases: dict[bytes, Array]
+    """`V` of each other point, by its bytes; shared with the tallies of earlier rounds."""
+    change: dict[bytes, Array]
+    """What the last round changed in them, perhaps not written yet: writing it twice does no harm."""
+    rounds: int = 0
+    last: int = 0
+    """Rounds before the path's forecast."""
+    closed: float = 0.0
+    """The error of nodes that ended and of points that are on no tree."""
+    open: float = 0.0
+    """That of the path's nodes."""
+
+    @classmethod
+    def empty(cls, norm: Norm, dim: int) -> Tally:
+        """Return the tally of no rounds."""
+        return cls(norm, np.zeros((0, dim)), {}, {})
 
     @property
     def total(self) -> float:
         """The error of all rounds."""
         return self.closed + self.open
 
-    def record(self, x: Forecast, outcome: Array) -> None:
-        """Add a round."""
+    def after(self, x: Forecast, outcome: Array) -> Tally:
+        """Return the tally of one more round."""
         moves = x.weights[:, None] * (outcome - x.points)
         if isinstance(x, TreeForecast):
-            self._record_path(x, moves)
-            return
+            return self._along(x, moves)
         keys = [point.tobytes() for point in x.points + 0.0]
         if len(set(keys)) < len(keys):
-            self.record(x.merged(), outcome)
-            return
-        nothing = np.zeros(self.dim)
-        before = np.array([self.biases.get(key, nothing) for key in keys])
+            return self.after(x.merged(), outcome)
+        biases, nothing = self._written(), np.zeros(len(outcome))
+        before = np.array([biases.get(key, nothing) for key in keys])
         after = before + moves
         closed = self.closed + (total_size(self.norm, after) - total_size(self.norm, before))
-        self.biases.update(zip(keys, after, strict=True))
-        self.closed, self.rounds = closed, self.rounds + 1
+        change = dict(zip(keys, after, strict=True))
+        return replace(self, change=change, rounds=self.rounds + 1, closed=closed)
 
-    def _record_path(self, x: TreeForecast, moves: Array) -> None:
-        """Add a round on a tree: nodes that the path has left since the last one are closed, lowest first."""
+    def _along(self, x: TreeForecast, moves: Array) -> Tally:
+        """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
         path, closed, ended, last, now = self.path, self.closed, 0, self.last, x.rounds
         while ended < len(path) and last != now:
             ended, last, now = ended + 1, last // x.arity, now // x.arity
         if ended:
             closed += total_size(self.norm, path[:ended])
         moves[ended : len(path)] += path[ended:]
-        self.path, self.closed, self.open = moves, closed, total_size(self.norm, moves)
-        self.last, self.rounds = x.rounds, self.rounds + 1
+        opened = total_size(self.norm, moves)
+        return replace(self, path=moves, rounds=self.rounds + 1, last=x.rounds, closed=closed, open=opened)
 
-    def state(self) -> dict[str, Any]:
+    def _written(self) -> dict[bytes, Array]:
+        """Return the points' biases, up to date."""
+        self.biases.update(self.change)
+        return self.biases
+
+    def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays and numbers."""
-        points = np.array([np.frombuffer(key) for key in self.biases]).reshape(-1, self.dim)
-        biases = np.array([*self.biases.values()]).reshape(-1, self.dim)
+        biases, dim = self._written(), self.path.shape[1]
+        points = np.array([np.frombuffer(key) for key in biases]).reshape(-1, dim)
         numbers = {"rounds": self.rounds, "last": self.last, "closed": self.closed}
-        return numbers | {"path": self.path.copy(), "points": points, "biases": biases}
-
-    def resume(self, state: dict[str, Any]) -> None:
-        """Resume from such a state."""
-        self.rounds, self.last = int(state["rounds"]), int(state["last"])
-        self.closed, self.path = float(state["closed"]), np.array(state["path"])
-        self.biases = {
-            p.tobytes(): v for p, v in zip(np.array(state["points"]), np.array(state["biases"]), strict=True)
+        return numbers | {
+            "path": self.path.copy(),
+            "points": points,
+            "biases": np.array([*biases.values()]).reshape(-1, dim),
         }
-        self.open = total_size(self.norm, self.path) if len(self.path) else 0.0
+
+    def resumed(self, state: Any, space: ConvexSet) -> Tally:
+        """Return the tally of such a state, once it is found to be valid."""
+        check_names("a tally", state, ("rounds", "last", "closed", "path", "points", "biases"))
+        rounds, path, points, biases = (state[name] for name in ("rounds", "path", "points", "biases"))
+        check_count("a tally's rounds", rounds)
+        check_count("a tally's last round", state["last"])
+        most = reach(space, self.norm) * (1 + 1e-6)  # a round adds no more
+        check_number("a tally's error", state["closed"], least=-1e-6 * (rounds + 1), most=rounds * most)
+        heights, known = np.shape(path)[0] if np.ndim(path) else 0, np.shape(points)[0] if np.ndim(points) else 0
+        check_array("a tally's path", path, (heights, space.dim))
+        check_array("a tally's points", points, (known, space.dim))
+        check_array("a tally's biases", biases, (known, space.dim))
+        check_sums("a tally's points", points, np.ones(known), space, rounds=1)
+        sizes = np.concatenate([self.norm(path), self.norm(biases)])
+        if (sizes > rounds * most).any():
+            raise SnapshotError(f"a tally's biases are more than {rounds} rounds can give.")
+        if known and abs(float(sizes[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * most:
+            raise SnapshotError("a tally's error is not that of its points.")
+        change = {point.tobytes(): bias for point, bias in zip(points + 0.0, biases.copy(), strict=True)}
+        if len(change) < known:
+            raise SnapshotError("a point of a tally appears twice.")
+        opened = total_size(self.norm, path) if heights else 0.0
+        last, closed = int(state["last"]), float(state["closed"])
+        return Tally(self.norm, path.copy(), {}, change, int(rounds), last, closed, opened)
 
 
 def total_size(norm: Norm, rows: Array) -> float:
     """Return the sum of the rows' norms, added in the order in which compiled code adds."""
     if isinstance(norm, Lp) and norm.p in (1, 2):
-        sizes = np.add.accumulate(np.abs(rows) if norm.p == 1 else rows * rows, axis=1)[:, -1]
-        sizes = sizes if norm.p == 1 else np.sqrt(sizes)
+        squared = norm.p == 2
+        sizes = np.add.accumulate(rows * rows if squared else np.abs(rows), axis=1)[:, -1]
+        sizes = np.sqrt(sizes) if squared else sizes
     else:
         sizes = norm(rows)
     return float(np.add.accumulate(sizes)[-1])

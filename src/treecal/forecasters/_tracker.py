@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
+from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space
+from treecal.forecasters._base import Forecaster, checked_space, reach
 from treecal.geometry import ConvexSet, Simplex
 
 HALF_LIVES = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, np.inf)
@@ -17,8 +18,8 @@ SHARE = 0.002
 CLASSES = 100  # up to which the law given the last class is kept: it has a row for each
 
 
-@dataclass
-class Experts:
+@dataclass(eq=False)
+class Experts(State):
     """What each expert would forecast, and how far it is trusted."""
 
     rounds: int
@@ -60,7 +61,7 @@ class Tracker(Forecaster):
     >>> for k in [0, 1] * 50:  # alternating: the law given the last class wins
     ...     f.update(np.eye(2)[k])
     >>> f.mean_forecast.round(2)
-    array([0.98, 0.02])
+    array([0.99, 0.01])
 
     References
     ----------
@@ -75,7 +76,7 @@ class Tracker(Forecaster):
         chain = dim if isinstance(space, Simplex) and dim <= CLASSES else 0
         experts = len(HALF_LIVES) + bool(chain)
         self._rates = 1 - 2 ** (-1 / np.array(HALF_LIVES))
-        self._scale = 2 * float(space.diameter("l2")) ** 2
+        self._scale = 2 * reach(space, "l2") ** 2
         means = np.tile(start, (len(HALF_LIVES), 1))
         weights = np.full(experts, 1 / experts)
         self._state = Experts(0, weights, means, np.tile(start, (chain, 1)), np.ones(chain), -1)
@@ -83,24 +84,23 @@ class Tracker(Forecaster):
     @property
     def mean_forecast(self) -> Array:
         """The point forecast for the coming round."""
-        # Accumulated, so that compiled code can add in the same order.
-        return np.asarray(np.add.accumulate(self._state.weights[:, None] * self._experts(), axis=0)[-1])
-
-    def _experts(self) -> Array:
-        """Return the forecast of each expert."""
         now = self._state
+        # Accumulated, so that compiled code can add in the same order.
+        return np.asarray(np.add.accumulate(now.weights[:, None] * self._experts(now), axis=0)[-1])
+
+    def _experts(self, now: Experts) -> Array:
+        """Return the forecast of each expert."""
         if not len(now.followed):
             return now.means
         law = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
-        return np.vstack([now.means, law])
+        return np.concatenate([now.means, law[None]])
 
     def _announce(self) -> Forecast:
         return Forecast.trusted(self.mean_forecast[None], uniform(1), None, self.space)
 
-    def _learn(self, outcome: Array) -> None:
-        now, top = self._state, int(outcome.argmax())
-        points = self._experts()
-        if isinstance(self.space, Simplex) and outcome[top] == 1:
+    def _after(self, now: Experts, outcome: Array) -> Experts:
+        top, points = int(outcome.argmax()), self._experts(now)
+        if len(outcome) > 1 and isinstance(self.space, Simplex) and outcome[top] == 1:
             success = points[:, top]
         else:
             success = 1 - np.add.accumulate((outcome - points) ** 2, axis=1)[:, -1] / self._scale
@@ -113,9 +113,25 @@ class Tracker(Forecaster):
             followed, counts = followed.copy(), counts.copy()
             followed[now.last] += outcome
             counts[now.last] += 1
-        self._state = Experts(now.rounds + 1, weights, means, followed, counts, top)
+        return Experts(now.rounds + 1, weights, means, followed, counts, top)
 
+    _fork = Forecaster._light_fork
 
-def kernel_args(tracker: Tracker) -> tuple[Any, ...]:
-    """Return what compiled code needs besides the state."""
-    return tracker._rates, SHARE, tracker._scale, tracker.space.centre
+    def _check(self, state: Experts) -> None:
+        super()._check(state)
+        kept, experts, dim = len(self._state.followed), len(self._state.weights), self.space.dim
+        shapes = (experts,), (len(HALF_LIVES), dim), (kept, dim), (kept,)
+        arrays = {"weights": state.weights, "means": state.means, "followed": state.followed, "counts": state.counts}
+        for (name, array), shape in zip(arrays.items(), shapes, strict=True):
+            check_array(name, array, shape)
+        if (state.weights < 0).any() or abs(state.weights.sum() - 1) > 1e-9:
+            raise SnapshotError("the experts' weights are not a distribution.")
+        check_sums("the means", state.means, np.ones(len(HALF_LIVES)), self.space, rounds=state.rounds)
+        check_sums("the outcomes after each class", state.followed, state.counts, self.space, rounds=state.rounds)
+        if (state.counts != np.rint(state.counts)).any() or (state.counts < 1).any():
+            raise SnapshotError("the counts of the classes are not whole numbers from 1 on.")
+        if kept and state.counts.sum() != kept + max(0, state.rounds - 1):
+            raise SnapshotError(f"the counts of the classes are not those of {state.rounds} rounds.")
+        check_count("the last class", state.last + 1, most=dim if state.rounds else 0)
+        if state.rounds and state.last < 0:
+            raise SnapshotError("there is no last class after the first round.")
