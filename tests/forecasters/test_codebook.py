@@ -100,7 +100,7 @@ def test_any_source_on_any_set(data: st.DataObject) -> None:
         assert x.points[0].tobytes() in asked
         seen.add(x.points[0].tobytes())
         f.update(y)
-        state = f.get_state()["books"]
+        state = f.get_state()
         assert state["used"].max() <= capacity
         assert state["points"].shape == state["biases"].shape
         assert state["points"].shape[:2] == (len(sizes), space.dim)
@@ -139,8 +139,8 @@ def test_a_full_book_announces_the_best_of_its_points() -> None:
             assert x.points[0, 3] == 0
         f.update(y)
     assert np.array_equal(f.points, np.eye(4)[:3])
-    used = np.argmax(f.get_state()["books"]["biases"][0, 3, :3])
-    assert f.get_state()["books"]["biases"][0, 3, used] > 0
+    used = np.argmax(f.get_state()["biases"][0, 3, :3])
+    assert f.get_state()["biases"][0, 3, used] > 0
 
 
 def test_memory_is_bounded_and_most_points_repeat() -> None:
@@ -151,7 +151,7 @@ def test_memory_is_bounded_and_most_points_repeat() -> None:
         ledger.record(f.predict(), y)
         f.update(y)
         if f.rounds % 500 == 0:
-            sizes.append(sum(a.nbytes for a in f.get_state()["books"].values() if isinstance(a, np.ndarray)))
+            sizes.append(sum(a.nbytes for a in f.get_state().values() if isinstance(a, np.ndarray)))
     assert sizes[-1] == sizes[-2] <= 3 * 20 * 8 * (2 * 5 + 1) + 200
     assert len(ledger.exact()) <= 3 * 20
     assert ledger.error("l1") < play(tc.Tracker(space), random_walk(space, 3000, rng)).error("l1") / 2

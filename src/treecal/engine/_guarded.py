@@ -61,7 +61,7 @@ class GuardedRun:
     >>> classes = np.random.default_rng(0).choice(3, size=10_000, p=[0.6, 0.3, 0.1])
     >>> run = tc.replay(classes, tc.Guarded(tc.Simplex(3)))
     >>> round(run.error("l1"), 3), len(run.points), int((run.announced < 0).sum())
-    (0.025, 53, 10)
+    (0.025, 12, 10)
     >>> run.forecaster.predict() == run.forecast(10_000)  # ready for the next outcome
     True
     """
@@ -111,16 +111,16 @@ class GuardedRun:
             self.announced,
             self._errors,
         )
-        self.points = spoken.points[: spoken.numbers[0]].copy()
+        used = np.flatnonzero(spoken.rounds)  # books that are not followed have points, too
+        self._used, self.points = used, spoken.points[used]
+        self.announced[self.announced >= 0] = np.searchsorted(used, self.announced[self.announced >= 0])
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made."""
-        spoken, count = self._spoken, len(self.points)
-        weights, sums = spoken.rounds[:count], spoken.sums[:count]
-        used = weights > 0
-        rounds = int(weights.sum())
-        eager = Ledger.from_rows(self.space, self.points[used], weights[used], sums[used], rounds=rounds)
-        eager._totals[:, 1, 1:] = spoken.lost[:count][used]
+        spoken, used = self._spoken, self._used
+        weights, sums = spoken.rounds[used], spoken.sums[used]
+        eager = Ledger.from_rows(self.space, self.points, weights, sums, rounds=int(weights.sum()))
+        eager._totals[:, 1, 1:] = spoken.lost[used]
         return eager.merge(self._safe_ledger())
 
     def _safe_ledger(self) -> Ledger:
@@ -195,7 +195,7 @@ class GuardedRun:
         eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds = self.rounds
-        biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in np.flatnonzero(spoken.rounds)}
+        biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in self._used}
         spoke = int(spoken.rounds.sum())
         guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
@@ -245,4 +245,6 @@ def _read(space: ConvexSet, outcomes: Any) -> Outcomes:
     chunks: list[Outcomes] = []
     for chunk in outcomes:
         chunks.append(read_outcomes(space, chunk, before=sum(map(len, chunks))))
+    if len({chunk.ndim for chunk in chunks}) > 1:  # classes and rows
+        chunks = [np.eye(space.dim)[chunk] if chunk.ndim == 1 else chunk for chunk in chunks]
     return np.concatenate(chunks) if chunks else np.empty((0, space.dim))
