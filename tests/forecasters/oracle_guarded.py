@@ -73,9 +73,7 @@ class LiteralBook:
         n = max(10.0, (t + 1) / self.size)
 
         def cost(p: Vector, V: Vector) -> float:
-            added = sum(
-                max(abs(V[j] + n * (q[j] - p[j])), math.sqrt(n) * sigma[j]) - abs(V[j]) for j in range(len(q))
-            )
+            added = sum(max(abs(V[j] + n * (q[j] - p[j])), math.sqrt(n) * sigma[j]) - abs(V[j]) for j in range(len(q)))
             return added / n + self.skill * sum((a - b) ** 2 for a, b in zip(q, p, strict=True))
 
         costs = [cost(p, V) for p, V in zip(self.points, self.biases, strict=True)]
@@ -150,7 +148,7 @@ class LiteralGuard:
         self.eager_error, self.safe_error = [Fraction(0)], [Fraction(0)]  # after t rounds
         self.most, self.allowed = [Fraction(0)], []  # κ times the shadow's greatest error; the budget of each round
         peak = Fraction(0)
-        for t, (y, point) in enumerate(zip(outcomes, eager, strict=True)):
+        for t, y in enumerate(outcomes):
             mine = [o for o, spoke in zip(outcomes[:t], self.spoke, strict=True) if not spoke]
             budget = share * peak
             if mine:  # what safe's error would be at the rate of its own rounds

@@ -54,9 +54,9 @@ class Hostile(tc.Forecaster):
     def mean(self) -> Array:
         """Of all outcomes, rounded on the simplex, so that it repeats."""
         if not self._state.rounds:
-            return self.space.centre
+            return np.asarray(self.space.centre)
         mean = self._state.sum / self._state.rounds
-        return mean if not isinstance(self.space, tc.Simplex) else mean.round(1) / mean.round(1).sum()
+        return np.asarray(mean if not isinstance(self.space, tc.Simplex) else mean.round(1) / mean.round(1).sum())
 
     @property
     def opposite(self) -> Array:
@@ -85,7 +85,7 @@ class NeverTheSame(Hostile):
 
     def point(self) -> Array:
         share = 1 / (2 + self._state.rounds)
-        return (1 - share) * self.opposite + share * self.space.centre
+        return np.asarray((1 - share) * self.opposite + share * self.space.centre)
 
 
 class RightUntilTrusted(Hostile):
@@ -103,7 +103,7 @@ class SpendsAtTheEdge(Hostile):
         if self.world.report.left >= 2 * room:
             return self.mean
         share = 1 / (100 + self._state.rounds)
-        return (1 - share) * self.opposite + share * self.space.centre
+        return np.asarray((1 - share) * self.opposite + share * self.space.centre)
 
 
 HOSTILE = (AlwaysWrong, Alternating, NeverTheSame, RightUntilTrusted, SpendsAtTheEdge)

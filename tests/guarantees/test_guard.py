@@ -109,7 +109,10 @@ def defend(
         y = answer(x, spoke)
         update(y)
         after = report()
-        assert (after.eager_rounds, after.safe_rounds) == (before.eager_rounds + spoke, before.safe_rounds + (not spoke))
+        assert (after.eager_rounds, after.safe_rounds) == (
+            before.eager_rounds + spoke,
+            before.safe_rounds + (not spoke),
+        )
         (eager if spoke else own).record(x, y)
         both.record(x, y)
         alone.record(shadow.predict(), y, per_node=True)
@@ -128,8 +131,8 @@ def defend(
 
 def guarded(kind: type[Hostile], safe: tc.Forecaster, norm: Norm, **options: Any) -> tc.Guarded:
     world = World()
-    world.guard = tc.Guarded(safe.space, eager=kind(safe.space, world), safe=safe, norm=norm, **options)
-    return world.guard
+    f = world.guard = tc.Guarded(safe.space, eager=kind(safe.space, world), safe=safe, norm=norm, **options)
+    return f
 
 
 def assert_theorem(
@@ -248,7 +251,7 @@ def test_equality_lets_eager_speak() -> None:
 
 class AlwaysFirst(Hostile):
     def point(self) -> Array:
-        return np.eye(self.space.dim)[0]
+        return np.eye(1, self.space.dim)[0]
 
 
 class Scripted(Hostile):
