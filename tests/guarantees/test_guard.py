@@ -251,7 +251,7 @@ def test_equality_lets_eager_speak() -> None:
 
 class AlwaysFirst(Hostile):
     def point(self) -> Array:
-        return np.eye(1, self.space.dim)[0]
+        return np.asarray(np.eye(self.space.dim)[0])
 
 
 class Scripted(Hostile):
@@ -260,7 +260,7 @@ class Scripted(Hostile):
     script: list[Array]
 
     def point(self) -> Array:
-        return self.script[self._state.rounds % len(self.script)]
+        return np.asarray(self.script[self._state.rounds % len(self.script)])
 
     def _after(self, state: Past, outcome: Array) -> Past:
         return Past(state.rounds + 1, outcome)
