@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Integers
+from treecal.exceptions import FileError
 
 Key = tuple[Any, ...]
 
@@ -25,13 +26,35 @@ class Groups:
         if not self.by:
             return np.zeros(rows, np.int64)
         code = np.zeros(rows, np.int64)
-        for column in columns:  # numbered again after each column, so that codes stay below the number of rows
-            place = column.dictionary_encode().indices.fill_null(-1).to_numpy() + 1
+        parts = [_coded(name, column) for name, column in zip(self.by, columns, strict=True)]
+        for place, _ in parts:  # numbered again after each column, so that codes stay below the number of rows
             _, first, code = np.unique(code * (rows + 1) + place, return_index=True, return_inverse=True)
-        keys = zip(*(map(_present, column.take(first).to_pylist()) for column in columns), strict=True)
+        keys = zip(*([values[k] for k in place[first]] for place, values in parts), strict=True)
         numbers = np.array([self.index.setdefault(key, len(self.index)) for key in keys], np.int64)
         return numbers[code]
 
 
-def _present(value: Any) -> Any:
-    return value if value == value else None  # NaN is missing
+def _coded(name: str, column: Any) -> tuple[Integers, list[Any]]:
+    """Return the place of each cell among the distinct values, and these, where the first one is for missing cells."""
+    try:
+        coded = column.dictionary_encode()
+        values = [None, *map(_value, coded.dictionary.to_pylist())]
+        if len({*values, None}) < len(values) - values[1:].count(None) and not _floats(column.type):
+            raise ValueError("some that differ are the same in Python")  # times of a day in nanoseconds
+        return coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1, values
+    except (ValueError, OverflowError, NotImplementedError) as error:  # a date after the year 9999, for example
+        raise FileError(
+            f"rows cannot be grouped by {name!r}, which holds {column.type} values: {str(error).splitlines()[0]}.",
+            hint="convert the column to text.",
+        ) from None
+
+
+def _floats(kind: Any) -> bool:
+    """Return whether values may be alike, as NaN and missing ones are, or 0.0 and -0.0."""
+    return str(kind) in ("halffloat", "float", "double")
+
+
+def _value(value: Any) -> Any:
+    if value != value:
+        return None  # NaN is missing
+    return 0.0 if isinstance(value, float) and value == 0 else value  # not -0.0

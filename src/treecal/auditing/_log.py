@@ -19,6 +19,7 @@ from treecal.auditing._result import Audit
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
+from treecal.io._decoder import check_columns
 from treecal.io._valid import valid_sql
 
 Progress = Callable[[str, int, float | None], None]
@@ -96,6 +97,10 @@ def audit(
     distances = named_distances(norms) if exact else {}
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
     opened.watch = watch = _Watch(opened, progress)
+    check_columns(opened.name, list(opened.types), by)
+    for name in by:
+        if (kind := opened.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
+            raise FileError(f"column {name!r} of {opened.name} holds {kind} values, expected text, numbers or dates.")
     outcomes = read_outcomes(
         opened,
         outcome=outcome,

@@ -96,11 +96,32 @@ def _rows(
 ) -> DataFrame:
     """Return the columns under the names that the SQL expects; a label is the index of its class."""
     functions = pyspark("pyspark.sql.functions")
+    kinds = {name: kind.partition("<")[0] for name, kind in log.dtypes}
+    cell = {name: log[_column(name)] for name in (*forecast, outcome, *by)}
     label = functions.lit(None).cast("int")
     for k, name in enumerate(classes):
-        label = functions.when(log[outcome] == name, k).otherwise(label)
-    columns = [log[name].cast("double").alias(f"p{k}") for k, name in enumerate(forecast)]
-    return log.select(*columns, label.alias("label"), *(log[name].alias(f"by{k}") for k, name in enumerate(by)))
+        label = functions.when(cell[outcome] == name, k).otherwise(label)
+    columns = []
+    for k, name in enumerate(forecast):
+        p = cell[name]
+        if kinds[name] == "string":  # Java reads 0.5f and 0x1p-1 as numbers, and no other reader of files does
+            p = functions.when(~p.rlike(r"[^0-9eE+. -]"), functions.trim(p)).try_cast("double")
+        columns.append(p.cast("double").alias(f"p{k}"))
+    groups = []
+    for k, name in enumerate(by):
+        key = cell[name]
+        if kinds[name] in ("struct", "array", "map", "variant"):
+            raise FileError(f"column {name!r} of the log holds {kinds[name]} values, expected text, numbers or dates.")
+        if kinds[name] in ("float", "double"):  # NaN is missing, and -0.0 is 0.0
+            zero = functions.lit(0).cast(kinds[name])
+            key = functions.when(key == 0, zero).otherwise(functions.when(~functions.isnan(key), key))
+        groups.append(key.alias(f"by{k}"))
+    return log.select(*columns, label.alias("label"), *groups)
+
+
+def _column(name: str) -> str:
+    """Return a name that Spark takes as it is, not as a path into a structure."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _binned(d: int, bins: int, by: int) -> str:

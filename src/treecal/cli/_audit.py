@@ -19,12 +19,14 @@ from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.io._output import write_csv
 from treecal.io._text import kind_of, read_header
+from treecal.keyed.session import spark_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from treecal.auditing import Audit, Progress
 
+_TORN = "_treecal_torn_record"
 _STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts": "grouping"}
 
 
@@ -142,14 +144,28 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
 
 
 def _read(spark: SparkSession, path: str) -> DataFrame:
-    """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet."""
+    """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet.
+
+    As on one machine, names are names, not patterns, folders are no columns, and cells are text.
+    """
+    from pyspark.sql import functions
+
     kind = kind_of(path)
-    if kind == "csv":
-        first = spark.read.text(path).first()
-        header = read_header("" if first is None else first[0], path)
-        table = spark.read.options(header=True, inferSchema=True, sep=header.delimiter)
-        return table.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True).csv(path)
-    return spark.read.json(path) if kind == "jsonl" else spark.read.parquet(path)
+    where = spark_path(path)
+    if kind == "parquet" or kind is None:
+        return spark.read.option("recursiveFileLookup", True).parquet(where)
+    if kind == "jsonl":
+        return spark.read.options(recursiveFileLookup=True, primitivesAsString=True).json(where)
+    first = spark.read.text(where, recursiveFileLookup=True).first()
+    header = read_header("" if first is None else first[0].removeprefix("\ufeff"), path)
+    quoted = {name: "`" + name.replace("`", "``") + "`" for name in (*header.names, _TORN)}
+    reader = spark.read.options(recursiveFileLookup=True, header=True, sep=header.delimiter, quote='"', escape='"')
+    reader = reader.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
+    reader = reader.options(columnNameOfCorruptRecord=_TORN, columnPruning=False)
+    rows = reader.csv(where, schema=", ".join(f"{name} string" for name in quoted.values()))
+    # A row with too few or too many cells has none, so that it is invalid.
+    whole = functions.col(_TORN).isNull()
+    return rows.select(*(functions.when(whole, rows[quoted[name]]).alias(name) for name in header.names))
 
 
 @contextmanager

@@ -54,8 +54,9 @@ def rows(path: str, decoder: Decoder, *, kind: Kind | None = None) -> Iterator[I
     if kind == "parquet":
         source = open_source(path, kind=kind)
         decoder.check(name, list(source.types))
-        counted = source.one(f"SELECT count(*) FROM {LOG}")
-        with progress("rows", total=counted[0] if counted else None, show=show) as done:
+        (counted,) = source.one(f"SELECT count(*) FROM {LOG}") or (0,)
+        source.check_complete(counted, columns=decoder.columns or list(source.types), valid=0)
+        with progress("rows", total=counted, show=show) as done:
             yield _watched(source.rows(decoder.columns), lambda row: row.place.row, done)
         return
     with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:

@@ -251,6 +251,16 @@ class LockedForecaster(Forecaster):
         with self._lock:
             super().update(outcome)
 
+    def get_state(self) -> dict[str, Any]:
+        """Return the state, as arrays and numbers that never change afterwards."""
+        with self._lock:
+            return super().get_state()
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
+        with self._lock:
+            super().set_state(state)
+
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             return {name: value for name, value in vars(self).items() if name != "_lock"}

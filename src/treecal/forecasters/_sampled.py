@@ -17,7 +17,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._adaptive import AdaptiveTreeCal
-from treecal.forecasters._base import Forecaster
+from treecal.forecasters._base import Forecaster, LockedForecaster
 from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet
 
@@ -34,7 +34,7 @@ class Block(State):
     rng: dict[str, Any]
 
 
-class Sampled(Forecaster):
+class Sampled(LockedForecaster):
     """Any forecaster, announcing one point a round (Algorithm 3).
 
     Every distribution of the forecaster is kept for a block of rounds; each round of the block announces one fresh draw
@@ -74,7 +74,8 @@ class Sampled(Forecaster):
             raise ParameterError.expected("forecaster", forecaster, "a new Forecaster")
         if not isinstance(rng, np.random.Generator):
             raise ParameterError.expected("rng", rng, "a numpy.random.Generator", hint="numpy.random.default_rng(0).")
-        self.space, self.block, self.rng = forecaster.space, whole_number("block", block, least=1), rng
+        LockedForecaster.__init__(self, forecaster.space)
+        self.block, self.rng = whole_number("block", block, least=1), rng
         if self.block > MOST_ROUNDS:
             raise ParameterError.expected("block", block, "at most 2**62: rounds are counted in 64 bits")
         forecaster = deepcopy(forecaster)
@@ -99,31 +100,25 @@ class Sampled(Forecaster):
         return self.forecaster.predict()
 
     def _announce(self) -> Forecast:
-        while True:
-            now = forecaster, total, seen, drawn = self._now
-            mixture = forecaster.predict()
-            if drawn is not None:
-                break
+        forecaster, total, seen, drawn = self._now
+        mixture = forecaster.predict()
+        if drawn is None:
             equal = np.array_equal(mixture._weights, uniform(len(mixture)))
             drawn = int(self.rng.integers(len(mixture)) if equal else self.rng.choice(len(mixture), p=mixture.weights))
-            if self._now is now:  # otherwise another thread has drawn or learned meanwhile
-                self._now = forecaster, total, seen, drawn
+            self._now = forecaster, total, seen, drawn
         pick = slice(drawn, drawn + 1)
         nodes = None if mixture.nodes is None else mixture.nodes[pick]
         return Forecast.trusted(mixture._points[pick], uniform(1), nodes, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        while True:
-            now = forecaster, total, seen, _ = self._now
-            forecaster.predict()  # raises if there is no round left
-            total, seen = total + outcome, seen + 1
-            if seen == self.block:
-                forecaster = forecaster._fork()
-                forecaster._learn_block(total)
-                total, seen = np.zeros_like(total), 0
-            if self._now is now:  # no other thread has drawn or learned meanwhile
-                self._now = forecaster, total, seen, None
-                return
+        forecaster, total, seen, _ = self._now
+        forecaster.predict()  # raises if there is no round left
+        total, seen = total + outcome, seen + 1
+        if seen == self.block:
+            forecaster = forecaster._fork()
+            forecaster._learn_block(total)
+            total, seen = np.zeros_like(total), 0
+        self._now = forecaster, total, seen, None
 
     _fork = Forecaster._light_fork
 

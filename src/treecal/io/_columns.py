@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._decoder import check_columns
-from treecal.io._sources import LOG, Source, identifier
+from treecal.io._duckdb import identifier
+from treecal.io._sources import LOG, Source
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")
@@ -87,15 +88,34 @@ def hot_label(source: Source, names: Sequence[str]) -> Label:
     return Label(f"a 1 in {', '.join(names)}", f"CAST(CASE {cases} END AS BIGINT)", True, len(names))
 
 
-def is_list(source: Source, name: str) -> bool:
-    """Return whether a column holds lists, or text that starts like one: `[0.2, 0.8]`."""
+def is_list(source: Source, name: str, *, labels: Sequence[str] | None = None) -> bool:
+    """Return whether a column holds lists, or text that starts like one: `[0.2, 0.8]`.
+
+    A column of `labels`, known or not, holds lists only if its first text is one of numbers: `[spam]` is a label.
+    """
     kind, column = column_type(source, name), identifier(name)
     if kind.endswith("]"):
         return True
     if not (kind == "JSON" or _TEXT.match(kind)):
         return False
     first = source.one(f"SELECT CAST({column} AS VARCHAR) FROM {LOG} WHERE {column} IS NOT NULL LIMIT 1")
-    return first is not None and first[0].lstrip().startswith("[")
+    text = "" if first is None else first[0].strip()
+    if labels is None or not text.startswith("["):
+        return text.startswith("[")
+    return text not in labels and _is_numbers(text)
+
+
+def _is_numbers(text: str) -> bool:
+    """Return whether a text is a list of numbers."""
+    try:
+        return text.endswith("]") and len([float(entry.strip(" '\"")) for entry in text[1:-1].split(",")]) > 0
+    except ValueError:
+        return False
+
+
+def _cast(text: str, kind: str) -> str:
+    """Return SQL for numbers in a text, NULL where there are none: `1_0` is 10 to DuckDB, and to no other reader."""
+    return f"CASE WHEN contains({text}, '_') THEN NULL ELSE TRY_CAST({text} AS {kind}) END"
 
 
 def number(source: Source, name: str) -> Numbers:
@@ -104,20 +124,21 @@ def number(source: Source, name: str) -> Numbers:
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
     elif kind == "JSON":
-        sql = f"TRY_CAST(({column} ->> '$') AS DOUBLE)"
+        sql = _cast(f"({column} ->> '$')", "DOUBLE")
     elif _TEXT.match(kind):
-        sql = f"TRY_CAST({column} AS DOUBLE)"
+        sql = _cast(column, "DOUBLE")
     else:
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected numbers.")
-    return Numbers(name, [sql], [name], stored=sql.startswith("CAST"))
+    return Numbers(name, [sql], [name], stored=sql.startswith("CAST("))
 
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
     """Return a column of lists, by default of the length of the first."""
     kind, column = column_type(source, name), identifier(name)
-    native = kind.endswith("]") and "VARCHAR" not in kind and "JSON" not in kind
-    text = f"({column} ->> '$')" if kind == "JSON" else column
-    lists = f"CAST({column} AS DOUBLE[])" if native else f"TRY_CAST({text} AS DOUBLE[])"
+    if kind.endswith("]"):
+        lists = f"{'TRY_CAST' if 'VARCHAR' in kind or 'JSON' in kind else 'CAST'}({column} AS DOUBLE[])"
+    else:
+        lists = _cast(f"({column} ->> '$')" if kind == "JSON" else column, "DOUBLE[]")
     if size is None:
         first = source.one(f"SELECT LEN({lists}) FROM {LOG} WHERE {lists} IS NOT NULL LIMIT 1")
         if first is None or first[0] == 0:

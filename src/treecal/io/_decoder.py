@@ -156,10 +156,11 @@ class Decoder:
         for entry, value in reversed(found.items()):  # p before 1 - p
             if not 0 <= value <= 1 + self.tolerance:
                 raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.")
-        if not abs(p.sum() - 1) <= self.tolerance:
+        total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
+        if not abs(total - 1) <= self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
             raise OutcomeError(
-                f"the probabilities sum to {p.sum():.10g}, expected 1 within {self.tolerance:g}.",
+                f"the probabilities sum to {total:.10g}, expected 1 within {self.tolerance:g}.",
                 hint=f"if they were rounded, {remedy}.",
             )
         return p
@@ -209,7 +210,8 @@ def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
 def _number(name: str, value: Any) -> float:
     """Return a number, also from text, as SQL reads it."""
     text = value if isinstance(value, str) else ""
-    if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) and text.isascii():
+    plain = text.isascii() and "_" not in text
+    if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) and plain:
         try:
             return float(value)
         except OverflowError:

@@ -14,8 +14,9 @@ from treecal.geometry import ConvexSet, Simplex
 from treecal.io._classes import find_classes, given_classes
 from treecal.io._columns import Label, Numbers, hot_label, is_list, label, numbers
 from treecal.io._decoder import Decoder, check_columns
+from treecal.io._duckdb import library
 from treecal.io._problems import OnError, Problems
-from treecal.io._sources import LOG, Source, library, open_source
+from treecal.io._sources import LOG, Source, open_source
 from treecal.io._text import Place
 from treecal.io._valid import valid_forecasts
 
@@ -94,7 +95,7 @@ class Outcomes:
         if self._label is not None:
             columns["label"] = self._label.sql
             parts.append(self._label)
-        columns |= {f"by{k}": source.cell(name) for k, name in enumerate(self._keep)}
+        columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
         names = [part.name for part in parts] + list(self._keep)
@@ -102,11 +103,12 @@ class Outcomes:
 
     def __iter__(self) -> Iterator[Chunk]:
         problems = self.problems = Problems(self.source.name, self.problems.on_error)
-        invalid, more, before = list[int](), 0, 0
+        invalid, more, before, valid = list[int](), 0, 0, 0
+        complete = False
         with closing(self.source.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
             for batch in batches:
                 chunk, left_out = self._read(batch, before)
-                before += batch.num_rows
+                before, valid = before + batch.num_rows, valid + len(chunk.rows)
                 room = problems.most - len(invalid)
                 invalid += left_out[:room]
                 more += len(left_out[room:])
@@ -114,11 +116,15 @@ class Outcomes:
                     break
                 if len(chunk.rows):
                     yield chunk
+            else:
+                complete = True
         for place, why in self.source.invalid(invalid, self._decoder):
             problems.add(place, why)
         for row in invalid[problems.count :]:  # the source has changed meanwhile
             problems.add(Place(row, None), "it was invalid, but is valid when read again.")
         problems.count += more
+        if complete:
+            self.source.check_complete(before, columns=[*self._decoder.columns, *self._keep], valid=valid)
 
     def _read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
@@ -228,12 +234,13 @@ def read_outcomes(
         (name,), (p,) = forecasts[0].names, forecasts[0].entries
         forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=False)]
     size = len(_entries(forecasts)) or size
+    known = [] if classes is None else [str(name) for name in classes]
     outcomes: Label | list[Numbers]
     found: tuple[str, ...] | None = None
     hot = one_hot and len(names) > 1
     if hot:
         outcomes, found = hot_label(opened, names), given_classes(names if classes is None else classes, len(names))
-    elif len(names) > 1 or is_list(opened, names[0]) or not isinstance(space, Simplex | None):
+    elif len(names) > 1 or is_list(opened, names[0], labels=known) or not isinstance(space, Simplex | None):
         outcomes = numbers(opened, names, size)
         coordinates = [name for column in outcomes for name in column.names]
         if isinstance(space, Simplex | None):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import tempfile
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,22 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from treecal._optional import require
-from treecal.exceptions import FileError, ParameterError
+from treecal.exceptions import FileError, ParameterError, TreeCalError
+from treecal.io._blocks import LINE, is_gzip, not_gzip, open_lines, read_blocks
+from treecal.io._checksums import has_checksums
 from treecal.io._decoder import Decoder
+from treecal.io._duckdb import close, connect, identifier, library, literal_path, quoted, spill_folder
+from treecal.io._records import csv_count, json_count
 from treecal.io._text import (
     Kind,
     Place,
+    Record,
     Row,
     by_column,
     csv_header,
     csv_records,
+    is_utf8,
     json_columns,
     json_rows,
     kind_of,
     not_csv,
-    not_gzip,
-    open_lines,
 )
 
 LOG = "treecal_log"
@@ -42,11 +44,6 @@ _AHEAD = 3  # batches fetched in advance
 _ROWS = 4096  # in a batch where rows are read one by one
 _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
 """Arrow types whose values are the same in DuckDB."""
-
-
-def library(name: str) -> Any:
-    """Import a library for files and tables."""
-    return require(name, extra="files", what="reading files and tables")
 
 
 class Source:
@@ -64,14 +61,18 @@ class Source:
 
     watch: Callable[[], None] | None = None
 
-    def __init__(self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "") -> None:
+    def __init__(
+        self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "", table: Any = None
+    ) -> None:
         self.name = name
         self._query, self._connection = query, connection
         with self._plain_errors():
             if scan:
                 connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
+            if table is not None:
+                connection.register(LOG, table)
             described = query(f"SELECT * FROM {LOG} LIMIT 0")
-        self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
+            self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
 
     def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
         """Yield the answer as Arrow batches of up to `rows` rows, in order; one query at a time.
@@ -119,13 +120,29 @@ class Source:
         """Return SQL for the cells of a column, NULL where they are empty."""
         return identifier(name)
 
+    def key(self, name: str) -> str:
+        """Return SQL for the cells of a column to group rows by: NaN is missing, and -0.0 is 0.0."""
+        cell = self.cell(name)
+        if self.types[name] not in ("FLOAT", "DOUBLE"):
+            return cell
+        return f"CASE WHEN isnan({cell}) THEN NULL WHEN {cell} = 0 THEN 0 ELSE {cell} END"
+
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         """Yield the rows one by one, with these columns; by default all."""
         row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
         for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=_ROWS):
-            for value in batch.to_pylist():
+            with self._plain_errors():
+                values = batch.to_pylist()
+            for value in values:
                 row += 1
                 yield Row(Place(row, None), value)
+
+    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
+        """Raise an error unless these many rows are all that the source holds.
+
+        Asked once these columns of all rows were read, of which so many were `valid`. It also looks for damage to them
+        that readers overlook.
+        """
 
     def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
         """Read the invalid rows with these numbers again, and yield the place of each and what is wrong with it.
@@ -143,9 +160,13 @@ class Source:
     def _plain_errors(self) -> Iterator[None]:
         """Turn errors of DuckDB and Arrow into ours."""
         duckdb, arrow = library("duckdb"), library("pyarrow")
+        # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
+        damage = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
         try:
             yield
-        except (duckdb.Error, arrow.ArrowException, OSError) as error:  # Arrow passes DuckDB's errors on as OSError
+        except TreeCalError:
+            raise
+        except (duckdb.Error, arrow.ArrowException, *damage) as error:
             if "Interrupted" in str(error):
                 raise KeyboardInterrupt from None
             raise _plain(self.name, error) from None
@@ -156,8 +177,7 @@ class _File(Source):
 
     def __init__(self, path: Path, connection: Any, function: str, **options: str) -> None:
         self._path = path
-        arguments = [_quoted(path), *(f"{name}={value}" for name, value in options.items())]
-        super().__init__(path.name, connection.sql, connection, scan=f"{function}({', '.join(arguments)})")
+        super().__init__(path.name, connection.sql, connection, scan=_scan(function, path, options))
 
 
 class _Csv(_File):
@@ -168,29 +188,34 @@ class _Csv(_File):
     def __init__(self, path: Path, connection: Any) -> None:
         with open_lines(path) as lines:
             self._header = header = csv_header(lines, path.name)
+        self._count = self._counted(path) if is_gzip(path.name) else 0  # gzip is checked before DuckDB believes it
         options = {"auto_detect": "false", "header": "true", "store_rejects": "true", "quote": "'\"'", "escape": "'\"'"}
+        options |= {"max_line_size": f"{LINE + 2}", "buffer_size": f"{2 * LINE + 4}"}
         columns = _columns_of(header.names, "VARCHAR")
-        super().__init__(path, connection, "read_csv", delim=_quoted(header.delimiter), columns=columns, **options)
+        super().__init__(path, connection, "read_csv", delim=quoted(header.delimiter), columns=columns, **options)
 
     def cell(self, name: str) -> str:
         return f"NULLIF(TRIM({identifier(name)}), '')"
 
     def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
-        wanted, whole, torn, rejected = set(records), 0, 0, self._rejected
-        if not wanted and not rejected:
+        wanted, whole, rejected = set(records), 0, self._rejected
+        left = set(rejected or ())
+        if not wanted and not left:
             return
-        with open_lines(self._path) as lines:
-            csv_header(lines, self.name)
-            for number, place, cells, problem in csv_records(lines, self._header, self.name):
-                lost = problem is not None if rejected is None else number in rejected
-                whole, torn = whole + (not lost), torn + lost
-                # Before the end it is unknown which rows were lost because they are not in UTF-8.
-                if lost or whole in wanted or (rejected is None and not "".join(cells).isascii()):
-                    row = Row(place, by_column(self._header.names, cells), problem)
-                    if why := row.problem or (decoder and decoder.complaint(row.value)):
-                        yield place, why
-                if (not wanted or whole >= records[-1]) and (rejected is None or torn == len(rejected)):
-                    return
+        for number, place, cells, problem in self._records():
+            lost = problem is not None if rejected is None else number in rejected
+            whole, text = whole + (not lost), "".join(cells)
+            left.discard(number)
+            # Before the end it is unknown which rows were lost because they are not in UTF-8.
+            if lost or whole in wanted or (rejected is None and not text.isascii()):
+                row = Row(place, by_column(self._header.names, cells), problem)
+                why = row.problem or (decoder and decoder.complaint(row.value))
+                if why or (lost and rejected is not None):
+                    yield place, why or ("it is not valid CSV." if is_utf8(text) else "it is not text in UTF-8.")
+            if (not wanted or whole >= records[-1]) and (rejected is None or not left):
+                return
+        for number in sorted(left):  # where DuckDB counts other records than we do
+            yield Place(number - 1, None), "it is not valid CSV."
 
     def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
         self._rejected = None
@@ -199,18 +224,58 @@ class _Csv(_File):
         yield from super().batches(sql, rows=rows)
         self._rejected = {line for (line,) in self._connection.execute("SELECT line FROM reject_errors").fetchall()}
 
+    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
+        read = rows + len(self._rejected or ())
+        if read != (self._count or self._counted(self._path)):
+            held = sum(1 for _ in self._records())  # slower, and exact wherever quotes are
+            if read != held:
+                raise FileError(
+                    f"{self.name} cannot be read: it has {held:,} records, of which {read:,} were found.",
+                    hint="not all of it is valid CSV; a quote may be missing.",
+                )
+
+    def _records(self) -> Iterator[Record]:
+        with open_lines(self._path) as lines:
+            csv_header(lines, self.name)
+            yield from csv_records(lines, self._header, self.name)
+
+    def _counted(self, path: Path) -> int:
+        names, delimiter, _ = self._header
+        return (csv_count(read_blocks(path), delimiter, blank_lines=len(names) == 1) or 0) - 1
+
 
 class _Json(_File):
     """A file of JSON lines."""
 
     def __init__(self, path: Path, connection: Any) -> None:
         names = json_columns(path)
-        options = {"format": "'newline_delimited'", "records": f"{names is not None}", "ignore_errors": "true"}
-        super().__init__(path, connection, "read_json", columns=_columns_of(names or ["outcome"], "JSON"), **options)
+        if is_gzip(path.name):  # it is checked before DuckDB believes it
+            deque(read_blocks(path), maxlen=0)
+        options = {"format": "'newline_delimited'", "ignore_errors": "true", "maximum_object_size": f"{LINE + 2}"}
+        columns = _columns_of(names or ["outcome"], "JSON")
+        self._whole = {**options, "records": "false", "columns": _columns_of(["line"], "JSON")}
+        super().__init__(path, connection, "read_json", columns=columns, records=f"{names is not None}", **options)
+
+    def key(self, name: str) -> str:
+        return f"NULLIF({identifier(name)} ->> '$', '')"  # text without its quotes, as in CSV
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         with open_lines(self._path) as lines:
             yield from json_rows(lines)
+
+    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
+        lines, named = json_count(read_blocks(self._path), columns)
+        if rows != lines:
+            held = sum(1 for _ in self.rows())  # without blank lines
+            if rows != held:
+                raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
+        # Where each valid row has each key once, and there are no more of them, no row has a key twice.
+        if named is None or named > valid:
+            keys = f"SELECT DISTINCT json_keys(line) AS keys FROM {_scan('read_json', self._path, self._whole)}"
+            if self.one(f"SELECT 1 FROM ({keys}) WHERE len(keys) > len(list_distinct(keys)) LIMIT 1") is not None:
+                for row in self.rows():
+                    if row.problem is not None and row.problem.endswith("twice."):
+                        raise FileError.at(self.name, *row.place, row.problem)
 
 
 class _Parquet(_File):
@@ -227,8 +292,7 @@ class _Parquet(_File):
     def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
         self._share = None
         if columns is not None:
-            # Without a buffer Arrow would hold whole row groups, and of those there may be one.
-            file = library("pyarrow.parquet").ParquetFile(self._path, pre_buffer=False, buffer_size=1 << 20)
+            file = self._opened()
             kinds = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
             plain = all(kinds.get(name) in _PLAIN and "." not in name for name in columns.values())
             # Arrow reads a dot as a nested field, and DuckDB renames columns that differ only in case.
@@ -236,14 +300,32 @@ class _Parquet(_File):
                 return self._columns(file, rows, columns)
         return super()._reader(sql, rows, columns)
 
+    def _opened(self) -> Any:
+        # Without a buffer Arrow would hold whole row groups, and of those there may be one.
+        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+        path = os.path.abspath(self._path)  # `file:x` would be taken for an address
+        return library("pyarrow.parquet").ParquetFile(path, **options)
+
     def _columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
         record_batch, seen = library("pyarrow").record_batch, 0
         wanted = sorted(set(columns.values()))
         for batch in file.iter_batches(rows, columns=wanted, use_threads=False):  # the other core is busy
             seen += batch.num_rows
-            self._share = seen / file.metadata.num_rows
+            self._share = seen / max(seen, file.metadata.num_rows)
             batch.validate(full=True)  # text that is not UTF-8
             yield record_batch([batch.column(name) for name in columns.values()], names=list(columns))
+
+    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
+        with self._plain_errors():
+            file = self._opened()
+            held = file.metadata.num_rows
+            if rows != held:
+                raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
+            if self._share is None and has_checksums(
+                self._path, file.metadata
+            ):  # DuckDB, which has read it, checks none
+                wanted = None if any("." in name for name in columns) else list(columns)
+                deque(file.iter_batches(_ROWS, columns=wanted), maxlen=0)
 
 
 def open_source(
@@ -276,26 +358,42 @@ def open_source(
     """
     if isinstance(source, Source):
         return source
-    duckdb = library("duckdb")
-    if isinstance(source, duckdb.DuckDBPyRelation):
+    if isinstance(source, library("duckdb").DuckDBPyRelation):
         return Source("the relation", lambda sql: source.query(LOG, sql))
-    connection = _connect(duckdb, memory_limit, temp_directory)
-    if isinstance(source, str | os.PathLike):
-        return _open_file(Path(source), connection, kind or kind_of(source))
-    name, table = _as_arrow(source)
-    connection.register(LOG, table)
-    return Source(name, connection.sql, connection)
+    folder, connection = spill_folder(temp_directory), None
+    try:
+        if isinstance(source, str | os.PathLike):
+            path = Path(source)
+            chosen = _file_class(path, kind or kind_of(path))
+            connection = connect(memory_limit, folder, path)
+            opened: Source = chosen(path, connection)
+        else:
+            name, table = _as_arrow(source)
+            connection = connect(memory_limit, folder, None)
+            opened = Source(name, connection.sql, connection, table=_for_duckdb(name, table))
+    except OSError as error:
+        close(connection, folder)
+        raise FileError(f"{source} cannot be read: {error.strerror}.") from None
+    except BaseException:
+        close(connection, folder)
+        raise
+    weakref.finalize(opened, close, connection, folder)
+    return opened
 
 
 def check_file(path: Path) -> None:
     """Raise an error unless the path is a file."""
-    if not path.exists():
+    try:
+        there, folder = path.exists(), path.is_dir()
+    except OSError as error:  # a name that is too long, for example
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+    if not there:
         raise FileError(f"there is no file {path}.")
-    if path.is_dir():
+    if folder:
         raise FileError(f"{path} is a folder, expected a file.")
 
 
-def _open_file(path: Path, connection: Any, kind: Kind | None) -> Source:
+def _file_class(path: Path, kind: Kind | None) -> type[_Csv | _Json | _Parquet]:
     check_file(path)
     if kind is None:
         raise FileError(
@@ -304,25 +402,27 @@ def _open_file(path: Path, connection: Any, kind: Kind | None) -> Source:
         )
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty.")
-    return {"csv": _Csv, "jsonl": _Json, "parquet": _Parquet}[kind](path, connection)
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise FileError(f"the name of {path} is not in UTF-8.", hint="rename the file.") from None
+    classes: dict[Kind, type[_Csv | _Json | _Parquet]] = {"csv": _Csv, "jsonl": _Json, "parquet": _Parquet}
+    return classes[kind]
+
+
+def _scan(function: str, path: Path, options: Mapping[str, str]) -> str:
+    """Return SQL for the rows of a file."""
+    given = {**options, "hive_partitioning": "false"}  # a folder named `p=0.9` is a folder, not a column
+    if function != "read_parquet":  # DuckDB would tell from the name, but not from one with a question mark
+        given["compression"] = quoted("gzip" if is_gzip(path.name) else "none")
+    return (
+        f"{function}({', '.join([quoted(literal_path(path)), *(f'{name}={value}' for name, value in given.items())])})"
+    )
 
 
 def _columns_of(names: Sequence[str], kind: str) -> str:
     """Return columns of one type as DuckDB's readers take them."""
-    return f"{{{', '.join(f'{_quoted(name)}: {_quoted(kind)}' for name in names)}}}"
-
-
-def _connect(duckdb: Any, memory_limit: str, temp_directory: str | os.PathLike[str] | None) -> Any:
-    # DuckDB creates the folder when needed, and removes it with the connection.
-    where = temp_directory or Path(tempfile.gettempdir(), f"treecal-{secrets.token_hex(6)}")
-    try:
-        connection = duckdb.connect(config={"memory_limit": memory_limit, "temp_directory": str(where)})
-    except duckdb.Error:
-        raise ParameterError.expected("memory_limit", memory_limit, "an amount of memory such as '1GB'") from None
-    connection.execute("SET enable_progress_bar = true")
-    connection.execute("SET enable_progress_bar_print = false")
-    connection.execute("SET streaming_buffer_size = '64MB'")  # so that reading continues while a batch is processed
-    return connection
+    return f"{{{', '.join(f'{quoted(name)}: {quoted(kind)}' for name in names)}}}"
 
 
 def _as_arrow(source: Any) -> tuple[str, Any]:
@@ -356,18 +456,28 @@ def _table(arrow: Any, columns: dict[str, Any]) -> Any:
         try:
             flat = arrow.array(np.ascontiguousarray(column).ravel())
         except arrow.ArrowException as error:
-            raise FileError(f"column {name!r} has mixed types: {_sentence(error)}") from None
+            what = "has mixed types" if column.dtype == object else f"holds {column.dtype} values"
+            raise FileError(f"column {name!r} {what}: {_sentence(error)}") from None
         made[name] = flat if column.ndim == 1 else arrow.FixedSizeListArray.from_arrays(flat, column.shape[1])
     return arrow.table(made)
 
 
-def _quoted(text: object) -> str:
-    return "'" + str(text).replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """Return the name quoted for SQL."""
-    return '"' + name.replace('"', '""') + '"'
+def _for_duckdb(name: str, table: Any) -> Any:
+    """Return the table with numbers of types that DuckDB has."""
+    arrow = library("pyarrow")
+    for k, field in enumerate(table.schema):
+        kind = field.type
+        if arrow.types.is_decimal256(kind):
+            raise FileError(
+                f"column {field.name!r} of {name} holds {kind} values, of more digits than can be read.",
+                hint="convert it to float64.",
+            )
+        single = arrow.types.is_float16(kind) and arrow.float32()
+        if arrow.types.is_fixed_size_list(kind) and arrow.types.is_float16(kind.value_type):
+            single = arrow.list_(arrow.float32(), kind.list_size)
+        if single:
+            table = table.set_column(k, field.name, table.column(k).cast(single))
+    return table
 
 
 def _sentence(error: BaseException) -> str:

@@ -6,18 +6,16 @@ Blanks around a CSV cell are not part of it, quoted or not, and an empty cell is
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import os
 import re
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple, cast
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from treecal.exceptions import FileError, TreeCalError
+from treecal.io._blocks import LINE, TOO_LONG, begins_with_mark, open_lines, read_lines
 
 Kind = Literal["csv", "jsonl", "parquet"]
 """The format of a file."""
@@ -27,8 +25,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
 _DELIMITERS = (",", ";", "\t", "|")
-_BOM = b"\xef\xbb\xbf"
-_LONGEST = 1 << 20  # first line of a CSV file
 _SAMPLE = 100  # lines of JSON whose keys are the columns
 
 
@@ -86,60 +82,85 @@ def read_header(line: str, name: str) -> Header:
             hint="is it CSV at all? If it is in another encoding, convert it: iconv -t utf-8.",
         )
     delimiter = max(_DELIMITERS, key=text.count)
-    names = [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
+    try:
+        names = [cell.strip() for cell in next(_reader([text], delimiter))]
+    except csv.Error as error:
+        raise FileError(f"{name}, line 1: it is not CSV: {error}.", hint="expected the names of the columns.") from None
     if "" in names:
         raise FileError(f"{name} has no name for column {names.index('') + 1} in its first line.")
     twice = next((column for column in names if names.count(column) > 1), None)
     if twice is not None:
         raise FileError(f"{name} has two columns named {twice!r}.", hint="rename one of them.")
+    check_case(name, names)
     return Header(names, delimiter, "\r\n" if line.endswith("\r\n") else "\n")
 
 
-@contextmanager
-def open_lines(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
-    """Open a text file, gzipped or not, and give its lines."""
-    with open(path, "rb") as file:
-        yield read_lines(file, Path(path).name)
+def check_case(source: str, names: Iterable[str]) -> None:
+    """Raise an error if names of columns differ only in case, which SQL does not distinguish."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise FileError(
+                f"{source} has columns {other!r} and {name!r}, which differ only in case.", hint="rename one of them."
+            )
 
 
-def read_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the lines of a file, without its byte order mark."""
-    text = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if name.lower().endswith(".gz") else file
-    try:
-        first = text.readline()
-        if first:
-            yield first.removeprefix(_BOM)
-        yield from text
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise not_gzip(name) from None
+def _reader(lines: Iterable[str], delimiter: str) -> Any:
+    """Return a reader of CSV that takes a cell as long as a line may be."""
+    # The limit is one for the whole process, so it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), LINE))
+    return csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
 
 
 def csv_header(lines: Iterator[bytes], name: str) -> Header:
     """Read the header from the first line."""
-    return read_header(next(lines, b"")[:_LONGEST].decode(errors="surrogateescape"), name)
+    first = next(lines, b"")
+    if len(first) > LINE:
+        raise FileError(f"{name}, line 1: {TOO_LONG}", hint="expected the names of the columns.")
+    return read_header(first.decode(errors="surrogateescape"), name)
+
+
+class _Texts:
+    """Lines as text, those of the current record kept; a record that is too long is an error, but not the end."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self.of_record: list[str] = []
+        self.size = 0
+
+    def begin(self) -> None:
+        """Forget the record before."""
+        self.of_record.clear()
+        self.size = 0
+
+    def __iter__(self) -> _Texts:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self.size += len(line)
+        self.of_record.append(line.decode(errors="surrogateescape"))  # an error only where it is used
+        if self.size > LINE:
+            raise csv.Error
+        return self.of_record[-1]
 
 
 def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[Record]:
     """Yield the records after the header."""
-    taken: list[str] = []
-
-    def texts() -> Iterator[str]:
-        for line in lines:
-            taken.append(line.decode(errors="surrogateescape"))  # an error only where it is used
-            yield taken[-1]
-
-    reader = csv.reader(texts(), delimiter=header.delimiter, skipinitialspace=True, strict=True)
+    texts = _Texts(lines)
+    taken, reader = texts.of_record, _reader(texts, header.delimiter)
     width, number, row, line = len(header.names), 1, 0, 2
     while True:
-        taken.clear()
+        texts.begin()
         problem = None
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            cells = _without_blanks(taken, header.delimiter)
-            problem = None if cells else f"it is not CSV: {error}."
+            cells = [] if texts.size > LINE else _without_blanks(taken, header.delimiter)
+            problem = TOO_LONG if texts.size > LINE else None if cells else f"it is not CSV: {error}."
         if taken[-1].endswith("\n") and taken[-1].endswith("\r\n") != (header.end == "\r\n"):
             raise not_csv(name)
         begins, line, number = line, line + len(taken), number + 1
@@ -148,6 +169,8 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
                 continue
             cells = [""]  # a cell of the only column may be blank
         row += 1
+        if len(cells) == width + 1 and not cells[-1]:
+            cells.pop()  # a delimiter at the end of the line, which DuckDB accepts as well
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
         yield number, Place(row, begins), cells, problem
@@ -157,7 +180,8 @@ def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
     """Return the cells of a record where blanks follow a closing quote; none if that is not the problem."""
     text = re.sub(rf'" +(?=[{re.escape(delimiter)}\r\n]|$)', '"', "".join(lines))
     try:
-        return next(csv.reader(text.splitlines(keepends=True), delimiter=delimiter, skipinitialspace=True, strict=True))
+        cells: list[str] = next(_reader(text.splitlines(keepends=True), delimiter))
+        return cells
     except csv.Error:
         return []
 
@@ -170,9 +194,13 @@ def not_csv(name: str) -> FileError:
     )
 
 
-def not_gzip(name: str) -> FileError:
-    """Return the error for a truncated or damaged gzip file."""
-    return FileError(f"{name} cannot be read: it is not a complete gzip file.", hint="it may be truncated.")
+def is_utf8(text: str) -> bool:
+    """Return whether a text was read from UTF-8: bytes that are not stand in it as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | None]:
@@ -217,28 +245,47 @@ def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
 
 def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:
     """Return the value, or None and why it cannot be read."""
+    if len(line) > LINE:
+        return None, TOO_LONG
     try:
         text = line.decode().strip()
-        return json.loads(text), None
+        return json.loads(text, object_pairs_hook=_object), None
     except UnicodeDecodeError:
         looks = {b"PAR1": "Parquet: --kind parquet", b"\x1f\x8b": "gzip: zcat first"}
         hint = next((f"\n\nHint: it looks like {like}." for start, like in looks.items() if line.startswith(start)), "")
         return None, f"it is not text in UTF-8.{hint}"
     except RecursionError:
         return None, "it is nested too deeply."
+    except TreeCalError as error:
+        return None, str(error)
     except ValueError:
         return (text, None) if words and text[0] not in '{["' else (None, "it is not JSON.")
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; of two values for one key none is the right one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise FileError(f"it has the key {next(key for key in keys if keys.count(key) > 1)!r} twice.")
+    return found
+
+
 def json_columns(path: Path) -> list[str] | None:
     """Return the keys of the first hundred objects, in order of appearance; None where lines are bare values."""
+    if begins_with_mark(path):
+        raise FileError(
+            f"{path.name} begins with a byte order mark, expected JSON lines in plain UTF-8.",
+            hint="leave out the first three bytes: tail -c +4.",
+        )
     with open_lines(path) as lines:
         sample = list(islice(json_rows(lines), _SAMPLE))
     if not sample:
         raise FileError(f"{path.name} is empty, expected JSON lines: one object per line.")
-    names = [name for row in sample if isinstance(row.value, dict) for name in row.value]
+    names = dict.fromkeys(name for row in sample if isinstance(row.value, dict) for name in row.value)
     if names:
-        return list(dict.fromkeys(names))
+        check_case(path.name, names)
+        return list(names)
     first = sample[0]
     entries = first.value if isinstance(first.value, list) else []
     if first.problem is not None or any(isinstance(entry, list | dict) for entry in entries):

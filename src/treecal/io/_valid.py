@@ -21,8 +21,11 @@ def valid_forecasts(p: Array, tolerance: float) -> Any:
     >>> valid_forecasts(np.array([[0.2, -0.5, np.nan, 0.5], [0.8, 1.5, 1.0, 0.6]]), 1e-6)
     array([ True, False, False, False])
     """
+    total = np.zeros(p.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):
-        return (np.abs(np.add.reduce(p, axis=0) - 1) <= tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
+        for row in p:  # `np.add.reduce` adds pairwise where there is a single column
+            total += row
+        return (np.abs(total - 1) <= tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
 
 
 def valid_sql(*, classes: int, tolerance: float) -> str:
