@@ -27,12 +27,9 @@ SAFE: dict[str, Any] = {
     "tree in a box": lambda: tc.TreeCal(tc.Box([-1.0, 0.0], [1.0, 5.0])),
 }
 CONTRACT: list[tuple[tc.ConvexSet, dict[str, Any]]] = [
-    (tc.Simplex(2), {}),
     (tc.Simplex(3), {"error": 0.3}),
-    (tc.Simplex(3), {"measured": False, "budget": 0.2, "norm": "l2"}),
     (tc.Simplex(3), {"corrector": tc.VectorScaling(tc.Simplex(3), audit=False), "budget": 2.0}),
     (tc.Ball(2), {"error": 0.5}),
-    (tc.Box([-1.0, 0.0], [1.0, 5.0]), {"budget": 2.0, "audit": False}),
 ]
 
 
@@ -81,7 +78,7 @@ def test_a_hostile_model_is_guarded(kind: type[Hostile]) -> None:
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_model_is_guarded_everywhere(kind: type[Hostile], budget: str) -> None:
     for safe, norm, against in product(SAFE, NORMS, OPPONENTS):
-        assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=200)
+        assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=120)
 
 
 def scores(forecasts: Array, announced: list[tc.Forecast], outcomes: Array) -> tuple[float, float]:
@@ -143,14 +140,14 @@ def test_points_are_those_of_a_codebook() -> None:
 
 def test_a_corrector_is_applied_first() -> None:
     """An overconfident model is scaled before it speaks, and learns every round."""
-    forecasts, outcomes = model("overconfident", 3, 800, 0)
+    forecasts, outcomes = model("overconfident", 3, 500, 0)
     space = tc.Simplex(3)
     plain = tc.GuardedCorrector(space)
     scaled = tc.GuardedCorrector(space, corrector=tc.VectorScaling(space, audit=False))
     raw, better = (scores(forecasts, run(f, forecasts, outcomes), outcomes)[1] for f in (plain, scaled))
     assert better < raw
     assert scaled.corrector is not None
-    assert scaled.corrector.rounds == 800
+    assert scaled.corrector.rounds == 500
 
 
 @pytest.mark.parametrize("options", [{}, {"error": 0.3}, {"corrector": tc.VectorScaling(tc.Simplex(3), audit=False)}])
@@ -171,7 +168,7 @@ def test_saved_and_copied_in_any_round(options: dict[str, Any]) -> None:
 def test_no_round_left_changes_nothing() -> None:
     space = tc.Simplex(3)
     forecasts, outcomes = some_rounds(3, 17, 0)
-    f = tc.GuardedCorrector(space, safe=tc.TreeCal(space, arity=2, depth=4), error=1.0)
+    f = tc.GuardedCorrector(space, safe=tc.TreeCal(space, arity=2, depth=4), budget=2.0)
     run(f, forecasts[:16], outcomes[:16])
     f.predict(forecasts[16])
     before = f.guard()

@@ -104,8 +104,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("dim", [2, 3, 10])
 def test_simplices(dim: int, options: dict[str, Any]) -> None:
     space, rng = tc.Simplex(dim), np.random.default_rng(dim)
-    outcomes = regime_switches(space, 400, rng, every=70)
-    run = assert_same(lambda: tc.Guarded(space, **options), outcomes[:350], more=outcomes[350:])
+    outcomes = regime_switches(space, 240, rng, every=50)
+    run = assert_same(lambda: tc.Guarded(space, **options), outcomes[:200], more=outcomes[200:])
     assert (run.announced >= 0).any() == (options.get("budget") != 0)
     assert len(np.unique(run.points, axis=0)) == len(run.points) == len(set(run.announced.tolist()) - {-1})
 
@@ -113,8 +113,8 @@ def test_simplices(dim: int, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dim", [2, 3, 10])
 @pytest.mark.parametrize("options", [{}, {"norm": "l2"}, {"error": 0.3}])
 def test_outcomes_that_are_not_classes(dim: int, options: dict[str, Any]) -> None:
-    rows = mixed_rows(dim, 400, dim)
-    assert_same(lambda: tc.Guarded(tc.Simplex(dim), **options), rows[:350], more=rows[350:])
+    rows = mixed_rows(dim, 200, dim)
+    assert_same(lambda: tc.Guarded(tc.Simplex(dim), **options), rows[:160], more=rows[160:])
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_outcomes_of_an_adversary(dim: int) -> None:
     """The guard shuts and opens many times."""
     space, ledger, outcomes = tc.Simplex(dim), tc.Ledger(tc.Simplex(dim)), []
     f, adversary = tc.Guarded(space), LedgerAdversary(space, rng=np.random.default_rng(0))
-    for _ in range(600):
+    for _ in range(350):
         outcomes.append(adversary.outcome(f.predict()))
         ledger.record(f.predict(), outcomes[-1])
         f.update(outcomes[-1])
-    run = assert_same(lambda: tc.Guarded(space), np.array(outcomes[:550]), more=np.array(outcomes[550:]))
+    run = assert_same(lambda: tc.Guarded(space), np.array(outcomes[:300]), more=np.array(outcomes[300:]))
     assert np.abs(np.diff(run.announced >= 0)).sum() > 10
     assert run.forecaster.report() == f.report()
 

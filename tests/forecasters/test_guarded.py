@@ -96,9 +96,9 @@ def test_it_is_better_than_its_parts_where_they_fail(dim: int) -> None:
     assert ours.brier(2000).score < theirs.brier(2000).score
     adversaries = (MeanAdversary(space), LedgerAdversary(space, rng=np.random.default_rng(0)))
     for adversary in adversaries:
-        guard = play(tc.Guarded(space), deepcopy(adversary), rounds=600).error("l1")
-        eager = play(tc.Codebook(tc.Tracker(space)), deepcopy(adversary), rounds=600).error("l1")
-        alone = play(deepcopy(safe), deepcopy(adversary), rounds=600).error("l1")
+        guard = play(tc.Guarded(space), deepcopy(adversary), rounds=400).error("l1")
+        eager = play(tc.Codebook(tc.Tracker(space)), deepcopy(adversary), rounds=400).error("l1")
+        alone = play(deepcopy(safe), deepcopy(adversary), rounds=400).error("l1")
         assert guard < eager / 1.5
         assert guard <= 1.1 * 1.5 * alone + 0.02
 

@@ -174,7 +174,7 @@ def cases(*, all_of_them: bool) -> list[tuple[type[Hostile], str, str, str, str]
 def test_the_theorem_holds_in_every_round(kind: type[Hostile], against: str) -> None:
     for hostile, safe, norm, other, budget in cases(all_of_them=False):
         if (hostile, other) == (kind, against):
-            report = assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=70)
+            report = assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=50)
             assert (report.eager_rounds == 0) == (budget in ("nothing", "nothing of the bound", "no error"))
 
 
@@ -185,7 +185,7 @@ def test_the_theorem_holds_in_every_round(kind: type[Hostile], against: str) -> 
 def test_the_theorem_holds_everywhere(kind: type[Hostile], against: str, budget: str) -> None:
     for hostile, safe, norm, other, options in cases(all_of_them=True):
         if (hostile, other, options) == (kind, against, budget) and (safe != "block" or norm == "l1"):
-            assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=200)
+            assert_theorem(kind, SAFE[safe](), NORMS[norm], against, BUDGETS[budget], rounds=120)
 
 
 def test_a_norm_of_ones_own_and_a_safe_part_without_a_certificate() -> None:
@@ -202,8 +202,8 @@ def test_eager_parts_on_trees_and_distributions(safe: str) -> None:
     eager = [tc.TreeCal(space, arity=2), tc.AdaptiveTreeCal(space), tc.SampleTreeCal(space, arity=2, block=2)]
     for part, against in product([*eager, tc.Harmonic(space), tc.Codebook(tc.TreeCal(space))], ("ledger", "random")):
         f = tc.Guarded(space, eager=part, safe=SAFE[safe](), budget=1.0)
-        answer = opponent(against, space, tc.l1, 100, seed=1)
-        for now in defend(f.predict, f.update, f.report, SAFE[safe](), answer, tc.l1, 100, budget=1.0):
+        answer = opponent(against, space, tc.l1, 70, seed=1)
+        for now in defend(f.predict, f.update, f.report, SAFE[safe](), answer, tc.l1, 70, budget=1.0):
             assert f.report().eager_error >= now.eager - SLACK
             assert now.eager <= now.most + SLACK
             assert now.bound is not None
