@@ -2,6 +2,9 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+HASHED := $(PIP) --require-hashes -c constraints.txt
+NEEDS := $(BIN)/python -c "import sys, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
+	print(*p['dependencies'], *(n for e in sys.argv[1].split(',') for n in p['optional-dependencies'][e]), sep='\n')"
 DEMO := .venv/.demo
 READY := .venv/.ready
 EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
@@ -11,14 +14,22 @@ EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
+# pip checks hashes of all packages or of none, and an editable install has no hash: so first what treecal needs, by
+# hash, and then treecal itself without its needs.
 $(DEMO): pyproject.toml constraints.txt  # what the demo needs, and no more
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) --upgrade "pip>=25.1"
-	$(PIP) -c constraints.txt --editable ".[data,plots]"
+	sed -n '/^pip==/,/[^\\]$$/p' constraints.txt > .venv/pip.txt  # older ones do not take hashes from constraints
+	$(PIP) --require-hashes --requirement .venv/pip.txt
+	$(NEEDS) data,plots > .venv/needs.txt
+	$(HASHED) --group build --requirement .venv/needs.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
 	touch $(DEMO)
 
 $(READY): $(DEMO)
-	$(PIP) -c constraints.txt --editable ".[$(EXTRAS)]" --group dev --group docs --group peers
+	$(NEEDS) $(EXTRAS) > .venv/needs.txt
+	$(HASHED) --group dev --group docs --group peers --requirement .venv/needs.txt
+	grep -oE '^[^ #]+==[^ ]+' constraints.txt > .venv/versions.txt
+	$(PIP) -c .venv/versions.txt --group torch
 	touch $(READY)
 
 demo: $(DEMO)  ## forecast real streams, say how calibrated each forecaster was, and write the report

@@ -24,6 +24,10 @@ def bin_edges(bins: int) -> Array:
     return np.arange(bins + 1) / bins
 
 
+MOST_BINS = 1_000_000
+"""More are no bins: forecasts hardly share one, and their counts take memory."""
+
+
 def bin_of(p: Any, bins: float) -> Any:
     """Return the bin of each probability, as a float: for arrays, and for a number inside a compiled kernel.
 

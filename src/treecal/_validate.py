@@ -12,14 +12,16 @@ from treecal._typing import Array
 from treecal.exceptions import ParameterError
 
 
-def whole_number(name: str, value: Any, *, least: int) -> int:
-    """Return `value` as a Python int of at least `least`, or raise."""
+def whole_number(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """Return `value` as a Python int of at least `least`, and at most `most`, or raise."""
     try:
         number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except TypeError:
         number = None
     if number is None or number < least:
         raise ParameterError.expected(name, value, f"a whole number of {least} or more")
+    if most is not None and number > most:
+        raise ParameterError.expected(name, value, f"at most {most:,}")
     return number
 
 

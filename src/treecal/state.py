@@ -7,19 +7,17 @@ field zeroed). Nothing in it is code, and nothing is unpickled.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
-import secrets
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from treecal import correctors, forecasters, geometry
+from treecal._atomic import new_file
 from treecal._generators import generator_from, generator_state
 from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
@@ -43,7 +41,8 @@ Kept = Forecaster | Corrector | Ledger | Bank
 def save(thing: Kept, path: str | os.PathLike[str]) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
-    A file that is replaced keeps its mode; a new one gets the mode the umask gives.
+    A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
+    is not a regular file, such as a device or a pipe, is refused.
 
     Parameters
     ----------
@@ -63,26 +62,9 @@ def save(thing: Kept, path: str | os.PathLike[str]) -> None:
     >>> again.rounds, again.predict() == f.predict()
     (1, True)
     """
-    content, target = dumps(thing), Path(path)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
-    try:
-        with temporary.open("xb") as file:
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copymode(target, temporary)  # before there is anything to read
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    with contextlib.suppress(OSError):  # where a directory can be opened, make the rename durable
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    content = dumps(thing)
+    with new_file(path, force=True) as temporary:
+        temporary.write_bytes(content)
 
 
 def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import treecal as tc
-from treecal.cli import app, main
+from treecal.cli import main
+from treecal.cli._app import app
 from treecal.streams import ClassStream, ModelStream, iid, seattle_weather
 
 demo: Any = importlib.import_module("treecal.cli._demo")  # the module; `treecal.cli._demo` is the command

@@ -196,7 +196,7 @@ def test_a_snapshot_of_something_else_is_refused(tmp_path: Path) -> None:
     other.write_text("my only copy")
     refused(run("forecast", "--dim", 3, "--snapshot", other), "not a snapshot")
     assert other.read_text() == "my only copy"
-    refused(run("forecast", "--dim", 3, "--snapshot", tmp_path / "nowhere" / "s"), "No such file or directory")
+    refused(run("forecast", "--dim", 3, "--snapshot", tmp_path / "nowhere" / "s"), "there is no folder", "nowhere")
     snapshot.write_bytes(before[:-3])
     refused(run("forecast", "--dim", 3, "--snapshot", snapshot), "damaged")
 

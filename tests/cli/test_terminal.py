@@ -16,7 +16,8 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused, run
-from treecal.cli._terminal import Exit, Shield, emit, printable
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, emit, printable
 from treecal.forecasters import REGISTRY
 
 COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")

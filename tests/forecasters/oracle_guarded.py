@@ -147,6 +147,7 @@ class LiteralGuard:
         self.spoke: list[bool] = []
         self.eager_error, self.safe_error = [Fraction(0)], [Fraction(0)]  # after t rounds
         self.most, self.allowed = [Fraction(0)], []  # κ times the shadow's greatest error; the budget of each round
+        self.usable: list[Fraction] = []  # all of it, or after a round of safe's four fifths
         peak = Fraction(0)
         for t, y in enumerate(outcomes):
             mine = [o for o, spoke in zip(outcomes[:t], self.spoke, strict=True) if not spoke]
@@ -154,7 +155,8 @@ class LiteralGuard:
             if mine:  # what safe's error would be at the rate of its own rounds
                 budget = min(budget, share * self.safe_error[-1] * Fraction(t, len(mine)))
             self.allowed.append(budget if error is None else error * (t + 1))
-            speaks = self.eager_error[-1] + diameter <= self.allowed[-1]
+            self.usable.append(self.allowed[-1] * (Fraction(4, 5) if t and not self.spoke[-1] else 1))
+            speaks = self.eager_error[-1] + diameter <= self.usable[-1]
             self.spoke.append(speaks)
             if not speaks:
                 mine.append(y)

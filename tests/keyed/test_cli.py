@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from treecal.cli import app
+from treecal.cli._app import app
 from treecal.exceptions import ParameterError
 
 

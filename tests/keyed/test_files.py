@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.auditing.test_bins import edges_and_below
-from treecal.cli import app
+from treecal.cli._app import app
 
 pytestmark = pytest.mark.xdist_group("spark")
 

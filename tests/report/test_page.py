@@ -18,6 +18,7 @@ import pytest
 import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
+from treecal.exceptions import OutcomeError, ParameterError
 from treecal.streams import drift
 from treecal.testing import sample_outcomes
 
@@ -224,3 +225,31 @@ def test_importing_the_report_is_light() -> None:
     loaded = subprocess.check_output([sys.executable, "-c", script], text=True).split()
     assert "treecal.report._page" in loaded
     assert not {"matplotlib", "jinja2", "scipy", "duckdb", "pyarrow", "pandas"} & set(loaded)
+
+
+def test_the_page_allows_no_scripts_and_nothing_from_elsewhere() -> None:
+    ledger = tc.Ledger(tc.Simplex(2))
+    ledger.record([0.5, 0.5], [1, 0])
+    page = report.render([report.Section("One", [report.Entry("<script>", ledger)])], title="One")
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in page
+    assert "<script" not in page
+
+
+def test_more_classes_than_a_report_has_room_for_are_refused_before_any_work() -> None:
+    ledger = tc.Ledger(tc.Simplex(1001))
+    ledger.record(np.full(1001, 1 / 1001), np.eye(1001)[0])
+    with pytest.raises(ParameterError, match="1,001 coordinates, and a report has room for 1,000"):
+        report.Section("Many", [report.Entry("many", ledger)])
+
+
+def test_class_indices_make_the_same_entry_as_vectors() -> None:
+    classes = np.random.default_rng(0).integers(3, size=2000)
+    for forecaster in (tc.TreeCal, tc.RunningMean):
+        pages = []
+        for outcomes in (np.eye(3)[classes], classes):
+            section = report.Section("A", [report.play(forecaster(tc.Simplex(3)), outcomes)])
+            pages.append(report.render([section], title="A"))
+        assert pages[0] == pages[1]
+    with pytest.raises(OutcomeError, match="at round 2 is class 3, expected 0 to 2"):
+        report.play(tc.TreeCal(tc.Simplex(3)), [0, 3])

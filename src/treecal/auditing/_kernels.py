@@ -7,19 +7,19 @@ count these multiples. Before an integer overflows, it is carried over to anothe
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from treecal._bins import bin_of
 from treecal.auditing._counts import DIGITS, Cells, Rows
+from treecal.engine._compile import inlined, strict
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1
 _BLOCK = 1024  # rows at a time, so that intermediate arrays stay in the cache
 
-_bin = njit(inline="always", error_model="numpy")(bin_of)
+_bin = inlined(bin_of)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@strict
 def tally(rows: Rows, cells: Cells) -> None:
     """Add valid rows to the cells."""
     # No function is called with an array: reference counting would take longer than the work.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._counts import Cells, Counts, Rows
@@ -92,7 +93,7 @@ def audit(
     >>> {name: round(error, 3) for name, error in report.whole.exact.errors.items()}
     {'l1': 0.22..., 'l2.squared': 0.03...}
     """
-    bins = whole_number("bins", bins, least=1)
+    bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     by = (by,) if isinstance(by, str) else tuple(by)
     distances = named_distances(norms) if exact else {}
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from treecal._bins import bin_sql
+from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._counts import DIGITS, Cells, Counts
@@ -70,7 +70,7 @@ def audit(
     for name in (*forecast, outcome, *by):
         if name not in log.columns:
             raise FileError(f"the log has no column {name!r}; its columns are {', '.join(log.columns)}.")
-    bins, d, by = whole_number("bins", bins, least=1), len(classes), tuple(by)
+    bins, d, by = whole_number("bins", bins, least=1, most=MOST_BINS), len(classes), tuple(by)
     distances = named_distances(norms)
     rows, valid = _rows(log, forecast, outcome, classes, by), valid_sql(classes=d, tolerance=tolerance)
     problems = Problems("the log", on_error)

@@ -67,8 +67,9 @@ def arena(
     from treecal.arena import REAL, STREAMS, final, race
 
     norm_of_errors = as_norm(norm)
-    if seeds < 1:
-        raise ParameterError.expected("--seeds", seeds, "an integer of 1 or more")
+    for option, given in (("--seeds", seeds), ("--workers", workers)):
+        if given is not None and given < 1:
+            raise ParameterError.expected(option, given, "an integer of 1 or more")
     racers = _chosen("--forecasters", forecasters, REGISTRY)
     chosen = _chosen("--streams", streams, REAL if real else STREAMS)
     if real:

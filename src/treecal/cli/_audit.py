@@ -14,6 +14,7 @@ from treecal.auditing import audit as audit_log
 from treecal.auditing._show import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
+from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
 from treecal.io import new_file
@@ -175,6 +176,7 @@ def _bars() -> Iterator[Progress]:
         tasks: dict[str, Any] = {}
 
         def progress(what: str, count: int, share: float | None) -> None:
+            interrupts.check()
             if what not in tasks:
                 tasks[what] = bar.add_task(_STAGES[what], text="")
             seconds = bar.tasks[tasks[what]].elapsed

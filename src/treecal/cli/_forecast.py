@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from treecal._atomic import check_regular
 from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, by_class, emit, say
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.io import Decoder, Problems
 from treecal.io._decoder import class_labels
@@ -107,7 +109,7 @@ def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
 
 def _resumed(path: Path, asked: Forecaster) -> Forecaster:
     """Return the forecaster in the snapshot, which must be the one asked for; without a snapshot, the one asked for."""
-    if not path.exists():
+    if check_regular(path) is None:
         save(asked, path)  # a file that cannot be written is an error now, not after an hour
         return asked
     kept = load(path)

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from treecal.cli._signals import interrupts
+
 if TYPE_CHECKING:
     from rich.progress import Task
 
@@ -53,4 +55,9 @@ def progress(what: str, *, total: float | None = None, show: bool = True) -> Ite
     """
     with bars(MofNCompleteColumn(), _Rate(), show=show) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda count, total=None: bar.update(task, completed=count, total=total)
+
+        def done(count: float, total: float | None = None) -> None:
+            interrupts.check()
+            bar.update(task, completed=count, total=total)
+
+        yield done

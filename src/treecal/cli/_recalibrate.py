@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from treecal import correctors
 from treecal.cli._options import FileKind, OnInvalid, Outcomes, split
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._terminal import Exit, Shield, emit, say
+from treecal.cli._signals import Shield
+from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.io import Decoder, Problems
@@ -123,5 +123,5 @@ def _score(corrector: Corrector, problems: Problems, *, json: bool) -> Exit:
     elif json:
         emit({"scores": corrector.report(), **problems.to_dict()})
     else:
-        print(corrector.report(), file=sys.stderr)
+        page(stderr=True).print(str(corrector.report()), markup=False, soft_wrap=True)
     return end(problems)

@@ -25,6 +25,7 @@ from treecal.io._decoder import class_labels
 from treecal.io._output import write_csv
 from treecal.io._sources import LOG
 from treecal.ledger import Ledger
+from treecal.report._section import MOST_CLASSES
 from treecal.streams import play
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def replay(
         space=space,
         on_error=on_error,
     )
+    if report and rows.space.dim > MOST_CLASSES:
+        raise ParameterError(
+            f"{source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
+            hint="leave --report out, or group rare classes into one.",
+        )
     measure = rows.space.default_norm if norm is None else as_norm(norm)
     forecaster = method.make(rows.space)
     who = described(forecaster)
@@ -124,11 +130,7 @@ def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Ledger | Run:
     if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
         return at_once(outcomes, forecaster)
     with progress("rounds") as done:
-        return play(forecaster, _vectors(outcomes, forecaster), progress=done)
-
-
-def _vectors(outcomes: NDArray[Any], forecaster: Forecaster) -> NDArray[Any]:
-    return np.eye(forecaster.space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
+        return play(forecaster, outcomes, progress=done)
 
 
 def _reported(
@@ -138,7 +140,7 @@ def _reported(
     from treecal import report
 
     with progress("rounds") as done:
-        entry = report.play(forecaster, _vectors(outcomes, forecaster), norm=norm, progress=done)
+        entry = report.play(forecaster, outcomes, norm=norm, progress=done)
     name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
     section = report.Section(name, [entry], rows.classes)

@@ -1,24 +1,24 @@
-"""What every command shares: exit codes, messages, tables, JSON, names that are safe to print, and signals."""
+"""What every command shares: exit codes, and the one way out for messages, tables and JSON.
+
+Text from files, options and errors reaches a terminal only through here, where control characters are escaped.
+"""
 
 from __future__ import annotations
 
 import json
-import signal
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from enum import IntEnum
-from types import FrameType
-from typing import Any, TypeVar
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 
 from treecal._typing import Array
 from treecal.geometry import ConvexSet, Simplex
-
-T = TypeVar("T")
 
 
 class Exit(IntEnum):
@@ -30,18 +30,26 @@ class Exit(IntEnum):
     REFUSED = 2
     """The input or the options are invalid; a message on standard error says how."""
     INTERRUPTED = 130
-    """By Ctrl-C or SIGTERM."""
+    """By Ctrl-C, SIGTERM, or a terminal that was closed."""
 
 
 def say(text: str) -> None:
     """Print a message to standard error, its hint on the next line and control characters escaped."""
-    lines = text.replace("\n\nHint: ", "\nHint: ").split("\n")
-    print("treecal:", "\n".join(map(printable, lines)), file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # nobody listens: the terminal is gone, or the stream closed
+        print("treecal:", printable(text.replace("\n\nHint: ", "\nHint: ")), file=sys.stderr, flush=True)
 
 
-def page() -> Console:
+class _Page(Console):
+    """A console that escapes control characters in what it is given, whatever table or text they are in."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+def page(*, stderr: bool = False) -> Console:
     """Return standard output for tables: as wide as the terminal, and at least 120 columns in a file or a pipe."""
-    console = Console(highlight=False)
+    console = _Page(highlight=False, stderr=stderr)
     if not console.is_terminal:
         console.width = max(console.width, 120)
     return console
@@ -67,7 +75,18 @@ def emit(document: Any) -> None:
     if "Infinity" in text or "NaN" in text:  # JSON has no such numbers
         words = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
         text = json.dumps(json.loads(text, parse_constant=words.get), ensure_ascii=False)
+    if not (text.isprintable() and _takes(text)):  # what is neither is within a string, where JSON has escapes
+        text = json.dumps(json.loads(text)).replace("\x7f", "\\u007f")
     print(text, flush=True)
+
+
+def _takes(text: str) -> bool:
+    """Return whether standard output has these letters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _plain(value: Any) -> Any:
@@ -82,7 +101,7 @@ def by_class(space: ConvexSet, vector: Array) -> dict[str, float] | list[float]:
 
 
 def printable(name: object) -> str:
-    r"""Return a name from a file with control characters escaped, so that it cannot drive a terminal.
+    r"""Return text with control characters escaped, all but the ends of lines, so that it cannot drive a terminal.
 
     Examples
     --------
@@ -90,65 +109,6 @@ def printable(name: object) -> str:
     ('rain', '\\x1b[2J')
     """
     text = str(name)
-    return text if text.isprintable() else repr(text)[1:-1]
-
-
-class Shield:
-    """Turns SIGINT and SIGTERM into `KeyboardInterrupt`, but only where that is harmless.
-
-    Waiting for input and writing output are interrupted immediately; anything else, such as an update or a snapshot,
-    is finished first.
-
-    Examples
-    --------
-    >>> with Shield() as shield:
-    ...     signal.raise_signal(signal.SIGTERM)
-    ...     print("the round is finished first")
-    ...     try:
-    ...         with shield.opened():
-    ...             print("never printed")
-    ...     except KeyboardInterrupt:
-    ...         print("stopped")
-    the round is finished first
-    stopped
-    """
-
-    def __init__(self) -> None:
-        self._open = self._signalled = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Shield:
-        self._before = {number: signal.signal(number, self._receive) for number in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._signalled = True
-        if self._open:
-            self._open = False  # raised once: cleaning up is not interrupted
-            raise KeyboardInterrupt
-
-    @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Let a signal interrupt the block; one that has arrived already does so immediately."""
-        self._open = True
-        try:
-            if self._signalled:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._open = False
-
-    def waiting(self, items: Iterable[T]) -> Iterator[T]:
-        """Iterate over items; a signal may interrupt the wait for the next."""
-        source = iter(items)
-        while True:
-            with self.opened():
-                try:
-                    item = next(source)
-                except StopIteration:
-                    return
-            yield item
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)

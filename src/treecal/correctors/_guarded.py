@@ -26,8 +26,8 @@ class GuardedCorrector(Corrector):
     """Announces a model's forecasts while their calibration error is within a budget, and a certified one's otherwise.
 
     The model's forecast of the round, or what a corrector makes of it, is moved to a point announced before, as by
-    `Codebook`; the rest is as in `Guarded`: these forecasts are announced if and only if their calibration error so
-    far, plus the set's diameter, is within the budget. So any model keeps its skill where it deserves trust, and the
+    `Codebook`; the rest is as in `Guarded`: these forecasts are announced only if their calibration error so far,
+    plus the set's diameter, is within the budget. So any model keeps its skill where it deserves trust, and the
     total calibration error is at most `(1 + budget)` times the bound of `safe` on every sequence, whatever the model
     forecasts.
 
@@ -102,9 +102,10 @@ class GuardedCorrector(Corrector):
 
     def _books(self) -> Books:
         """Return the books, with the last round written to them."""
-        _, _, books, change = self._now
+        corrector, guard, books, change = self._now
         if change is not None:
             self._book.write(books, change)
+            self._now = corrector, guard, books, None
         return books
 
     def _choice(self, forecast: Array) -> Choice:

@@ -83,6 +83,7 @@ class GuardArgs(NamedTuple):
     diameter: float
     squared: bool
     budget: float
+    reserve: float
     rate: float
     bounds: Array
 
@@ -378,7 +379,7 @@ def guard_rounds(
     q, noise, outcome = np.empty(dim), np.empty(dim), np.empty(dim)
     moved, away = np.empty(book.points.shape[2]), np.empty(book.points.shape[2])
     columns = np.empty(books, np.int64)
-    error, peak, safe_error, safe_rounds, bits = 0.0, 0.0, 0.0, 0, 0
+    error, peak, safe_error, safe_rounds, bits, share = 0.0, 0.0, 0.0, 0, 0, 1.0
     for t in range(len(announced)):
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, t)
@@ -393,7 +394,8 @@ def guard_rounds(
             allowed = guard.budget * min(peak, safe_error * (t / safe_rounds))
         else:
             allowed = guard.budget * peak
-        if error + guard.diameter <= allowed:
+        if error + guard.diameter <= share * allowed:
+            share = 1.0
             lead = _choose(book, tracker.classes, q, noise, moved, away, columns)
             _book_learn(book, tracker.classes, q, columns, lead, outcome, spoken)
             slot = spoken.slots[lead, columns[lead]]
@@ -412,6 +414,7 @@ def guard_rounds(
             safe_error = _round(safe, outcome, guard.squared)
             safe_rounds += 1
             announced[t] = -1
+            share = 1 - guard.reserve
         peak = max(peak, _round(shadow, outcome, guard.squared))
         _follow(tracker, experts, outcome)
     while len(announced) >> bits and len(guard.bounds):

@@ -19,6 +19,7 @@ from treecal.forecast import Forecast, uniform
 from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
 from treecal.forecasters._binary_grid import Biases
 from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books
+from treecal.forecasters._guarded import RESERVE
 from treecal.forecasters._path import TreeState
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import SHARE, Experts
@@ -61,7 +62,7 @@ class GuardedRun:
     >>> classes = np.random.default_rng(0).choice(3, size=10_000, p=[0.6, 0.3, 0.1])
     >>> run = tc.replay(classes, tc.Guarded(tc.Simplex(3)))
     >>> round(run.error("l1"), 3), len(run.points), int((run.announced < 0).sum())
-    (0.025, 12, 10)
+    (0.04, 33, 28)
     >>> run.forecaster.predict() == run.forecast(10_000)  # ready for the next outcome
     True
     """
@@ -102,7 +103,7 @@ class GuardedRun:
         self.announced, self._errors = np.empty(self.rounds, np.int64), np.zeros(2)
         kernels.guard_rounds(
             self._rows,
-            kernels.GuardArgs(guard.diameter, squared, guard.budget, rate, np.array(bounds)),
+            kernels.GuardArgs(guard.diameter, squared, guard.budget, RESERVE, rate, np.array(bounds)),
             self._tracker,
             self._book,
             spoken,
@@ -194,8 +195,8 @@ class GuardedRun:
         )
         eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
-        guard.rounds = self.rounds
-        biases = {spoken.points[i].tobytes(): spoken.biases[i].copy() for i in self._used}
+        guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
+        biases = guard.eager_tally.named(self.points, spoken.biases[self._used])
         spoke = int(spoken.rounds.sum())
         guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
@@ -230,7 +231,7 @@ def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
     if isinstance(forecaster, BinaryGrid):
         forecaster._state = Biases(rounds, part.bias)
         used = np.flatnonzero(part.kept[:, :, 0, 0].any(axis=0))
-        biases = {(forecaster._grid[i] + 0.0).tobytes(): part.biases[i].copy() for i in used}
+        biases = tally.named(forecaster._grid[used], part.biases[used])
         return replace(tally, biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
     forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])

@@ -20,8 +20,8 @@ from treecal.forecasters._base import Forecaster, LockedForecaster, reach
 from treecal.forecasters._tracker import Tracker
 from treecal.geometry import ConvexSet, Simplex
 
-SIZES = (10, 50, 250)
-CAPACITY = 256
+SIZES = (15, 250)
+CAPACITY = 192
 SKILL = 5.0  # what a unit of Brier score is worth in units of ℓ1 error, on the simplex
 LOOK_AHEAD = 10.0  # rounds, at least
 BETTER = 1.2  # how much lower the error of another book must be before it is followed
@@ -82,14 +82,14 @@ class Book:
 
     def __init__(self, space: ConvexSet, sizes: Sequence[int], capacity: int) -> None:
         if not (isinstance(sizes, Sequence) and len(sizes) and not isinstance(sizes, str)):
-            raise ParameterError.expected("sizes", sizes, "a list of whole numbers, such as [10, 50, 250]")
+            raise ParameterError.expected("sizes", sizes, "a list of whole numbers, such as [15, 250]")
         self.space, self.sizes = space, tuple(whole_number("sizes", size, least=1) for size in sizes)
         self.capacity = whole_number("capacity", capacity, least=2)
         self.classes = isinstance(space, Simplex)
         self.skill = 2 * SKILL / reach(space, "l1")
         self.prior = reach(space, "l2") ** 2 / (16 * space.dim)  # a variance to begin with
         self._sizes = np.array(self.sizes, float)
-        self._rows = np.arange(len(self.sizes))
+        self._rows, self._columns = np.arange(len(self.sizes)), np.arange(self.capacity)
 
     def empty(self) -> Books:
         """Return books without points."""
@@ -112,7 +112,7 @@ class Book:
         # Sums over the middle axis run in its order, as in compiled code.
         cost = (np.add.reduce(moved, axis=1) - now.sizes[:, :width]) / ahead[:, None]
         cost += self.skill * np.add.reduce(away, axis=1)
-        cost[np.arange(width) >= now.used[:, None]] = math.inf
+        cost[self._columns[:width] >= now.used[:, None]] = math.inf
         columns = cost.argmin(axis=1)
         new = (cost[self._rows, columns] >= np.add.accumulate(noise)[-1] / root) & (now.used < self.capacity)
         best = int(now.growth.argmin())
@@ -242,15 +242,16 @@ class Codebook(LockedForecaster):
 
     def _books(self) -> Books:
         """Return the books, with the last round written to them."""
-        _, books, change = self._now
+        source, books, change = self._now
         if change is not None:
             self._book.write(books, change)
+            self._now = source, books, None
         return books
 
     def _choice(self) -> Choice:
-        now = self._now
-        if self._chosen is None or self._chosen[0] is not now:
-            self._chosen = now, self._book.choose(self._books(), now[0].predict().mean)
+        books = self._books()
+        if self._chosen is None or self._chosen[0] is not self._now:
+            self._chosen = self._now, self._book.choose(books, self.source.predict().mean)
         return self._chosen[1]
 
     def _announce(self) -> Forecast:

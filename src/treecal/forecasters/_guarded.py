@@ -24,6 +24,9 @@ from treecal.forecasters._treecal import TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 
+RESERVE = 0.2
+"""The share of the budget that must be free before a suspended eager part forecasts again."""
+
 
 @dataclass(frozen=True)
 class GuardReport:
@@ -53,7 +56,7 @@ class GuardReport:
 
 
 class Guard:
-    """Decides who forecasts: the eager part if its error so far, plus the diameter, is within the budget; else safe.
+    """Decides who forecasts: the eager part, if its error so far, plus the diameter, is within the budget; or safe.
 
     The eager part's error grows by at most the diameter a round, so it never exceeds the budget. The budget is
     `κ` times the greatest error so far of a second copy of safe that forecasts every round unannounced ("measured"); or
@@ -79,6 +82,7 @@ class Guard:
         none = Tally.empty(norm, space.dim)
         self.eager_tally, self.safe_tally, self.shadow_tally = none, replace(none, biases={}), replace(none, biases={})
         self.rounds, self.peak = 0, 0.0  # peak: the shadow's greatest error so far, or safe's bound
+        self.suspended = False  # whether safe forecast the last round
         if error is None and not measured:
             self._bound(1)  # raises where there is none
 
@@ -97,7 +101,10 @@ class Guard:
     @property
     def open(self) -> bool:
         """Whether the eager part forecasts the coming round."""
-        return self.eager_tally.total + self.diameter <= self.allowed
+        # Once suspended it waits for a part of the budget to be free, and then speaks for a while: single rounds, in
+        # which its points do not repeat, would cost it most.
+        share = 1 - RESERVE if self.suspended else 1.0
+        return self.eager_tally.total + self.diameter <= share * self.allowed
 
     def after(self, announced: Forecast, outcome: Array) -> Guard:
         """Return the guard after a round, given what was announced in it."""
@@ -117,7 +124,7 @@ class Guard:
         elif self.error is None and rounds & (rounds - 1) == 0:
             # The bound of the last power of two: the budget never falls, and is known beforehand.
             twin.peak = max(self.peak, self._bound(rounds))
-        twin.rounds = rounds
+        twin.rounds, twin.suspended = rounds, not self.open
         return twin
 
     def _bound(self, rounds: int) -> float:
@@ -151,12 +158,15 @@ class Guard:
         """Return the state, as arrays, numbers and dictionaries of them."""
         tallies = {name: getattr(self, name).get_state() for name in _TALLIES}
         shadow = {} if self.shadow is None else {"shadow": self.shadow.get_state()}
-        return {"rounds": self.rounds, "peak": self.peak, "safe": self.safe.get_state()} | tallies | shadow
+        numbers = {"rounds": self.rounds, "peak": self.peak, "suspended": self.suspended}
+        return numbers | {"safe": self.safe.get_state()} | tallies | shadow
 
     def resumed(self, state: Any) -> Guard:
         """Return the guard of such a state, once it is found to be valid."""
         shadowed = ["shadow"] * (self.shadow is not None)
-        check_names("the guard", state, ["rounds", "peak", "safe", *_TALLIES, *shadowed])
+        check_names("the guard", state, ["rounds", "peak", "suspended", "safe", *_TALLIES, *shadowed])
+        if not isinstance(state["suspended"], bool):
+            raise SnapshotError("whether the eager part is suspended is not True or False.")
         check_count("rounds", state["rounds"])
         twin, rounds = object.__new__(Guard), int(state["rounds"])
         check_number("the peak", state["peak"], least=0.0, most=self.diameter * rounds * (1 + 1e-6))
@@ -173,7 +183,7 @@ class Guard:
             counts, expected = [*counts, twin.shadow.rounds], [*expected, rounds]
         if counts != expected:
             raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
-        twin.rounds, twin.peak = rounds, float(state["peak"])
+        twin.rounds, twin.peak, twin.suspended = rounds, float(state["peak"]), state["suspended"]
         return twin
 
 
@@ -188,8 +198,9 @@ def default_safe(space: ConvexSet) -> Forecaster:
 class Guarded(LockedForecaster):
     """Good on ordinary streams, certified on every stream: an eager forecaster under the guard of a safe one.
 
-    The eager part forecasts a round if and only if the calibration error of its rounds so far, plus the set's
-    diameter, is within a budget; otherwise the safe part does, and learns the outcomes of its own rounds only. By
+    The eager part forecasts a round only if the calibration error of its rounds so far, plus the set's diameter, is
+    within a budget; once suspended, only when a fifth of the budget is free again. Otherwise the safe part forecasts,
+    and it learns the outcomes of its own rounds only. By
     default the eager part is `Codebook(Tracker(space))`, and the safe part a certified forecaster whose cost a round
     does not grow: `BinaryGrid` for two classes, `TreeCal` elsewhere.
 

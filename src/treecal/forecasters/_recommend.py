@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from treecal._validate import whole_number
 from treecal.exceptions import TreeCalError, UnsupportedError
-from treecal.forecasters._base import REGISTRY, Forecaster
+from treecal.forecasters._base import REGISTRY, Forecaster, checked_space
 from treecal.geometry import ConvexSet, Norm, as_norm
 
 
@@ -91,6 +91,7 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     'Harmonic(space)'
     """
     norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+    checked_space(space)
     table = sorted(
         (_choice(kind, space, norm, rounds) for kind in REGISTRY.values()),
         key=lambda choice: math.inf if choice.bound is None else choice.bound,

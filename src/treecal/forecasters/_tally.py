@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Lp, Norm
+
+Biases = dict[bytes, tuple[Array, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +28,9 @@ class Tally:
     norm: Norm
     path: Array
     """`V` of the path's nodes, `(heights, d)`."""
-    biases: dict[bytes, Array]
-    """`V` of each other point, by its bytes; shared with the tallies of earlier rounds."""
-    change: dict[bytes, Array]
+    biases: Biases
+    """`V` of each other point and its norm, by the point's bytes; shared with the tallies of earlier rounds."""
+    change: Biases
     """What the last round changed in them, perhaps not written yet: writing it twice does no harm."""
     rounds: int = 0
     last: int = 0
@@ -50,18 +52,21 @@ class Tally:
 
     def after(self, x: Forecast, outcome: Array) -> Tally:
         """Return the tally of one more round."""
-        moves = x.weights[:, None] * (outcome - x.points)
+        moves = x._weights[:, None] * (outcome - x._points)
         if isinstance(x, TreeForecast):
             return self._along(x, moves)
-        keys = [point.tobytes() for point in x.points + 0.0]
+        keys = [point.tobytes() for point in x._points + 0.0]
         if len(set(keys)) < len(keys):
             return self.after(x.merged(), outcome)
-        biases, nothing = self._written(), np.zeros(len(outcome))
-        before = np.array([biases.get(key, nothing) for key in keys])
-        after = before + moves
-        closed = self.closed + (total_size(self.norm, after) - total_size(self.norm, before))
-        change = dict(zip(keys, after, strict=True))
-        return replace(self, change=change, rounds=self.rounds + 1, closed=closed)
+        known, change, before, after = self._written(), {}, 0.0, 0.0
+        for key, move in zip(keys, moves, strict=True):
+            if key in known:
+                bias, size = known[key]
+                move, before = bias + move, before + size
+            change[key] = move, (size := total_size(self.norm, move[None]))
+            after += size
+        closed = self.closed + (after - before)
+        return Tally(self.norm, self.path, known, change, self.rounds + 1, self.last, closed, self.open)
 
     def _along(self, x: TreeForecast, moves: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
@@ -72,12 +77,18 @@ class Tally:
             closed += total_size(self.norm, path[:ended])
         moves[ended : len(path)] += path[ended:]
         opened = total_size(self.norm, moves)
-        return replace(self, path=moves, rounds=self.rounds + 1, last=x.rounds, closed=closed, open=opened)
+        return Tally(self.norm, moves, self.biases, self.change, self.rounds + 1, x.rounds, closed, opened)
 
-    def _written(self) -> dict[bytes, Array]:
+    def _written(self) -> Biases:
         """Return the points' biases, up to date."""
         self.biases.update(self.change)
         return self.biases
+
+    def named(self, points: Array, biases: Array) -> Biases:
+        """Return biases and their norms by the bytes of their points."""
+        return {
+            p.tobytes(): (v, total_size(self.norm, v[None])) for p, v in zip(points + 0.0, biases.copy(), strict=True)
+        }
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays and numbers."""
@@ -87,7 +98,7 @@ class Tally:
         return numbers | {
             "path": self.path.copy(),
             "points": points,
-            "biases": np.array([*biases.values()]).reshape(-1, dim),
+            "biases": np.array([bias for bias, _ in biases.values()]).reshape(-1, dim),
         }
 
     def resumed(self, state: Any, space: ConvexSet) -> Tally:
@@ -108,7 +119,7 @@ class Tally:
             raise SnapshotError(f"a tally's biases are more than {rounds} rounds can give.")
         if known and abs(float(sizes[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * most:
             raise SnapshotError("a tally's error is not that of its points.")
-        change = {point.tobytes(): bias for point, bias in zip(points + 0.0, biases.copy(), strict=True)}
+        change = self.named(points, biases)
         if len(change) < known:
             raise SnapshotError("a point of a tally appears twice.")
         opened = total_size(self.norm, path) if heights else 0.0

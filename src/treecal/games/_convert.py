@@ -10,7 +10,7 @@ import numpy as np
 
 from treecal._optional import require
 from treecal._typing import Array
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 
 
 def _package(name: str) -> Any:
@@ -22,7 +22,10 @@ def payoffs_of_gambit(game: Any) -> list[Array]:
     if not isinstance(game, _package("pygambit").Game):
         raise ParameterError.expected("game", game, "a pygambit Game")
     # Gambit's numbers are exact, rational or decimal: each is rounded once.
-    return [np.array(array, dtype=np.float64) for array in game.to_arrays(dtype=float)]
+    try:
+        return [np.array(array, dtype=np.float64) for array in game.to_arrays(dtype=float)]
+    except OverflowError:
+        raise ParameterError("a payoff of the game is too large for a float, expected less than 1.8e308.") from None
 
 
 def payoffs_of_nfg(path: str | os.PathLike[str]) -> list[Array]:
@@ -30,6 +33,8 @@ def payoffs_of_nfg(path: str | os.PathLike[str]) -> list[Array]:
     gambit = _package("pygambit")
     try:
         return payoffs_of_gambit(gambit.read_nfg(os.fspath(path)))
+    except TreeCalError:
+        raise
     except ValueError as error:
         raise ParameterError(f"{os.fspath(path)} is not a game in nfg format: {error}") from None
 

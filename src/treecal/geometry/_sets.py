@@ -29,6 +29,7 @@ from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
 _SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
+_COORDINATES = 2**40  # the most that any memory holds
 _NAMES = 6  # the most class names in a repr
 
 
@@ -72,7 +73,7 @@ class Simplex(ConvexSet):
         if (dim is None) == (classes is None):
             raise ParameterError("Simplex takes either the number of classes or their names, not both or neither.")
         self.classes = None if classes is None else _class_names(classes)
-        self.dim = whole_number("dim", dim if self.classes is None else len(self.classes), least=1)
+        self.dim = whole_number("dim", dim if self.classes is None else len(self.classes), least=1, most=_COORDINATES)
         self.centre = frozen(np.full(self.dim, 1 / self.dim))
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
@@ -176,7 +177,7 @@ class Box(ConvexSet):
         low, high = within_reach("low", low), within_reach("high", high)
         sizes = {array.shape for array in (low, high) if array.shape}
         if dim is not None:
-            sizes.add((whole_number("dim", dim, least=1),))
+            sizes.add((whole_number("dim", dim, least=1, most=_COORDINATES),))
         shape = sizes.pop() if len(sizes) == 1 else ()
         if len(shape) != 1 or shape[0] == 0:
             raise GeometryError(
@@ -248,7 +249,7 @@ class Ball(ConvexSet):
     _fields = ("dim", "radius", "norm", "centre")
 
     def __init__(self, dim: int, *, radius: float = 1.0, norm: Norm | str = l2, centre: ArrayLike = 0.0) -> None:
-        self.dim = whole_number("dim", dim, least=1)
+        self.dim = whole_number("dim", dim, least=1, most=_COORDINATES)
         norm = as_norm(norm)
         if not isinstance(norm, Lp):
             raise UnsupportedError(

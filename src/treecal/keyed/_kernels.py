@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from treecal._typing import Integers
+from treecal.engine._compile import strict
 
 
-@njit(cache=True, nogil=True)
+@strict
 def fnv1a(offsets: Integers, data: NDArray[np.uint8], out: NDArray[np.uint64]) -> None:
     """Write the 64-bit FNV-1a hash of each string, `data[offsets[i]:offsets[i + 1]]`."""
     for i in range(len(out)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._bins import bin_of
+from treecal._bins import MOST_BINS, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
@@ -77,7 +77,7 @@ def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliabi
     """
     from scipy.special import betaincinv
 
-    reading, bins = as_reading(reading), whole_number("bins", bins, least=1)
+    reading, bins = as_reading(reading), whole_number("bins", bins, least=1, most=MOST_BINS)
     dim = reading.forecasts.shape[1]
     k = whole_number("k", k, least=0)
     if k >= dim:

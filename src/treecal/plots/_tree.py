@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from treecal._typing import Array
 from treecal._validate import finite_array
@@ -58,7 +58,7 @@ def interval_tree(
     Parameters
     ----------
     outcomes
-        One row per round.
+        One row per round; or, given `start`, the index of the class of each round.
     arity, depth
         The tree; without depth, it grows.
     start
@@ -70,11 +70,13 @@ def interval_tree(
     >>> [(row.height, row.forecasts[:, 1].tolist()) for row in tree.rows]
     [(1, [0.5, 0.0]), (0, [0.5, 0.0, 0.5, 1.0])]
     """
-    y = finite_array("outcomes", outcomes, ndim=2)
+    first, labels = None if start is None else finite_array("start", start, ndim=1), np.asarray(outcomes)
+    of_classes = first is not None and labels.ndim == 1 and labels.dtype.kind in "iu"
+    y: NDArray[Any] = labels if of_classes else finite_array("outcomes", outcomes, ndim=2)
     if not y.size:
         raise ParameterError("there are no outcomes, so there is no tree.")
-    rounds, dim = y.shape
-    first = np.full(dim, 1 / dim) if start is None else finite_array("start", start, ndim=1)
+    rounds, dim = len(y), len(first) if first is not None and of_classes else y.shape[1]
+    first = np.full(dim, 1 / dim) if first is None else first
     if first.shape != (dim,):
         raise ParameterError(f"start has shape {first.shape}, expected ({dim},).")
     tree = Tree(arity, depth)
@@ -86,12 +88,16 @@ def interval_tree(
         if count > MOST_CELLS:
             unseen += 1
         else:
+            if sums.ndim == 1:  # classes: a row for each of so many rounds would take too much memory
+                sums = np.zeros((count, dim))
+                np.add.at(sums, (np.arange(rounds) // size, y), 1.0)
             forecasts = _sibling_means(sums[:count], tree.arity, size, first)
             if depth is None and height:
                 forecasts[0] = np.nan
             edges = np.minimum(np.arange(count + 1) * size, rounds).astype(float)
             rows.append(Row(height, edges, forecasts))
-        sums = np.add.reduceat(sums, np.arange(0, len(sums), tree.arity))  # the last node may have fewer children
+        if sums.ndim == 2:
+            sums = np.add.reduceat(sums, np.arange(0, len(sums), tree.arity))  # the last node may have fewer children
     return IntervalTree(tuple(reversed(rows)), tree.arity, unseen)
 
 

@@ -21,6 +21,7 @@ from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
+from treecal.streams._play import are_classes
 
 
 class Curve(NamedTuple):
@@ -107,7 +108,7 @@ def play(
     forecaster
         A new one: its rounds are those of the stream.
     outcomes
-        One row per round.
+        One row per round; on a simplex also the index of the class of each round, which takes less memory.
     forecasts
         For a corrector, the model's forecasts, one row per round.
     name
@@ -125,7 +126,9 @@ def play(
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.errors[-3:].round(2)
     ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
     """
-    ys, ledger, curve = finite_array("outcomes", outcomes, ndim=2), Ledger(forecaster.space), []
+    ys, ledger, curve = np.asarray(outcomes), Ledger(forecaster.space), []
+    if not are_classes(ys, forecaster.space):
+        ys = finite_array("outcomes", outcomes, ndim=2)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
@@ -165,4 +168,5 @@ def _tree(forecaster: Forecaster | Corrector, outcomes: Array) -> IntervalTree |
         return None
     if forecaster.mix or forecaster.space.dim < 2 or not len(outcomes):
         return None
-    return interval_tree(outcomes, arity=forecaster.arity, depth=forecaster.depth, start=forecaster.start)
+    start = forecaster.space.centre if forecaster.start is None else forecaster.start
+    return interval_tree(outcomes, arity=forecaster.arity, depth=forecaster.depth, start=start)

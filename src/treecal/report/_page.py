@@ -50,7 +50,7 @@ def render(
     >>> rng, space = np.random.default_rng(0), tc.Simplex(2)
     >>> entry = play(tc.TreeCal(space), np.eye(2)[rng.integers(2, size=300)])
     >>> page = render([Section("Coins", [entry])], title="A coin, 300 times")
-    >>> page.startswith("<!DOCTYPE html>"), "http" in page
+    >>> page.startswith("<!DOCTYPE html>"), "://" in page
     (True, False)
     """
     if not sections:

@@ -18,6 +18,9 @@ from treecal.report._verdict import Verdict, too_few_rounds
 if TYPE_CHECKING:
     from treecal.auditing import Calibration
 
+MOST_CLASSES = 1000
+"""In a report: it simulates and draws outcomes of every class."""
+
 
 @dataclass(frozen=True, eq=False)
 class Section:
@@ -60,6 +63,12 @@ class Section:
                     f"{first.space!r} in {first.norm!r}.",
                     hint="one section, one set, one norm.",
                 )
+        if first.space.dim > MOST_CLASSES:
+            raise ParameterError(
+                f"the section {self.title!r} has {first.space.dim:,} coordinates, and a report has room for "
+                f"{MOST_CLASSES:,}.",
+                hint="group rare classes into one; errors and tables without a report have no such limit.",
+            )
         if self.classes is not None and len(self.classes) != first.space.dim:
             raise ParameterError(f"{len(self.classes)} classes were named, expected {first.space.dim}.")
 

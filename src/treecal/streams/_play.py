@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
-from treecal.exceptions import ParameterError
+from treecal.exceptions import OutcomeError, ParameterError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
+from treecal.geometry import ConvexSet, Simplex
 from treecal.ledger import Ledger
 from treecal.streams._adversaries import Adversary
+
+
+def are_classes(outcomes: NDArray[Any], space: ConvexSet) -> bool:
+    """Return whether outcomes are indices of classes."""
+    return outcomes.ndim == 1 and outcomes.dtype.kind in "iu" and isinstance(space, Simplex)
+
+
+def check_classes(outcomes: NDArray[Any], space: ConvexSet) -> None:
+    """Raise if an index is none of a class of the simplex."""
+    outside = (outcomes < 0) | (outcomes >= space.dim)
+    if outside.any():
+        first = int(np.argmax(outside))
+        raise OutcomeError.at(first + 1, f"is class {outcomes[first]}, expected 0 to {space.dim - 1}.")
 
 
 def play(
@@ -34,7 +48,7 @@ def play(
     forecaster
         It resumes from the state it is in.
     stream
-        Outcomes, one row per round; or an adversary.
+        Outcomes, one row per round; on a simplex also the index of the class of each round; or an adversary.
     rounds
         How many rounds: by default all outcomes. Required with an adversary.
     forecasts
@@ -66,6 +80,8 @@ def play(
     else:
         outcomes = np.asarray(stream)[:rounds]
         count = len(outcomes)
+        if of_classes := are_classes(outcomes, forecaster.space):
+            check_classes(outcomes, forecaster.space)
     if isinstance(forecaster, Corrector) != (forecasts is not None):
         raise ParameterError(
             "correctors, and only they, need the model's forecasts.", hint="forecasts=, a row a round."
@@ -79,6 +95,9 @@ def play(
         x = predict() if given is None else predict(given[t])
         if isinstance(stream, Adversary):
             y = stream.outcome(x if isinstance(forecaster, Corrector) else forecaster.mixture)
+        elif of_classes:
+            y = np.zeros(forecaster.space.dim)
+            y[outcomes[t]] = 1.0
         else:
             y = outcomes[t]
         ledger.record(x, y)

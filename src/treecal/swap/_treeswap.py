@@ -72,6 +72,7 @@ class TreeSwap(Learner):
 
     def __init__(self, make_learner: Callable[[], Learner], *, arity: int = 8, depth: int | None = None) -> None:
         self.tree = Tree(arity, depth)
+        self.tree.check_countable()
         self.arity, self.depth = self.tree.arity, self.tree.depth
         if not callable(make_learner):
             hint = "each node needs its own learner: lambda: Hedge(n, rounds=arity)."
@@ -197,6 +198,7 @@ def treeswap_bound(
     0.467456 0.467456
     """
     rounds, tree = whole_number("rounds", rounds, least=0), Tree(arity, depth)
+    tree.check_countable()
     if tree.horizon is not None and rounds > tree.horizon:
         raise ParameterError.expected("rounds", rounds, f"at most {tree.horizon}, the leaves of the tree")
     arity = tree.arity

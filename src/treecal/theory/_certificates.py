@@ -35,7 +35,7 @@ from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
 from treecal.geometry._outcomes import checked_start
 from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
-from treecal.tree import Tree
+from treecal.tree import MOST_ROUNDS, Tree
 
 
 class Shares(NamedTuple):
@@ -68,6 +68,10 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
     """Return the exact shares of a tree after any number of rounds, in O(depth · arity)."""
     rounds = whole_number("rounds", rounds, least=1)
     tree = Tree(arity, depth)
+    if rounds <= MOST_ROUNDS:
+        tree.check_countable()
+    elif depth is not None and depth > rounds.bit_length():
+        raise ParameterError.expected("depth", depth, f"at most {rounds.bit_length()}, enough for arity 2")
     tree.check(rounds)
     spans = tree.epochs(rounds)  # each height has weight 1/m where there are m
     first, weights, stretches = 0.0, [], []

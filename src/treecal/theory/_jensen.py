@@ -16,7 +16,7 @@ import numpy as np
 
 from treecal._optional import require
 from treecal._typing import Array
-from treecal.exceptions import TreeCalError, UnsupportedError
+from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.geometry import (
     ConvexSet,
     Gauge,
@@ -166,6 +166,8 @@ def jensen_gap(space: ConvexSet, norm: Norm | str, *, optimise: bool = False) ->
     ['Euclidean', 'entropy', 'entropy']
     """
     norm = as_norm(norm)
+    if not isinstance(space, ConvexSet):
+        raise ParameterError.expected("space", space, "a ConvexSet", hint="for d classes, Simplex(d).")
     reasons, found = [], []
     for route in (*ROUTES, quadratic_form) if optimise else ROUTES:
         try:

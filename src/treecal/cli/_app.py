@@ -1,0 +1,116 @@
+"""All commands under one name, and what happens to their errors."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import traceback
+from contextlib import suppress
+
+from cyclopts import App, CycloptsError, Parameter
+
+from treecal import __version__
+from treecal.cli._arena import arena
+from treecal.cli._audit import audit
+from treecal.cli._demo import demo
+from treecal.cli._doctor import doctor
+from treecal.cli._forecast import forecast
+from treecal.cli._game import game
+from treecal.cli._plan import plan
+from treecal.cli._recalibrate import recalibrate
+from treecal.cli._recommend import recommend
+from treecal.cli._replay import replay
+from treecal.cli._signals import interrupts
+from treecal.cli._terminal import Exit, say
+from treecal.exceptions import TreeCalError
+
+app = App(
+    name="treecal",
+    help="""Calibrated forecasts of vector outcomes, for every sequence of outcomes.
+
+Results go to standard output, messages and progress bars to standard error; `--json` makes the result one JSON
+document. A file is never overwritten without `--force`.
+
+Exit codes: 0 success; 1 finished, but invalid rows were left out or a check failed; 2 invalid input or options, or any
+other error; 130 interrupted. An error is one message; with `--debug` anywhere, its traceback comes first.""",
+    version=__version__,
+    default_parameter=Parameter(
+        negative=(), show_default=lambda value: None if value is None or value is False else str(value)
+    ),
+    suppress_keyboard_interrupt=False,
+)
+for command in (forecast, replay, audit, recalibrate, plan, recommend, arena, game, demo, doctor):
+    app.command(command)
+app.register_install_completion_command(help="Set up completion in your shell.")
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command, and return its exit code; an error is one message on standard error, without a traceback."""
+    debug, arguments = "--debug" in arguments, [word for word in arguments if word not in ("--debug", "-")]
+    code: object = Exit.REFUSED
+    try:
+        _prepare_streams()
+        interrupts.check()
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if debug:
+            traceback.print_exception(error)
+        code = _end(error)
+    return code if isinstance(code, int) else Exit.FINE
+
+
+def _prepare_streams() -> None:
+    """Make do with streams that are closed, or that lack letters."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 # as long as the process
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        raise TreeCalError("standard output is closed, so there is nowhere to write results.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end(error: BaseException) -> Exit:
+    """Say in one message what went wrong, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt) or interrupts.arrived:  # whatever became of it in a library
+        say("interrupted.")
+        return Exit.INTERRUPTED
+    if isinstance(error, BrokenPipeError):  # the reader of the pipe has closed it
+        _discard_output()
+        return Exit.FINE
+    if isinstance(error, TreeCalError | CycloptsError):
+        say(_spelled(str(error)))
+    elif isinstance(error, OSError) and error.strerror:
+        if error.filename is None:
+            _discard_output()
+        say(f"{_name(error.filename)}: {error.strerror}.")
+    elif isinstance(error, MemoryError):
+        say("out of memory.")
+    else:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        say(f"an unexpected error, {type(error).__name__}: {first}\nHint: this is a bug; --debug shows where.")
+    return Exit.REFUSED
+
+
+def _spelled(message: str) -> str:
+    """Return a message about arguments in the words of the command line."""
+    for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
+        message = re.sub(rf"\b{name}\b", option, message)
+    return re.sub(r"\b(arity|depth|rounds)=(?=[ .,;])", r"--\1", message)
+
+
+def _name(file: object) -> str:
+    return "standard output" if file is None else os.fsdecode(file) if isinstance(file, str | bytes) else str(file)
+
+
+def _discard_output() -> None:
+    """Let what is still to be written go nowhere: it cannot be, and the end of the process would try again."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
