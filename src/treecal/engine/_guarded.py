@@ -68,7 +68,7 @@ class GuardedRun:
     >>> classes = np.random.default_rng(0).choice(3, size=10_000, p=[0.6, 0.3, 0.1])
     >>> run = tc.replay(classes, tc.Guarded(tc.Simplex(3)))
     >>> round(run.error("l1"), 3), len(run.points), int((run.announced < 0).sum())
-    (0.04, 35, 28)
+    (0.04, 33, 28)
     >>> run.forecaster.predict() == run.forecast(10_000)  # ready for the next outcome
     True
     """
@@ -118,16 +118,16 @@ class GuardedRun:
             self.announced,
             self._errors,
         )
-        self.points = spoken.points[: spoken.numbers[0]].copy()
+        used = np.flatnonzero(spoken.rounds)  # books that are not followed have points, too
+        self._used, self.points = used, spoken.points[used]
+        self.announced[self.announced >= 0] = np.searchsorted(used, self.announced[self.announced >= 0])
 
     def ledger(self) -> Ledger:
         """Return the ledger that recording every round would have made."""
-        spoken, count = self._spoken, len(self.points)
-        weights, sums = spoken.rounds[:count], spoken.sums[:count]
-        used = weights > 0
-        rounds = int(weights.sum())
-        eager = Ledger.from_rows(self.space, self.points[used], weights[used], sums[used], rounds=rounds)
-        eager._totals[:, 1, 1:] = spoken.lost[:count][used]
+        spoken, used = self._spoken, self._used
+        weights, sums = spoken.rounds[used], spoken.sums[used]
+        eager = Ledger.from_rows(self.space, self.points, weights, sums, rounds=int(weights.sum()))
+        eager._totals[:, 1, 1:] = spoken.lost[used]
         return eager.merge(self._safe_ledger())
 
     def _safe_ledger(self) -> Ledger:
@@ -202,8 +202,7 @@ class GuardedRun:
         eager._now = eager.source, books, None  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
-        used = spoken.rounds > 0
-        biases = guard.eager_tally.named(spoken.points[used], spoken.biases[used])
+        biases = guard.eager_tally.named(self.points, spoken.biases[self._used])
         spoke = int(spoken.rounds.sum())
         guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
@@ -253,4 +252,6 @@ def _read(space: ConvexSet, outcomes: Any) -> Outcomes:
     chunks: list[Outcomes] = []
     for chunk in outcomes:
         chunks.append(read_outcomes(space, chunk, before=sum(map(len, chunks))))
+    if len({chunk.ndim for chunk in chunks}) > 1:  # classes and rows
+        chunks = [np.eye(space.dim)[chunk] if chunk.ndim == 1 else chunk for chunk in chunks]
     return np.concatenate(chunks) if chunks else np.empty((0, space.dim))
