@@ -289,7 +289,6 @@ def test_invalid_outcomes_change_nothing() -> None:
     assert dumps(f) == before
 
 
-@pytest.mark.xfail(strict=True, reason="a part shares arrays with those of later rounds, and writes to them late")
 def test_reading_a_part_of_an_earlier_round_changes_nothing() -> None:
     """Whether it spoke then or was suspended."""
     f, held = tc.Guarded(tc.Simplex(3)), []

@@ -218,7 +218,6 @@ def two_trees(space: tc.ConvexSet, arity: int, depth: int | None) -> tc.Guarded:
     return tc.Guarded(space, eager=eager, safe=safe, error=0.3)
 
 
-@pytest.mark.xfail(strict=True, reason="a tally takes the nodes of two trees for those of one")
 @pytest.mark.parametrize(("arity", "depth"), [(2, 9), (3, None)])
 def test_a_guard_within_a_guard(arity: int, depth: int | None) -> None:
     """Forecasts of two trees by turns: nodes with the same number are not the same node."""

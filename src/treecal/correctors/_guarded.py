@@ -95,6 +95,7 @@ class GuardedCorrector(Corrector):
         if inner is not None:  # the scores are kept here
             inner.audit, inner._ledgers = False, None
         self._chosen: tuple[object, Array, Choice] | None = None
+        self._written = [0]
         self._now: _Now = inner, guard, self._book.empty(), None
 
     @property
@@ -111,7 +112,7 @@ class GuardedCorrector(Corrector):
         """Return the books, with the last round written to them."""
         corrector, guard, books, change = self._now
         if change is not None:
-            self._book.write(books, change)
+            self._book.write(books, change, self._written)
             self._now = corrector, guard, books, None
         return books
 
@@ -162,7 +163,7 @@ class GuardedCorrector(Corrector):
             raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
 
         def resume() -> None:
-            self._now = corrector, guard, books, None
+            self._now, self._written = (corrector, guard, books, None), [books.rounds]
 
         return resume
 

@@ -50,7 +50,7 @@ class BookArrays(NamedTuple):
 
 
 class TreePart(NamedTuple):
-    """TreeCal as a part: its tree, the carried sums, and the bias of each node of the path.
+    """TreeCal as a part: its tree, the carried sums, and the bias and point of each node of the path.
 
     `numbers` holds its rounds and the heights of its last forecast; `errors` the error of the nodes that ended, and of
     the path's.
@@ -59,6 +59,7 @@ class TreePart(NamedTuple):
     tree: TreeArgs
     sums: Array
     path: Array
+    places: Array
     numbers: Integers
     errors: Array
 
@@ -243,7 +244,7 @@ def _slot(spoken: SpokenArrays, q: Array) -> int:
 def _tree_round(part: TreePart, outcome: Array, squared: bool) -> float:
     """Play a round of TreeCal; return its total per-node error."""
     tree, path, sums, t = part.tree, part.path, part.sums, part.numbers[0]
-    heights, point = tree.depth if tree.depth > 0 else digits(t, tree.arity), np.empty(len(outcome))
+    heights = tree.depth if tree.depth > 0 else digits(t, tree.arity)
     if t > 0:
         left = 0.0
         for h in range(min(carries(t, tree.arity) + 1, part.numbers[1])):
@@ -252,9 +253,9 @@ def _tree_round(part: TreePart, outcome: Array, squared: bool) -> float:
         part.errors[0] += left
     weight, now, length, total = 1 / heights, t, 1, 0.0
     for h in range(heights):
-        place_one(sums[h], now % tree.arity * length, tree, None, point)
+        place_one(sums[h], now % tree.arity * length, tree, None, part.places[h])
         for j in range(len(outcome)):
-            path[h, j] += weight * (outcome[j] - point[j])
+            path[h, j] += weight * (outcome[j] - part.places[h, j])
         total += _size(path[h], squared)
         now //= tree.arity
         length *= tree.arity

@@ -199,7 +199,7 @@ class GuardedRun:
             int(pages.numbers[1]),
             pages.squares,
         )
-        eager._now = eager.source, books, None  # type: ignore[attr-defined]
+        eager._now, eager._written = (eager.source, books, None), [books.rounds]  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
         biases = guard.eager_tally.named(self.points, spoken.biases[self._used])
@@ -228,7 +228,7 @@ def _part(forecaster: Forecaster, rounds: int) -> Any:
     forecaster.tree.check(rounds)
     heights = forecaster.tree.heights(rounds)
     sums = np.zeros((heights, dim))
-    return kernels.TreePart(kernel_args(forecaster._path)[0], sums, sums.copy(), numbers, errors)
+    return kernels.TreePart(kernel_args(forecaster._path)[0], sums, sums.copy(), sums.copy(), numbers, errors)
 
 
 def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
@@ -241,8 +241,9 @@ def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
         return replace(tally, biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
     forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])
-    path, opened = part.path[: part.numbers[1]].copy(), float(part.errors[1])
-    return replace(tally, path=path, rounds=rounds, last=max(0, rounds - 1), closed=closed, open=opened)
+    heights, opened = int(part.numbers[1]), float(part.errors[1])
+    path, places = part.path[:heights].copy(), part.places[:heights].copy()
+    return Tally(tally.norm, path, places, tally.biases, tally.change, rounds, max(0, rounds - 1), closed, opened)
 
 
 def _read(space: ConvexSet, outcomes: Any) -> Outcomes:

@@ -142,11 +142,18 @@ class Book:
         after = Books(rounds, points, biases, sizes, used, growth, lead, squares)
         return after, Change(columns, place, bias, size)
 
-    def write(self, now: Books, change: Change) -> None:
-        """Write what the last round changed. Doing it twice does no harm, so an interrupt does none either."""
+    def write(self, now: Books, change: Change, written: list[int]) -> None:
+        """Write what the last round changed. Doing it twice does no harm, so an interrupt does none either.
+
+        Books of an earlier round that somebody still holds share the arrays with the current ones. They write nothing:
+        `written` holds the round that is written.
+        """
+        if written[0] >= now.rounds:
+            return
         now.points[self._rows, :, change.columns] = change.points
         now.biases[self._rows, :, change.columns] = change.biases
         now.sizes[self._rows, change.columns] = change.sizes
+        written[0] = now.rounds
 
     def check(self, now: Books) -> None:
         """Raise unless such books can be."""
@@ -223,6 +230,7 @@ class Codebook(LockedForecaster):
         self.sizes, self.capacity = self._book.sizes, self._book.capacity
         self._now: _Now = deepcopy(source), self._book.empty(), None
         self._chosen: tuple[object, Choice] | None = None
+        self._written = [0]
 
     @property
     def source(self) -> Forecaster:
@@ -244,7 +252,7 @@ class Codebook(LockedForecaster):
         """Return the books, with the last round written to them."""
         source, books, change = self._now
         if change is not None:
-            self._book.write(books, change)
+            self._book.write(books, change, self._written)
             self._now = source, books, None
         return books
 
@@ -292,7 +300,7 @@ class Codebook(LockedForecaster):
             raise SnapshotError(f"the books are of {books.rounds} rounds, and the source of {source.rounds}.")
 
         def resume() -> None:
-            self._now, self._announced = (source, books, None), None
+            self._now, self._announced, self._written = (source, books, None), None, [books.rounds]
 
         return resume
 

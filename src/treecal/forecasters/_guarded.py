@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -79,8 +79,7 @@ class Guard:
         self.budget, self.error, self.measured = float(budget), None if error is None else float(error), measured
         self.space, self.safe = space, deepcopy(safe)
         self.shadow = deepcopy(safe) if error is None and measured else None
-        none = Tally.empty(norm, space.dim)
-        self.eager_tally, self.safe_tally, self.shadow_tally = none, replace(none, biases={}), replace(none, biases={})
+        self.eager_tally, self.safe_tally, self.shadow_tally = (Tally.empty(norm, space.dim) for _ in range(3))
         self.rounds, self.peak = 0, 0.0  # peak: the shadow's greatest error so far, or safe's bound
         self.suspended = False  # whether safe forecast the last round
         if error is None and not measured:
@@ -214,8 +213,9 @@ class Guarded(LockedForecaster):
     `U(n) <= U(T)`. The error of all rounds is at most the sum of both, point by point.
 
     The budget is `budget` times the greatest error so far of a second copy of safe, which forecasts every round
-    unannounced; it never exceeds `budget·U(T)`, so the total error is at most `(1 + budget)·U(T)`. It grows with time:
-    after the eager part was suspended it is tried again, at a cost that is always within the budget.
+    unannounced; or, if that is less, times the error that safe's own rounds suggest for all of them. It never exceeds
+    `budget·U(T)`, so the total error is at most `(1 + budget)·U(T)`. It grows with time: after the eager part was
+    suspended it is tried again, at a cost that is always within the budget.
 
     Costs about as much a round as its parts together; with the default parts a constant.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Lp, Norm
 
-Biases = dict[bytes, tuple[Array, float]]
+
+class Biases(dict[bytes, tuple[Array, float]]):
+    """`V` of points and its norm, by the points' bytes, up to some round."""
+
+    rounds = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +32,10 @@ class Tally:
     norm: Norm
     path: Array
     """`V` of the path's nodes, `(heights, d)`."""
+    places: Array
+    """Their points, `(heights, d)`."""
     biases: Biases
-    """`V` of each other point and its norm, by the point's bytes; shared with the tallies of earlier rounds."""
+    """Those of other points; shared with the tallies of earlier rounds."""
     change: Biases
     """What the last round changed in them, perhaps not written yet: writing it twice does no harm."""
     rounds: int = 0
@@ -43,7 +49,8 @@ class Tally:
     @classmethod
     def empty(cls, norm: Norm, dim: int) -> Tally:
         """Return the tally of no rounds."""
-        return cls(norm, np.zeros((0, dim)), {}, {})
+        none = np.zeros((0, dim))
+        return cls(norm, none, none, Biases(), Biases())
 
     @property
     def total(self) -> float:
@@ -58,7 +65,7 @@ class Tally:
         keys = [point.tobytes() for point in x._points + 0.0]
         if len(set(keys)) < len(keys):
             return self.after(x.merged(), outcome)
-        known, change, before, after = self._written(), {}, 0.0, 0.0
+        known, change, before, after = self._written(), Biases(), 0.0, 0.0
         for key, move in zip(keys, moves, strict=True):
             if key in known:
                 bias, size = known[key]
@@ -66,29 +73,36 @@ class Tally:
             change[key] = move, (size := total_size(self.norm, move[None]))
             after += size
         closed = self.closed + (after - before)
-        return Tally(self.norm, self.path, known, change, self.rounds + 1, self.last, closed, self.open)
+        return replace(self, change=change, rounds=self.rounds + 1, closed=closed)
 
     def _along(self, x: TreeForecast, moves: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
-        path, closed, ended, last, now = self.path, self.closed, 0, self.last, x.rounds
+        path, ended, last, now, points = self.path, 0, self.last, x.rounds, x._points
         while ended < len(path) and last != now:
             ended, last, now = ended + 1, last // x.arity, now // x.arity
-        if ended:
-            closed += total_size(self.norm, path[:ended])
-        moves[ended : len(path)] += path[ended:]
-        opened = total_size(self.norm, moves)
-        return Tally(self.norm, moves, self.biases, self.change, self.rounds + 1, x.rounds, closed, opened)
+        left, kept = path[:ended], path[ended:]
+        if not np.array_equal(
+            self.places[ended:], points[ended : len(path)]
+        ):  # a node has one point: it is another tree
+            left, kept = path, path[:0]
+        closed = self.closed + (total_size(self.norm, left) if len(left) else 0.0)
+        moves[ended : ended + len(kept)] += kept
+        known, opened = self._written(), total_size(self.norm, moves)
+        return Tally(self.norm, moves, points, known, Biases(), self.rounds + 1, x.rounds, closed, opened)
 
     def _written(self) -> Biases:
-        """Return the points' biases, up to date."""
-        self.biases.update(self.change)
+        """Return the points' biases, up to date; an earlier tally that somebody still holds writes nothing."""
+        if self.biases.rounds < self.rounds:
+            self.biases.update(self.change)
+            self.biases.rounds = self.rounds
         return self.biases
 
     def named(self, points: Array, biases: Array) -> Biases:
         """Return biases and their norms by the bytes of their points."""
-        return {
-            p.tobytes(): (v, total_size(self.norm, v[None])) for p, v in zip(points + 0.0, biases.copy(), strict=True)
-        }
+        named = Biases()
+        for point, bias in zip(points + 0.0, biases.copy(), strict=True):
+            named[point.tobytes()] = bias, total_size(self.norm, bias[None])
+        return named
 
     def get_state(self) -> dict[str, Any]:
         """Return the state, as arrays and numbers."""
@@ -97,13 +111,14 @@ class Tally:
         numbers = {"rounds": self.rounds, "last": self.last, "closed": self.closed}
         return numbers | {
             "path": self.path.copy(),
+            "places": self.places.copy(),
             "points": points,
             "biases": np.array([bias for bias, _ in biases.values()]).reshape(-1, dim),
         }
 
     def resumed(self, state: Any, space: ConvexSet, coming: Forecast | None) -> Tally:
         """Return the tally of such a state, once it is found to be valid, given the coming forecast of its part."""
-        check_names("a tally", state, ("rounds", "last", "closed", "path", "points", "biases"))
+        check_names("a tally", state, ("rounds", "last", "closed", "path", "places", "points", "biases"))
         rounds, path, points, biases = (state[name] for name in ("rounds", "path", "points", "biases"))
         check_count("a tally's rounds", rounds)
         check_count("a tally's last round", state["last"])
@@ -111,6 +126,8 @@ class Tally:
         check_number("a tally's error", state["closed"], least=-1e-6 * (rounds + 1), most=rounds * most)
         heights, known = np.shape(path)[0] if np.ndim(path) else 0, np.shape(points)[0] if np.ndim(points) else 0
         check_array("a tally's path", path, (heights, space.dim))
+        check_array("a tally's places", state["places"], (heights, space.dim))
+        check_sums("a tally's places", state["places"], np.ones(heights), space, rounds=rounds)
         most_heights, before = (len(coming), coming.rounds) if isinstance(coming, TreeForecast) else (0, 1)
         if heights > most_heights or state["last"] >= max(before, 1):
             raise SnapshotError(f"a tally's path has {heights} nodes and is of round {state['last']}.")
@@ -127,7 +144,8 @@ class Tally:
             raise SnapshotError("a point of a tally appears twice.")
         opened = total_size(self.norm, path) if heights else 0.0
         last, closed = int(state["last"]), float(state["closed"])
-        return Tally(self.norm, path.copy(), {}, change, int(rounds), last, closed, opened)
+        places = state["places"].copy()
+        return Tally(self.norm, path.copy(), places, Biases(), change, int(rounds), last, closed, opened)
 
 
 def total_size(norm: Norm, rows: Array) -> float:
