@@ -116,14 +116,14 @@ def judged(rows: list[Any], *, forecasts: bool) -> tuple[Any, Any, int]:
     return np.array(points), np.array(outcomes, int), len(rows) - len(points)
 
 
-def independent(kind: str, data: bytes, used: list[str]) -> list[Any]:
+def independent(kind: str, data: bytes, used: list[str], *, whole: bool) -> list[Any]:
     """The rows of a file; it raises an error where these columns cannot be read."""
     if kind.endswith("parquet"):
         file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
         return list(file.read(used).to_pylist())
     text = gzip.decompress(data) if kind.endswith("gz") else data
     if kind.startswith("jsonl"):
-        return [value_of(line) for line in text.split(b"\n") if line.strip()]
+        return [value_of(line, whole=whole) for line in text.split(b"\n") if line.strip()]
     lines = text.removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape").split("\n")
     ends = [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
     names, *records = csv.reader(ends, strict=True, skipinitialspace=True)
@@ -141,9 +141,14 @@ def is_utf8(cells: list[str]) -> bool:
     return not any("\ud800" <= letter <= "\udfff" for letter in "".join(cells))
 
 
-def value_of(line: bytes) -> Any:
+def value_of(line: bytes, *, whole: bool) -> Any:
+    """The value of a line; a stream reads the whole of it, and refuses a key that is there twice in any column."""
+
+    def only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any] | None:
+        return None if whole and len(dict(pairs)) < len(pairs) else dict(pairs)
+
     try:
-        return json.loads(line.decode())
+        return json.loads(line.decode(), object_pairs_hook=only_once)
     except ValueError:
         return None
 
@@ -163,7 +168,7 @@ def attempt(rng: random.Random, folder: Path) -> tuple[str, str]:
         return "failed", f"{kind}, {how}: {type(error).__name__}: {error!s:.200}"
     used = ["a", "b", "y"] if how == "audit" else ["y"]
     try:
-        p, y, others = judged(independent(kind, data, used), forecasts=how == "audit")
+        p, y, others = judged(independent(kind, data, used, whole=how == "forecast"), forecasts=how == "audit")
     except Exception as error:
         if kind == "csv" and isinstance(error, csv.Error | ValueError):
             return "lenient", ""  # malformed quotes, which the standard library gives up on
