@@ -90,6 +90,7 @@ class Book:
         self.prior = reach(space, "l2") ** 2 / (16 * space.dim)  # a variance to begin with
         self._sizes = np.array(self.sizes, float)
         self._rows, self._columns = np.arange(len(self.sizes)), np.arange(self.capacity)
+        self._room = np.empty(0), np.empty(0)  # for what is computed anew in every round
 
     def empty(self) -> Books:
         """Return books without points."""
@@ -103,16 +104,19 @@ class Book:
         noise = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
         noise = np.sqrt(2 / math.pi * np.maximum(noise, 0.0))
         ahead = np.maximum(LOOK_AHEAD, (now.rounds + 1) / self._sizes)
-        root, width = np.sqrt(ahead), max(2, int(now.used.max()))
-        away = q[:, None] - now.points[:, :, :width]
-        moved = ahead[:, None, None] * away
-        moved += now.biases[:, :, :width]
+        root, shape = np.sqrt(ahead), now.points.shape
+        if self._room[0].shape != shape:
+            self._room = np.empty(shape), np.empty(shape)
+        away, moved = self._room
+        np.subtract(q[:, None], now.points, out=away)
+        np.multiply(ahead[:, None, None], away, out=moved)
+        moved += now.biases
         np.maximum(np.abs(moved, out=moved), (root[:, None] * noise)[:, :, None], out=moved)
         away *= away
         # Sums over the middle axis run in its order, as in compiled code.
-        cost = (np.add.reduce(moved, axis=1) - now.sizes[:, :width]) / ahead[:, None]
+        cost = (np.add.reduce(moved, axis=1) - now.sizes) / ahead[:, None]
         cost += self.skill * np.add.reduce(away, axis=1)
-        cost[self._columns[:width] >= now.used[:, None]] = math.inf
+        cost[self._columns[: shape[2]] >= now.used[:, None]] = math.inf
         columns = cost.argmin(axis=1)
         new = (cost[self._rows, columns] >= np.add.accumulate(noise)[-1] / root) & (now.used < self.capacity)
         best = int(now.growth.argmin())
@@ -259,7 +263,8 @@ class Codebook(LockedForecaster):
     def _choice(self) -> Choice:
         books = self._books()
         if self._chosen is None or self._chosen[0] is not self._now:
-            self._chosen = self._now, self._book.choose(books, self.source.predict().mean)
+            x = self.source.predict()
+            self._chosen = self._now, self._book.choose(books, x._points[0] if len(x) == 1 else x.mean)
         return self._chosen[1]
 
     def _announce(self) -> Forecast:
@@ -269,12 +274,12 @@ class Codebook(LockedForecaster):
     def _learn(self, outcome: Array) -> None:
         books, change = self._book.after(self._books(), self._choice(), outcome)
         source = self.source._fork()
-        source.update(outcome)
+        source._learn(outcome)
         self._now = source, books, change
 
     def _overlook(self, outcome: Array) -> None:
         source = self.source._fork()
-        source.update(outcome)
+        source._learn(outcome)
         self._now = source, *self._now[1:]
 
     _fork = Forecaster._light_fork

@@ -114,11 +114,11 @@ class Guard:
         else:
             twin.safe_tally = self.safe_tally.after(announced, outcome)
             twin.safe = self.safe._fork()
-            twin.safe.update(outcome)
+            twin.safe._learn(outcome)
         if self.shadow is not None:
             twin.shadow_tally = self.shadow_tally.after(self.shadow.predict(), outcome)
             twin.shadow = self.shadow._fork()
-            twin.shadow.update(outcome)
+            twin.shadow._learn(outcome)
             twin.peak = max(self.peak, twin.shadow_tally.total)
         elif self.error is None and rounds & (rounds - 1) == 0:
             # The bound of the last power of two: the budget never falls, and is known beforehand.
@@ -306,7 +306,7 @@ class Guarded(LockedForecaster):
         announced, (eager, guard) = self.predict(), self._now
         after, eager = guard.after(announced, outcome), eager._fork()
         if guard.open:
-            eager.update(outcome)
+            eager._learn(outcome)
         else:
             eager._overlook(outcome)
         self._now = eager, after

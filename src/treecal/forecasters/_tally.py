@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,8 @@ class Tally:
             change[key] = move, (size := total_size(self.norm, move[None]))
             after += size
         closed = self.closed + (after - before)
-        return replace(self, change=change, rounds=self.rounds + 1, closed=closed)
+        rounds = self.rounds + 1
+        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.open)
 
     def _along(self, x: TreeForecast, moves: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
