@@ -108,8 +108,8 @@ def _create(folder: Path, *, private: bool) -> tuple[Path, int]:
     while True:
         temporary = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
         held = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600 if private else 0o666)
-        _lock(held)
-        if temporary.exists():  # otherwise it was swept before it was locked
+        locked = _lock(held)
+        if locked is not False and temporary.exists():  # otherwise it is being swept, or was before it was locked
             return temporary, held
         os.close(held)
 
@@ -136,14 +136,16 @@ def _publish(temporary: Path, target: Path, *, force: bool) -> None:
         os.replace(temporary, target)
 
 
-def _lock(held: int) -> bool:
-    """Lock a file until it is closed or its process ends; False if another process has it, or nothing can be locked."""
+def _lock(held: int) -> bool | None:
+    """Lock a file until it is closed or its process ends; False if another process has it, None if none can."""
     try:
         import fcntl
 
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
+    except BlockingIOError:
         return False
+    except (ImportError, OSError):
+        return None
     return True
 
 

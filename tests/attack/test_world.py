@@ -222,6 +222,29 @@ def test_what_a_killed_writer_left_is_removed_and_a_living_one_keeps_its_own(tmp
 
 
 @posix
+def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process takes the new file for an orphan, and locks it first."""
+    lock, sweepers = _atomic._lock, []
+
+    def too_late(held: int) -> bool | None:
+        if not sweepers:
+            (unfinished,) = tmp_path.iterdir()
+            sweepers.append((unfinished, os.open(unfinished, os.O_RDONLY)))
+            assert lock(sweepers[0][1])
+        return lock(held)
+
+    monkeypatch.setattr(_atomic, "_lock", too_late)
+    with new_file(tmp_path / "f") as temporary:
+        unfinished, held = sweepers[0]
+        unfinished.unlink()
+        os.close(held)
+        temporary.write_text("whole")
+    assert (tmp_path / "f").read_text() == "whole"
+
+
+@posix
 def test_what_exists_by_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "a"
     monkeypatch.setattr(_atomic, "_checked", lambda path, force: None)  # as if it came between the check and the end
