@@ -226,7 +226,8 @@ def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process takes the new file for an orphan, and locks it first."""
-    lock, sweepers = _atomic._lock, []
+    lock = _atomic._lock
+    sweepers: list[tuple[Path, int]] = []
 
     def too_late(held: int) -> bool | None:
         if not sweepers:
@@ -329,8 +330,8 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
         counts["tried"] += 1
         if audit.returncode == 130 and err == "treecal: interrupted.\n" and not out:
             counts["stopped"] += 1
-        elif audit.returncode == 0 and json.loads(out)["whole"]["rounds"] == rows and not err:
-            counts["had ended"] += 1
+        elif audit.returncode in (0, 130) and out.endswith("\n") and json.loads(out)["whole"]["rounds"] == rows:
+            counts["had ended"] += 1  # or had all but ended: the answer is whole
         else:
             print("FAILED", number, audit.returncode, out[:100], err[-2000:])
             counts["failures"] += 1
