@@ -35,6 +35,7 @@ FLIGHTS = 10_000
 ADVERSARY = 5_000
 """Number of rounds against the adversary."""
 _FEW = 0.01  # of all rounds: bins with less are left out of the table
+_CORRECTED = "The same forecasts, corrected while they come. In the first rounds there is little to correct them by."
 _MODEL = "A logistic regression, as it is: what there is to correct."
 _GUARDED = (
     "treecal's default. Its eager part follows the stream; its safe part takes over where that fails, so that the "
@@ -103,7 +104,9 @@ def play_model(stream: ModelStream) -> Section:
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
     corrector = tc.GuardedCorrector(stream.space, corrector=tc.VectorScaling(stream.space, audit=False))
     with progress("The model, corrected") as done:
-        after = play(corrector, outcomes, forecasts=forecasts, name="the model, corrected", progress=done)
+        after = play(
+            corrector, outcomes, forecasts=forecasts, name="the model, corrected", note=_CORRECTED, progress=done
+        )
     model = Entry("the model", corrector.ledgers["before"], made="logistic regression", note=_MODEL)
     section = Section(stream.title, [model, after])
     raw, corrected = section.verdicts
