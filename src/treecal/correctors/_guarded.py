@@ -64,7 +64,7 @@ class GuardedCorrector(Corrector):
     >>> round(model.error("l1"), 2), round(guarded.error("l1"), 2)
     (1.03, 0.13)
     >>> f.guard().safe_rounds  # of the last thousand
-    889
+    890
     """
 
     _fields = ("space", "corrector", "safe", "budget", "norm", "error", "measured", "audit")

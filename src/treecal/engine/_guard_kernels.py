@@ -15,6 +15,7 @@ from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, inlined, strict
 from treecal.engine._kernels import add_outcome, place_one
 from treecal.engine._state import TreeArgs
+from treecal.forecasters._codebook import CHANCE
 
 
 class TrackerArrays(NamedTuple):
@@ -170,14 +171,14 @@ def _choose(
     rounds, total = book.numbers[0], 0.0
     for j in range(len(q)):
         spread = q[j] * (1 - q[j]) if classes else (book.prior + book.squares[j]) / (rounds + 1)
-        noise[j] = math.sqrt(2 / math.pi * max(spread, 0.0))
+        noise[j] = math.sqrt(abs(spread))
         total += noise[j]
     for b in range(len(columns)):
         ahead = max(book.ahead, (rounds + 1) / book.aims[b])
         root, used = math.sqrt(ahead), book.used[b]
         moved[:used], away[:used] = 0.0, 0.0
         for j in range(len(q)):  # over the points inside, so that each is added up in order, four at once
-            floor, entry = root * noise[j], q[j]
+            floor, entry = CHANCE * root * noise[j], q[j]
             points, biases = book.points[b, j], book.biases[b, j]
             for i in range(used):
                 x = entry - points[i]
@@ -185,10 +186,10 @@ def _choose(
                 away[i] += x * x
         least, column = math.inf, 0
         for i in range(used):
-            cost = (moved[i] - book.sizes[b, i]) / ahead + book.skill * away[i]
+            cost = moved[i] - book.sizes[b, i] + ahead * book.skill * away[i]
             if cost < least:
                 least, column = cost, i
-        if least >= total / root and used < book.points.shape[2]:
+        if least >= CHANCE * total * root and used < book.points.shape[2]:
             column = used
         columns[b] = column
     best, lead = 0, int(book.numbers[1])

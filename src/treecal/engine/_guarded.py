@@ -208,6 +208,7 @@ class GuardedRun:
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
         if guard.shadow is not None:
             guard.shadow_tally = _resumed(guard.shadow, guard.shadow_tally, self._shadow)
+        guard._opened()
         return f
 
     def __repr__(self) -> str:
@@ -241,9 +242,9 @@ def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
         return replace(tally, biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
     forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])
-    heights, opened = int(part.numbers[1]), float(part.errors[1])
+    heights, last = int(part.numbers[1]), max(0, rounds - 1)
     path, places = part.path[:heights].copy(), part.places[:heights].copy()
-    return Tally(tally.norm, path, places, tally.biases, tally.change, rounds, max(0, rounds - 1), closed, opened)
+    return tally.along(path, places, rounds=rounds, last=last, closed=closed)
 
 
 def _read(space: ConvexSet, outcomes: Any) -> Outcomes:

@@ -100,6 +100,11 @@ class Forecaster(ABC):
         return announced[1]
 
     @property
+    def mean_forecast(self) -> Array:
+        """The mean of the forecast for the coming round, `(d,)`."""
+        return self.predict().mean
+
+    @property
     def mixture(self) -> Forecast:
         """What an adversary may see before it chooses: the forecast, or the distribution it is drawn from."""
         return self.predict()

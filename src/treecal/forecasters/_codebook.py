@@ -21,9 +21,10 @@ from treecal.forecasters._tracker import Tracker
 from treecal.geometry import ConvexSet, Simplex
 
 SIZES = (15, 250)
-CAPACITY = 192
+CAPACITY = 160
 SKILL = 5.0  # what a unit of Brier score is worth in units of ℓ1 error, on the simplex
 LOOK_AHEAD = 10.0  # rounds, at least
+CHANCE = math.sqrt(2 / math.pi)  # the mean size of a normal deviate, in standard deviations
 BETTER = 1.2  # how much lower the error of another book must be before it is followed
 
 
@@ -48,21 +49,16 @@ class Books(State):
     """The sum of the squared deviations from the point forecasts, by coordinate; of no use for classes."""
 
 
-class Change(NamedTuple):
-    """What a round changes in the books' arrays: one column of each, which is written before the next round."""
-
-    columns: Integers
-    points: Array
-    biases: Array
-    sizes: Array
+Change = list[tuple[int, Array, Array, float]]
+"""What a round changes in the books' arrays: of each book one column, its point, bias and size."""
 
 
 class Choice(NamedTuple):
     """The column of each book for a point forecast, whether that point is new, and the book to follow."""
 
     forecast: Array
-    columns: Integers
-    new: Array
+    columns: list[int]
+    new: list[bool]
     lead: int
 
 
@@ -88,9 +84,6 @@ class Book:
         self.classes = isinstance(space, Simplex)
         self.skill = 2 * SKILL / reach(space, "l1")
         self.prior = reach(space, "l2") ** 2 / (16 * space.dim)  # a variance to begin with
-        self._sizes = np.array(self.sizes, float)
-        self._rows, self._columns = np.arange(len(self.sizes)), np.arange(self.capacity)
-        self._room = np.empty(0), np.empty(0)  # for what is computed anew in every round
 
     def empty(self) -> Books:
         """Return books without points."""
@@ -101,27 +94,28 @@ class Book:
 
     def choose(self, now: Books, q: Array) -> Choice:
         """Return the point of each book to announce for a point forecast."""
-        noise = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
-        noise = np.sqrt(2 / math.pi * np.maximum(noise, 0.0))
-        ahead = np.maximum(LOOK_AHEAD, (now.rounds + 1) / self._sizes)
-        root, shape = np.sqrt(ahead), now.points.shape
-        if self._room[0].shape != shape:
-            self._room = np.empty(shape), np.empty(shape)
-        away, moved = self._room
-        np.subtract(q[:, None], now.points, out=away)
-        np.multiply(ahead[:, None, None], away, out=moved)
-        moved += now.biases
-        np.maximum(np.abs(moved, out=moved), (root[:, None] * noise)[:, :, None], out=moved)
-        away *= away
-        # Sums over the middle axis run in its order, as in compiled code.
-        cost = (np.add.reduce(moved, axis=1) - now.sizes) / ahead[:, None]
-        cost += self.skill * np.add.reduce(away, axis=1)
-        cost[self._columns[: shape[2]] >= now.used[:, None]] = math.inf
-        columns = cost.argmin(axis=1)
-        new = (cost[self._rows, columns] >= np.add.accumulate(noise)[-1] / root) & (now.used < self.capacity)
+        spread = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
+        noise = np.sqrt(np.abs(spread))[:, None]  # rounding may make it negative
+        alone, at = CHANCE * float(np.add.accumulate(noise)[-1, 0]), q[:, None]
+        columns, new = [], []
+        for book, (size, used) in enumerate(zip(self.sizes, now.used.tolist(), strict=True)):
+            ahead, width = max(LOOK_AHEAD, (now.rounds + 1) / size), max(2, used)
+            root = math.sqrt(ahead)
+            away = at - now.points[book, :, :width]
+            moved = ahead * away
+            moved += now.biases[book, :, :width]
+            np.maximum(np.abs(moved, out=moved), CHANCE * root * noise, out=moved)
+            away *= away
+            # Two columns or more are added up row by row, in order, as in compiled code.
+            cost = np.add.reduce(moved) - now.sizes[book, :width]
+            cost += ahead * self.skill * np.add.reduce(away)
+            cost[used:] = math.inf
+            column = int(cost.argmin())
+            new.append(used < self.capacity and bool(cost[column] >= alone * root))
+            columns.append(used if new[-1] else column)
         best = int(now.growth.argmin())
         lead = best if now.growth[best] * BETTER < now.growth[now.lead] else now.lead
-        return Choice(q, np.where(new, now.used, columns), new, lead)
+        return Choice(q, columns, new, lead)
 
     def point(self, now: Books, choice: Choice) -> Array:
         """Return the point to announce."""
@@ -132,19 +126,25 @@ class Book:
     def after(self, now: Books, choice: Choice, outcome: Array) -> tuple[Books, Change]:
         """Return the books after a round in which the chosen point was announced, and what is to be written to them."""
         q, columns, new, lead = choice
-        points, biases, sizes, used = now.points, now.biases, now.sizes, now.used + new.astype(np.int64)
-        if used.max() > points.shape[2]:
+        points, biases, sizes, used = (
+            now.points,
+            now.biases,
+            now.sizes,
+            now.used + np.array(new, np.int64) if any(new) else now.used,
+        )
+        if used is not now.used and used.max() > points.shape[2]:
             more = (0, min(points.shape[2], self.capacity - points.shape[2]))
             points, biases = (np.pad(each, [(0, 0), (0, 0), more]) for each in (points, biases))
             sizes = np.pad(sizes, [(0, 0), more])
-        place = np.where(new[:, None], q, points[self._rows, :, columns])
-        bias = biases[self._rows, :, columns] + (outcome - place)
-        size = np.add.accumulate(np.abs(bias), axis=1)[:, -1]
-        rounds = now.rounds + 1
-        growth = now.growth + ((size - sizes[self._rows, columns]) - now.growth / rounds)
+        rounds, growth, change = now.rounds + 1, [], Change()
+        for book, (column, is_new, grown) in enumerate(zip(columns, new, now.growth.tolist(), strict=True)):
+            place = q if is_new else points[book, :, column]
+            bias = biases[book, :, column] + (outcome - place)
+            size = float(np.add.accumulate(np.abs(bias))[-1])
+            growth.append(grown + ((size - float(sizes[book, column])) - grown / rounds))
+            change.append((column, place, bias, size))
         squares = now.squares if self.classes else now.squares + (outcome - q) ** 2
-        after = Books(rounds, points, biases, sizes, used, growth, lead, squares)
-        return after, Change(columns, place, bias, size)
+        return Books(rounds, points, biases, sizes, used, np.array(growth), lead, squares), change
 
     def write(self, now: Books, change: Change, written: list[int]) -> None:
         """Write what the last round changed. Doing it twice does no harm, so an interrupt does none either.
@@ -154,9 +154,10 @@ class Book:
         """
         if written[0] >= now.rounds:
             return
-        now.points[self._rows, :, change.columns] = change.points
-        now.biases[self._rows, :, change.columns] = change.biases
-        now.sizes[self._rows, change.columns] = change.sizes
+        for book, (column, place, bias, size) in enumerate(change):
+            now.points[book, :, column] = place
+            now.biases[book, :, column] = bias
+            now.sizes[book, column] = size
         written[0] = now.rounds
 
     def check(self, now: Books) -> None:
@@ -263,8 +264,7 @@ class Codebook(LockedForecaster):
     def _choice(self) -> Choice:
         books = self._books()
         if self._chosen is None or self._chosen[0] is not self._now:
-            x = self.source.predict()
-            self._chosen = self._now, self._book.choose(books, x._points[0] if len(x) == 1 else x.mean)
+            self._chosen = self._now, self._book.choose(books, self.source.mean_forecast)
         return self._chosen[1]
 
     def _announce(self) -> Forecast:

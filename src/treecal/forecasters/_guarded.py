@@ -84,6 +84,7 @@ class Guard:
         self.suspended = False  # whether safe forecast the last round
         if error is None and not measured:
             self._bound(1)  # raises where there is none
+        self._opened()
 
     @property
     def allowed(self) -> float:
@@ -97,13 +98,13 @@ class Guard:
         # would be; where they are few they tell little, and the shadow's error is less.
         return self.budget * min(self.peak, safe.total * (self.rounds / safe.rounds))
 
-    @property
-    def open(self) -> bool:
-        """Whether the eager part forecasts the coming round."""
-        # Once suspended it waits for a part of the budget to be free, and then speaks for a while: single rounds, in
-        # which its points do not repeat, would cost it most.
+    def _opened(self) -> Guard:
+        """Decide who forecasts the coming round."""
+        # Once suspended, the eager part waits for a part of the budget to be free, and then forecasts for a while:
+        # single rounds, in which its points do not repeat, would cost it most.
         share = 1 - RESERVE if self.suspended else 1.0
-        return self.eager_tally.total + self.diameter <= share * self.allowed
+        self.open = self.eager_tally.total + self.diameter <= share * self.allowed
+        return self
 
     def after(self, announced: Forecast, outcome: Array) -> Guard:
         """Return the guard after a round, given what was announced in it."""
@@ -124,7 +125,7 @@ class Guard:
             # The bound of the last power of two: the budget never falls, and is known beforehand.
             twin.peak = max(self.peak, self._bound(rounds))
         twin.rounds, twin.suspended = rounds, not self.open
-        return twin
+        return twin._opened()
 
     def _bound(self, rounds: int) -> float:
         found = self.safe.certificate(self.norm, rounds=rounds)
@@ -187,7 +188,7 @@ class Guard:
         if counts != expected:
             raise SnapshotError(f"the parts of the guard do not agree on {rounds} rounds.")
         twin.rounds, twin.peak, twin.suspended = rounds, float(state["peak"]), state["suspended"]
-        return twin
+        return twin._opened()
 
 
 _TALLIES = "eager_tally", "safe_tally", "shadow_tally"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +43,13 @@ class Tally:
     """Rounds before the path's forecast."""
     closed: float = 0.0
     """The error of nodes that ended and of points that are on no tree."""
-    open: float = 0.0
-    """That of the path's nodes."""
+    sizes: tuple[float, ...] = ()
+    """The error of each of the path's nodes."""
+
+    @property
+    def open(self) -> float:
+        """The error of the path's nodes."""
+        return _added(self.sizes)
 
     @classmethod
     def empty(cls, norm: Norm, dim: int) -> Tally:
@@ -70,26 +75,26 @@ class Tally:
             if key in known:
                 bias, size = known[key]
                 move, before = bias + move, before + size
-            change[key] = move, (size := total_size(self.norm, move[None]))
+            (size,) = _sizes(self.norm, move[None])
+            change[key] = move, size
             after += size
-        closed = self.closed + (after - before)
-        rounds = self.rounds + 1
-        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.open)
+        rounds, closed = self.rounds + 1, self.closed + (after - before)
+        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.sizes)
 
     def _along(self, x: TreeForecast, moves: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
         path, ended, last, now, points = self.path, 0, self.last, x.rounds, x._points
         while ended < len(path) and last != now:
             ended, last, now = ended + 1, last // x.arity, now // x.arity
-        left, kept = path[:ended], path[ended:]
-        if not np.array_equal(
-            self.places[ended:], points[ended : len(path)]
-        ):  # a node has one point: it is another tree
-            left, kept = path, path[:0]
-        closed = self.closed + (total_size(self.norm, left) if len(left) else 0.0)
-        moves[ended : ended + len(kept)] += kept
-        known, opened = self._written(), total_size(self.norm, moves)
-        return Tally(self.norm, moves, points, known, Biases(), self.rounds + 1, x.rounds, closed, opened)
+        kept = path[ended:]
+        if self.places[ended:].tobytes() != points[ended : len(path)].tobytes():
+            # A node has one point as long as it lasts, so this is another tree.
+            ended, kept = len(path), path[:0]
+        closed = self.closed + _added(self.sizes[:ended]) if ended else self.closed
+        if len(kept):
+            moves[ended : len(path)] += kept
+        sizes = tuple(_sizes(self.norm, moves))
+        return Tally(self.norm, moves, points, self._written(), Biases(), self.rounds + 1, x.rounds, closed, sizes)
 
     def _written(self) -> Biases:
         """Return the points' biases, up to date; an earlier tally that somebody still holds writes nothing."""
@@ -98,11 +103,16 @@ class Tally:
             self.biases.rounds = self.rounds
         return self.biases
 
+    def along(self, path: Array, places: Array, *, rounds: int, last: int, closed: float) -> Tally:
+        """Return the tally of a path that compiled code has walked."""
+        sizes = tuple(_sizes(self.norm, path)) if len(path) else ()
+        return Tally(self.norm, path, places, self.biases, self.change, rounds, last, closed, sizes)
+
     def named(self, points: Array, biases: Array) -> Biases:
         """Return biases and their norms by the bytes of their points."""
         named = Biases()
         for point, bias in zip(points + 0.0, biases.copy(), strict=True):
-            named[point.tobytes()] = bias, total_size(self.norm, bias[None])
+            named[point.tobytes()] = bias, _sizes(self.norm, bias[None])[0]
         return named
 
     def get_state(self) -> dict[str, Any]:
@@ -135,26 +145,33 @@ class Tally:
         check_array("a tally's points", points, (known, space.dim))
         check_array("a tally's biases", biases, (known, space.dim))
         check_sums("a tally's points", points, np.ones(known), space, rounds=1)
-        sizes = np.concatenate([self.norm(path), self.norm(biases)])
-        if (sizes > rounds * most).any():
+        norms = np.concatenate([self.norm(path), self.norm(biases)])
+        if (norms > rounds * most).any():
             raise SnapshotError(f"a tally's biases are more than {rounds} rounds can give.")
-        if known and abs(float(sizes[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * most:
+        if known and abs(float(norms[heights:].sum()) - state["closed"]) > 1e-6 * (rounds + 1) * most:
             raise SnapshotError("a tally's error is not that of its points.")
         change = self.named(points, biases)
         if len(change) < known:
             raise SnapshotError("a point of a tally appears twice.")
-        opened = total_size(self.norm, path) if heights else 0.0
-        last, closed = int(state["last"]), float(state["closed"])
-        places = state["places"].copy()
-        return Tally(self.norm, path.copy(), places, Biases(), change, int(rounds), last, closed, opened)
+        fresh, last, closed = Tally.empty(self.norm, space.dim), int(state["last"]), float(state["closed"])
+        tally = fresh.along(path.copy(), state["places"].copy(), rounds=int(rounds), last=last, closed=closed)
+        return replace(tally, change=change)
 
 
-def total_size(norm: Norm, rows: Array) -> float:
-    """Return the sum of the rows' norms, added in the order in which compiled code adds."""
+def _sizes(norm: Norm, rows: Array) -> list[float]:
+    """Return the norm of each row, added from left to right as in compiled code."""
     if isinstance(norm, Lp) and norm.p in (1, 2):
         squared = norm.p == 2
         sizes = np.add.accumulate(rows * rows if squared else np.abs(rows), axis=1)[:, -1]
-        sizes = np.sqrt(sizes) if squared else sizes
     else:
-        sizes = norm(rows)
-    return float(np.add.accumulate(sizes)[-1])
+        squared, sizes = False, np.asarray(norm(rows))
+    found: list[float] = (np.sqrt(sizes) if squared else sizes).tolist()
+    return found
+
+
+def _added(sizes: tuple[float, ...]) -> float:
+    """Return the sum, from left to right: Python's own adds in another way since 3.12."""
+    total = 0.0
+    for size in sizes:
+        total += size
+    return total

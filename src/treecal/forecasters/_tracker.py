@@ -80,11 +80,12 @@ class Tracker(Forecaster):
         self._scale = 2 * reach(space, "l2") ** 2
         means = np.tile(start, (len(HALF_LIVES), 1))
         weights = np.full(experts, 1 / experts)
+        self._asked: tuple[Experts | None, Array] = None, means  # the experts' forecasts, and the state they are of
         self._state = Experts(0, weights, means, np.tile(start, (chain, 1)), np.ones(chain), -1)
 
     @property
     def mean_forecast(self) -> Array:
-        """The point forecast for the coming round."""
+        """The point forecast for the coming round, `(d,)`."""
         now = self._state
         # Accumulated, so that compiled code can add in the same order.
         return np.asarray(np.add.accumulate(now.weights[:, None] * self._experts(now), axis=0)[-1])
@@ -93,8 +94,10 @@ class Tracker(Forecaster):
         """Return the forecast of each expert."""
         if not len(now.followed):
             return now.means
-        law = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
-        return np.concatenate([now.means, law[None]])
+        if self._asked[0] is not now:
+            law = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
+            self._asked = now, np.concatenate([now.means, law[None]])
+        return self._asked[1]
 
     def _announce(self) -> Forecast:
         return Forecast.trusted(self.mean_forecast[None], uniform(1), None, self.space)
