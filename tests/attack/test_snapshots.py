@@ -558,6 +558,13 @@ def test_a_draw_that_is_none_of_the_points_is_refused() -> None:
     assert plain(f.get_state()) == before
 
 
+@pytest.mark.parametrize("last", [None, 1.0, True, -1, 2, "1"])
+def test_the_last_class_is_a_class(last: Any) -> None:
+    f = used(tc.Tracker(tc.Simplex(2)), np.random.default_rng(0), 5)
+    with pytest.raises(SnapshotError):
+        f.set_state(f.get_state() | {"last": last})
+
+
 def test_states_are_equal_when_their_arrays_are() -> None:
     for kind in tc.forecasters.REGISTRY.values():
         for f in kind.examples(tc.Simplex(2)):

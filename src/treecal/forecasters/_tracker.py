@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treecal._states import State, check_array, check_count, check_number, check_sums
+from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -123,7 +123,10 @@ class Tracker(Forecaster):
 
     def _check(self, state: Experts) -> None:
         check_count("rounds", state.rounds, most=LONGEST)
-        check_number("the last class", state.last, least=-1, most=self.space.dim - 1)
+        if state.rounds:
+            check_count("the last class", state.last, most=self.space.dim - 1)
+        elif state.last != -1 or not isinstance(state.last, int):
+            raise SnapshotError(f"the last class is {state.last} before the first round, expected -1.")
         kept, experts, dim = len(self._state.followed), len(self._state.weights), self.space.dim
         shapes = (experts,), (len(HALF_LIVES), dim), (kept, dim), (kept,)
         arrays = {"weights": state.weights, "means": state.means, "followed": state.followed, "counts": state.counts}
@@ -137,5 +140,3 @@ class Tracker(Forecaster):
             raise SnapshotError("the counts of the classes are not whole numbers from 1 on.")
         if kept and state.counts.sum() != kept + max(0, state.rounds - 1):
             raise SnapshotError(f"the counts of the classes are not those of {state.rounds} rounds.")
-        if (state.last >= 0) != (state.rounds > 0) or state.last != int(state.last):
-            raise SnapshotError(f"the last class is {state.last} after {state.rounds} rounds.")
