@@ -80,10 +80,11 @@ class GridPart(NamedTuple):
 
 
 class GuardArgs(NamedTuple):
-    """The guard: the share of safe's error or None, the error per round, the bounds by length of the round in bits."""
+    """The guard: whether the budget is measured; if not, the error per round, or safe's bounds by powers of two."""
 
     diameter: float
     squared: bool
+    measured: bool
     budget: float
     reserve: float
     rate: float
@@ -341,21 +342,15 @@ def _round(part: Any, outcome: Array, squared: bool) -> float:
 
 @overload(_round)
 def _one_round(part: Any, outcome: Any, squared: Any) -> Any:
-    kind = getattr(part, "instance_class", None)
-    if kind is TreePart:
+    if part.instance_class is TreePart:
 
         def play(part: Any, outcome: Any, squared: Any) -> Any:
             return _tree_round(part, outcome, squared)
 
-    elif kind is GridPart:
+    else:
 
         def play(part: Any, outcome: Any, squared: Any) -> Any:
             return _grid_round(part, outcome, squared)
-
-    else:  # there is no second copy
-
-        def play(part: Any, outcome: Any, squared: Any) -> Any:
-            return 0.0
 
     return play
 
@@ -417,7 +412,8 @@ def guard_rounds(
             safe_rounds += 1
             announced[t] = -1
             share = 1 - guard.reserve
-        peak = max(peak, _round(shadow, outcome, guard.squared))
+        if guard.measured:
+            peak = max(peak, _round(shadow, outcome, guard.squared))
         _follow(tracker, experts, outcome)
     while len(announced) >> bits and len(guard.bounds):
         peak, bits = max(peak, guard.bounds[bits]), bits + 1

@@ -105,11 +105,13 @@ class GuardedRun:
             bounds = [guard._bound(2**power) for power in range(self.rounds.bit_length())]
         squared, rate = isinstance(new.norm, Lp) and new.norm.p == 2, -1.0 if guard.error is None else guard.error
         self._safe = _part(guard.safe, self.rounds)
-        self._shadow: Any = (0,) if guard.shadow is None else _part(guard.shadow, self.rounds)
+        self._shadow = _part(guard.safe, self.rounds)  # a second copy, left alone where nothing is measured
         self.announced, self._errors = np.empty(self.rounds, np.int64), np.zeros(2)
         kernels.guard_rounds(
             self._rows,
-            kernels.GuardArgs(guard.diameter, squared, guard.budget, RESERVE, rate, np.array(bounds)),
+            kernels.GuardArgs(
+                guard.diameter, squared, guard.shadow is not None, guard.budget, RESERVE, rate, np.array(bounds)
+            ),
             self._tracker,
             self._book,
             spoken,
