@@ -328,10 +328,10 @@ def signalled(count: int, seed: int, folder: Path, *, seconds: float = 600.0) ->
             audit.kill()
             out, err = audit.communicate()
         counts["tried"] += 1
-        if audit.returncode == 130 and err == "treecal: interrupted.\n" and not out:
-            counts["stopped"] += 1
-        elif audit.returncode in (0, 130) and out.endswith("\n") and json.loads(out)["whole"]["rounds"] == rows:
-            counts["had ended"] += 1  # or had all but ended: the answer is whole
+        if audit.returncode == 130 and err == "treecal: interrupted.\n":
+            counts["stopped"] += 1  # perhaps while it printed: the exit code tells that this is not an answer
+        elif audit.returncode == 0 and json.loads(out)["whole"]["rounds"] == rows and not err:
+            counts["had ended"] += 1
         else:
             print("FAILED", number, audit.returncode, out[:100], err[-2000:])
             counts["failures"] += 1
