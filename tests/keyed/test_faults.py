@@ -42,7 +42,10 @@ def check(kind: str, cluster: Any, folder: Path, *, kills: int, days: int) -> No
     expected = one_by_one(outcomes, FORECASTER)
     rng = np.random.default_rng(0)
     for _ in range(kills):
-        run_and_kill(kind, folder, after=int(rng.integers(3)) if kills > 1 else 0, delay=rng.uniform(0, 2))
+        # Spark itself refuses to go on if it is killed in the first batch of a query, between making the folder of the
+        # state and noting down what the batch is.
+        first = 1 if kind == "stream" else 0
+        run_and_kill(kind, folder, after=int(rng.integers(3)) if kills > 1 else first, delay=rng.uniform(0, 2))
     main(kind, folder)  # in the session of the tests
     # An epoch returns the forecast of each key once.
     last = [{row[0]: row for day in epoch for row in expected[day]} for epoch in days_played(kind, folder, days)]

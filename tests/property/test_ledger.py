@@ -384,6 +384,7 @@ def test_rows_make_a_ledger() -> None:
         tc.Ledger.from_rows(tc.Simplex(2), [[1, 0]], [math.nan], [[0, 1]], rounds=1)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may hit a callback of the collector
 def test_an_interrupt_leaves_whole_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever an exception out of a signal hits, the ledger holds the rounds it counts and no half of another."""
 
