@@ -318,3 +318,19 @@ def test_repr_says_what_it_is() -> None:
     shown = repr(tc.Guarded(space, safe=tc.TreeCal(space, arity=2), budget=0.1))
     assert "arity=2" in shown
     assert "budget=0.1" in shown
+
+
+def test_a_guard_within_a_guard_is_saved_in_any_round() -> None:
+    """Its forecasts are points and paths of two trees by turns: all of them count, whichever comes next."""
+    space = tc.Simplex(3)
+    inner = tc.Guarded(space, safe=tc.TreeCal(space, arity=2), error=0.3)
+    f = tc.Guarded(space, eager=inner, safe=tc.TreeCal(space, arity=3), budget=2.0)
+    kinds = set()
+    for y in np.eye(3)[np.random.default_rng(0).integers(3, size=80)]:
+        again = loads(dumps(f))
+        assert again.predict() == f.predict()
+        kinds.add((f.eager_speaks, type(f.predict())))
+        f.update(y)
+        again.update(y)
+        assert again.report() == f.report()
+    assert len(kinds) > 2

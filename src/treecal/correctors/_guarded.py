@@ -154,7 +154,7 @@ class GuardedCorrector(Corrector):
         check_names("the state", state, ["books", "guard", *["corrector"] * (corrector is not None)])
         own = vars(self._book.empty())
         check_like(own, state["books"])
-        books, guard = Books(**deepcopy(state["books"])), guard.resumed(state["guard"], None)
+        books, guard = Books(**deepcopy(state["books"])), guard.resumed(state["guard"])
         self._book.check(books)
         if corrector is not None:
             corrector = deepcopy(corrector)

@@ -163,8 +163,8 @@ class Guard:
         numbers = {"rounds": self.rounds, "peak": self.peak, "suspended": self.suspended}
         return numbers | {"safe": self.safe.get_state()} | tallies | shadow
 
-    def resumed(self, state: Any, eager: Forecast | None) -> Guard:
-        """Return the guard of such a state, once it is found to be valid, given the eager part's coming forecast."""
+    def resumed(self, state: Any) -> Guard:
+        """Return the guard of such a state, once it is found to be valid."""
         shadowed = ["shadow"] * (self.shadow is not None)
         check_names("the guard", state, ["rounds", "peak", "suspended", "safe", *_TALLIES, *shadowed])
         if not isinstance(state["suspended"], bool):
@@ -178,9 +178,8 @@ class Guard:
         if self.shadow is not None:
             twin.shadow = self.shadow._fork()
             twin.shadow.set_state(state["shadow"])
-        shadow = None if twin.shadow is None else twin.shadow.predict()
-        for name, coming in zip(_TALLIES, (eager, twin.safe.predict(), shadow), strict=True):
-            setattr(twin, name, getattr(self, name).resumed(state[name], self.space, coming))
+        for name in _TALLIES:
+            setattr(twin, name, getattr(self, name).resumed(state[name], self.space))
         counts = [twin.eager_tally.rounds + twin.safe_tally.rounds, twin.shadow_tally.rounds, twin.safe.rounds]
         expected = [rounds, rounds * len(shadowed), twin.safe_tally.rounds]
         if twin.shadow is not None:
@@ -326,9 +325,8 @@ class Guarded(LockedForecaster):
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         check_names("the state", state, ("eager", "guard"))
-        eager = self.eager._fork()
+        eager, guard = self.eager._fork(), self._now[1].resumed(state["guard"])
         eager.set_state(state["eager"])
-        guard = self._now[1].resumed(state["guard"], eager.predict())
         if eager.rounds != guard.rounds:
             raise SnapshotError(f"the eager part has seen {eager.rounds} rounds, and the guard {guard.rounds}.")
 
