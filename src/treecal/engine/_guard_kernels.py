@@ -13,7 +13,7 @@ from numba.extending import overload
 
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, inlined, strict
-from treecal.engine._kernels import add_outcome, place_one
+from treecal.engine._kernels import add_outcome, place
 from treecal.engine._state import TreeArgs
 from treecal.forecasters._codebook import CHANCE
 
@@ -255,7 +255,7 @@ def _tree_round(part: TreePart, outcome: Array, squared: bool) -> float:
         part.errors[0] += left
     weight, now, length, total = 1 / heights, t, 1, 0.0
     for h in range(heights):
-        place_one(sums[h], now % tree.arity * length, tree, None, part.places[h])
+        place(sums[h], now % tree.arity * length, tree, None, part.places[h])
         for j in range(len(outcome)):
             path[h, j] += weight * (outcome[j] - part.places[h, j])
         total += _size(path[h], squared)

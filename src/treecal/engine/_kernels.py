@@ -43,7 +43,7 @@ def first_off_simplex(rows: Array, tol: float) -> int:
 
 
 @inlined
-def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
+def place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
     """Write the mean of a node's finished siblings; for a first child the start point."""
     if count == 0:
         for k in range(len(point)):
@@ -58,19 +58,13 @@ def _place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Arr
 
 
 @strict
-def place_one(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
-    """Write the point of one node."""
-    _place(total, count, tree, mix, point)
-
-
-@strict
 def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points: Array, parents: Array) -> None:
     """Write the points of nodes of one height, the first of them a first child, and the sums of their parents."""
     for parent in range(len(parents)):
         eldest = parent * tree.arity
         parents[parent, :] = 0.0
         for i in range(eldest, min(len(rows), eldest + tree.arity)):
-            _place(parents[parent], (i - eldest) * count, tree, mix, points[i])
+            place(parents[parent], (i - eldest) * count, tree, mix, points[i])
             for k in range(rows.shape[1]):
                 parents[parent, k] += rows[i, k]
 
@@ -135,7 +129,7 @@ def bank_places(keys: Integers, rounds: Integers, sums: Array, tree: TreeArgs, m
     for i in range(len(keys)):
         now, length = rounds[i], 1
         for height in range(points.shape[1]):
-            _place(sums[height, keys[i]], now % tree.arity * length, tree, mix, points[i, height])
+            place(sums[height, keys[i]], now % tree.arity * length, tree, mix, points[i, height])
             now //= tree.arity
             length *= tree.arity
 
@@ -168,7 +162,7 @@ def bank_gaps(
         length, nodes = 1, now - 1
         for height in range(ended):
             own = sums[height, stream]
-            _place(own, nodes % tree.arity * length, tree, mix, point)
+            place(own, nodes % tree.arity * length, tree, mix, point)
             for k in range(len(total)):
                 gaps[used, k] = total[k] - length * point[k]
                 total[k] = own[k] + total[k]
