@@ -8,9 +8,10 @@ from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
-from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
+from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
 __all__ = [
+    "BetaCalibration",
     "ByKey",
     "Cells",
     "Centroids",
@@ -37,7 +38,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['Chain', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    ['BetaCalibration', 'Chain', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
     """
     things = (globals()[name] for name in __all__)
     return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
