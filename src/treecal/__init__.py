@@ -15,9 +15,11 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    BetaCalibration,
     Chain,
     Corrector,
     GuardedCorrector,
+    IsotonicCalibration,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
@@ -67,6 +69,7 @@ __all__ = [
     "AdaptiveTreeCal",
     "Ball",
     "Bank",
+    "BetaCalibration",
     "BinaryGrid",
     "Box",
     "Chain",
@@ -78,6 +81,7 @@ __all__ = [
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "IsotonicCalibration",
     "Ledger",
     "Lp",
     "Mahalanobis",

@@ -4,8 +4,10 @@ import inspect
 
 from treecal.correctors._base import Corrector
 from treecal.correctors._chain import Chain
+from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
+from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
@@ -20,6 +22,7 @@ __all__ = [
     "Corrector",
     "Groups",
     "GuardedCorrector",
+    "IsotonicCalibration",
     "PlattScaling",
     "Recalibrator",
     "Scaling",
@@ -29,6 +32,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "tracking_bound",
 ]
 
 
@@ -37,8 +41,8 @@ def all_correctors() -> list[type[Corrector]]:
 
     Examples
     --------
-    >>> [kind.__name__ for kind in all_correctors()]
-    ['BetaCalibration', 'Chain', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    >>> [kind.__name__ for kind in all_correctors()][:4]
+    ['BetaCalibration', 'Chain', 'GuardedCorrector', 'IsotonicCalibration']
     """
     things = (globals()[name] for name in __all__)
     return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
-LEAST = 1e-6
+LEAST = 1e-15
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
 _STEEPEST = 1e6  # the square of a gradient, at most: logarithms are at least −14, and features products of a few
 
@@ -68,7 +68,8 @@ class Scaling(Corrector):
     the one that never forgets.
 
     `fit` finds the `θ` of each copy that minimises `Σ log loss + rate·(θ − θ_1)ᵀA(θ − θ_1)/2`, with the weights that the
-    copy gives to the rows, and adds the rows' `∇∇ᵀ` there to `A`. From a log, trust cannot be told: it starts anew.
+    copy gives to the rows, and adds the rows' `∇∇ᵀ` there to `A`. The trust in a copy is then its likelihood in the last
+    quarter of the log, after a fit to the rest.
 
     A weight multiplies a round's gradient and `∇∇ᵀ`, and counts as so many rounds for half-lives. It is as many equal
     rounds as nearly as one step can be.
@@ -236,12 +237,22 @@ class Scaling(Corrector):
             self._given(group=name)
         if not len(forecasts):
             return
-        weight = np.ones(len(forecasts)) if weights is None else weights
+        log = _logs(forecasts), outcomes, np.ones(len(forecasts)) if weights is None else weights
+        now = self._fitted(*log)
+        if self.forget and (held := len(forecasts) // 4):
+            then = self._fitted(*(part[:-held] for part in log))
+            logs, came, weight = (part[-held:] for part in log)
+            losses = np.array([weight @ self._gradients(theta, logs, came)[0] for theta in then.theta])
+            trust = forgetting.trusted(forgetting.start(len(losses)), losses, then.seen)
+            now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
+        vars(self).update(_state=now, _rounds=self._rounds + len(forecasts))
+
+    def _fitted(self, logs: Array, outcomes: Array, weight: Array) -> Newton:
+        """Return the state with each copy at its optimum for a log after all that went before; trust starts anew."""
         later = np.append(np.cumsum(weight[::-1])[::-1][1:], 0.0)
-        now = self._state
         total = float(later[0] + weight[0])
-        now = self._joined(Newton(now.theta, now.curvature, now.trust, now.seen + total))
-        logs, theta, A = _logs(forecasts), np.array(now.theta), np.empty_like(now.curvature)
+        now = self._joined(replace(self._state, seen=self._state.seen + total))
+        theta, A = np.array(now.theta), np.empty_like(now.curvature)
         for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST)):
             left = keeps**total
             A[copy] = left * now.curvature[copy] + (1 - left) * (self.ridge * self._eye)
@@ -251,8 +262,7 @@ class Scaling(Corrector):
             theta[copy] = self._optimum(theta[copy], A[copy], *log, near=theta[0] if copy else theta[copy])
             gradients = self._blocked(self._gradients(theta[copy], *log[:2])[1])
             A[copy] += np.einsum("n,nbi,nbj->bij", log[2], gradients, gradients, optimize=True)
-        state = Newton(theta, (A + A.swapaxes(-1, -2)) / 2, forgetting.start(len(theta)), now.seen)
-        vars(self).update(_state=state, _rounds=self._rounds + len(forecasts))
+        return Newton(theta, (A + A.swapaxes(-1, -2)) / 2, forgetting.start(len(theta)), now.seen)
 
     def _gradients(self, theta: Array, logs: Array, outcomes: Array) -> tuple[Array, Array]:
         """Return the log loss of each row and its gradient."""
