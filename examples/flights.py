@@ -23,11 +23,11 @@ def main() -> None:
     stream, rounds = new_york_flights_model(), parser.parse_args().rounds
     space = stream.space
     correctors: dict[str, Corrector] = {
-        "group means, by top class": tc.Recalibrator(space),
-        "group means, 16 centroids": tc.Recalibrator(space, groups=Centroids(count=16)),
-        "AdaptiveTreeCal in groups": tc.Recalibrator(space, make=lambda: tc.AdaptiveTreeCal(space)),
-        "vector scaling": tc.VectorScaling(space),
-        "vector scaling, then means": tc.Chain([tc.VectorScaling(space), tc.Recalibrator(space)]),
+        "group means, by top class": tc.Recalibrator(space, scores="exact"),
+        "group means, 16 centroids": tc.Recalibrator(space, groups=Centroids(count=16), scores="exact"),
+        "AdaptiveTreeCal in groups": tc.Recalibrator(space, make=lambda: tc.AdaptiveTreeCal(space), scores="exact"),
+        "vector scaling": tc.VectorScaling(space, scores="exact"),
+        "vector scaling, then means": tc.Chain([tc.VectorScaling(space), tc.Recalibrator(space)], scores="exact"),
     }
     table = Table(
         "corrector", "Brier", "calibration", "refinement", "log score", "ℓ1, binned at 0.1", title=stream.title

@@ -242,17 +242,39 @@ def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None 
                 assert a == b, f"loaded from a snapshot after {stop} rounds, it forecasts differently"
 
 
-def check_last_forecast_counts(make: Make, outcomes: Array, forecasts: Array) -> None:
-    """A `predict` without an `update` changes nothing."""
+def check_one_round_is_open(make: Make, outcomes: Array, forecasts: Array) -> None:
+    """Another forecast is refused until `update` or `cancel`, and a round that is cancelled changes nothing."""
     plain, fickle = make(), make()
     for b, y, other in zip(forecasts, outcomes, forecasts[::-1], strict=True):
         x = plain.predict(b)
         fickle.predict(other)
-        fickle.predict(fickle.space.centre)
+        if not np.array_equal(other, b):
+            place = f"round {fickle.rounds + 1}"
+            _check_refused(fickle.predict, b, ForecastError, place, "a second forecast before the outcome")
+        fickle.cancel()
+        fickle.cancel()
         assert fickle.predict(b) == x, "a forecast that had no outcome changed the next"
         plain.update(y)
         fickle.update(y)
     assert _state(plain) == _state(fickle), "a forecast that had no outcome changed the state"
+
+
+def check_batches_are_the_loop(make: Make, outcomes: Array, forecasts: Array) -> None:
+    """`predict_many` and `update_many` announce and learn what a loop does, bit for bit; `learn` learns as `update`."""
+    loop, batch, late = make(), make(), make()
+    announced = []
+    for x, _ in _play(loop, _rounds(outcomes, forecasts)):
+        announced.append(x.mean)
+    half = len(forecasts) // 2
+    for rows in (slice(0, half), slice(half, None)):
+        first = batch.predict_many(forecasts[rows])[:1]
+        found = batch.update_many(forecasts[rows], outcomes[rows])
+        assert np.array_equal(first, found[:1]), "predict_many is not what is announced"
+        assert np.array_equal(found, np.array(announced)[rows]), "update_many announces other forecasts than the loop"
+    assert _state(batch) == _state(loop), "update_many learns other than the loop"
+    for b, y in zip(forecasts, outcomes, strict=True):
+        late.learn(b, y)
+    assert _state(late) == _state(loop), "learn learns other than predict and update"
 
 
 def check_outcomes_need_forecasts(make: Make, outcomes: Array, forecasts: Array) -> None:
@@ -350,7 +372,8 @@ CHECKS: tuple[Check, ...] = (
 
 CORRECTOR_CHECKS: tuple[Check, ...] = (
     *_SHARED,
-    check_last_forecast_counts,
+    check_one_round_is_open,
+    check_batches_are_the_loop,
     check_outcomes_need_forecasts,
     check_bad_forecasts_change_nothing,
 )

@@ -148,7 +148,7 @@ def test_a_ridge_or_rate_too_small_for_floats_is_refused(ridge: float) -> None:
 def test_the_least_ridge_and_rate_never_give_nan() -> None:
     space, rng = tc.Simplex(3), np.random.default_rng(0)
     for kind in (tc.VectorScaling, tc.TemperatureScaling):
-        f = kind(space, ridge=1e-9, rate=1e-9, radius=1e9, audit=False)
+        f = kind(space, ridge=1e-9, rate=1e-9, radius=1e9, scores=None)
         for y in np.eye(3)[rng.integers(3, size=300)]:
             b = rng.dirichlet([0.01, 0.01, 0.01])
             x = f.predict(np.where(rng.random() < 0.3, [1.0, 0, 0], b / b.sum()))

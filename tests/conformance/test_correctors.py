@@ -47,8 +47,8 @@ class Errors:
 class Shift(tc.Corrector):
     """A user's own, with no more than it must have."""
 
-    def __init__(self, space: tc.ConvexSet, *, audit: bool = True) -> None:
-        super().__init__(space, audit=audit)
+    def __init__(self, space: tc.ConvexSet, *, scores: Any = "binned", tolerance: float = 1e-6) -> None:
+        super().__init__(space, scores=scores, tolerance=tolerance)
         self._state = Errors(np.zeros(space.dim))
 
     def _announce(self, forecast: Array) -> tc.Forecast:

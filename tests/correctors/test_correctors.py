@@ -102,8 +102,8 @@ def test_arguments_that_make_no_sense() -> None:
     used.update([1, 0])
     with pytest.raises(ParameterError, match="after 1 rounds, expected a new forecaster"):
         tc.Recalibrator(space, make=lambda: used)
-    with pytest.raises(ParameterError, match="audit is 'no'"):
-        tc.Recalibrator(space, audit="no")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="scores is 'no'"):
+        tc.Recalibrator(space, scores="no")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="function is 3"):
         tc.Recalibrator(space, groups=3)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="expected something hashable"):
@@ -177,7 +177,7 @@ def savable() -> dict[str, Callable[[], tc.Corrector]]:
         "mean": lambda: tc.Recalibrator(space),
         "shift": lambda: tc.Recalibrator(space, make="shift", prior=2),
         "prior": lambda: tc.Recalibrator(space, groups=Cells(width=0.3), prior=0.0),
-        "centroids": lambda: tc.Recalibrator(space, groups=Centroids(count=5), audit=False),
+        "centroids": lambda: tc.Recalibrator(space, groups=Centroids(count=5), scores=None),
         "chain": lambda: tc.Chain([tc.PlattScaling(space), tc.Chain([tc.Recalibrator(space)])]),
     }
 
@@ -201,7 +201,7 @@ def test_snapshots_resume(name: str, stop: int, peek: bool, tmp_path: Path) -> N
     ours, theirs = (run(each, forecasts[stop:], outcomes[stop:]) for each in (f, again))
     assert ours == theirs
     assert state.dumps(f) == state.dumps(again)
-    if f.audit:
+    if f.scores:
         assert f.report() == again.report()
 
 

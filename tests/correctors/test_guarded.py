@@ -28,7 +28,7 @@ SAFE: dict[str, Any] = {
 }
 CONTRACT: list[tuple[tc.ConvexSet, dict[str, Any]]] = [
     (tc.Simplex(3), {"error": 0.3}),
-    (tc.Simplex(3), {"corrector": tc.VectorScaling(tc.Simplex(3), audit=False), "budget": 2.0}),
+    (tc.Simplex(3), {"corrector": tc.VectorScaling(tc.Simplex(3), scores=None), "budget": 2.0}),
     (tc.Ball(2), {"error": 0.5}),
 ]
 
@@ -91,7 +91,7 @@ def scores(forecasts: Array, announced: list[tc.Forecast], outcomes: Array) -> t
 def test_a_model_that_is_right_keeps_its_skill(dim: int, options: dict[str, Any]) -> None:
     """Most of it: nine tenths of the rounds, and seven tenths of what it gains on a constant forecast."""
     forecasts, outcomes = model("right", dim, 2000, 0)
-    f, ledger = tc.GuardedCorrector(tc.Simplex(dim), audit=False, **options), tc.Ledger(tc.Simplex(dim))
+    f, ledger = tc.GuardedCorrector(tc.Simplex(dim), scores=None, **options), tc.Ledger(tc.Simplex(dim))
     announced = run(f, forecasts, outcomes)
     for x, y in zip(announced, outcomes, strict=True):
         ledger.record(x, y)
@@ -109,7 +109,7 @@ def test_a_model_that_goes_wrong_is_dropped_and_taken_back() -> None:
     classes = (rng.random(1500) < chance).astype(int)
     forecasts, outcomes = np.stack([1 - chance, chance, 0 * chance], axis=1), np.eye(3)[classes]
     forecasts[300:800], outcomes[300:800] = [0, 1, 0], [1, 0, 0]
-    f, spoke = tc.GuardedCorrector(space, audit=False), []
+    f, spoke = tc.GuardedCorrector(space, scores=None), []
     for b, y in zip(forecasts, outcomes, strict=True):
         before = f.guard().eager_rounds
         f.predict(b)
@@ -138,14 +138,14 @@ def test_a_corrector_is_applied_first() -> None:
     forecasts, outcomes = model("overconfident", 3, 500, 0)
     space = tc.Simplex(3)
     plain = tc.GuardedCorrector(space)
-    scaled = tc.GuardedCorrector(space, corrector=tc.VectorScaling(space, audit=False))
+    scaled = tc.GuardedCorrector(space, corrector=tc.VectorScaling(space, scores=None))
     raw, better = (scores(forecasts, run(f, forecasts, outcomes), outcomes)[1] for f in (plain, scaled))
     assert better < raw
     assert scaled.corrector is not None
     assert scaled.corrector.rounds == 500
 
 
-@pytest.mark.parametrize("options", [{}, {"error": 0.3}, {"corrector": tc.VectorScaling(tc.Simplex(3), audit=False)}])
+@pytest.mark.parametrize("options", [{}, {"error": 0.3}, {"corrector": tc.VectorScaling(tc.Simplex(3), scores=None)}])
 def test_saved_and_copied_in_any_round(options: dict[str, Any]) -> None:
     forecasts, outcomes = model("drifting", 3, 120, 0)
     whole = tc.GuardedCorrector(tc.Simplex(3), **options)

@@ -299,10 +299,10 @@ def test_the_report_can_be_read() -> None:
     assert len(str(box.report()).splitlines()[2].split()) == 4
 
 
-def test_without_an_audit_there_is_no_report() -> None:
-    f = tc.Recalibrator(tc.Simplex(2), audit=False)
+def test_without_scores_there_is_no_report() -> None:
+    f = tc.Recalibrator(tc.Simplex(2), scores=None)
     run(f, *some_rounds(2, 5, 0))
-    with pytest.raises(ParameterError, match=r"audit is False(.|\n)*audit=True"):
+    with pytest.raises(ParameterError, match=r"scores is None(.|\n)*scores='binned'"):
         f.report()
     with pytest.raises(ParameterError, match="no round is recorded"):
         tc.Recalibrator(tc.Simplex(2)).report()

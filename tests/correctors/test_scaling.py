@@ -157,7 +157,7 @@ def test_the_bound_of_its_docstring_holds(kind: type[Scaling], dim: int, radius:
 def test_regret_is_logarithmic(scaling: type[Scaling], dim: int, kind: str) -> None:
     """Against the best fixed parameters in hindsight: at most what the docstring says, and it grows like log T."""
     forecasts, outcomes = model(kind, dim, 4000, dim)
-    f, losses, curvatures = scaling(tc.Simplex(dim), audit=False), [], []
+    f, losses, curvatures = scaling(tc.Simplex(dim), scores=None), [], []
     first = f.theta
     for b, y in zip(forecasts, outcomes, strict=True):
         losses.append(-y @ np.log(f.predict(b).mean))

@@ -45,7 +45,7 @@ def frozen(f: tc.Corrector) -> Any:
 def everything(f: tc.Corrector) -> list[Any]:
     """The state, and the reports with all that ledgers hold; of the parts of a chain, too."""
     parts = f.parts if isinstance(f, tc.Chain) else ()
-    errors = [ledger.error("l1", total=True) for ledger in f.ledgers.values()] if f.audit else []
+    errors = [ledger.error("l1", total=True) for ledger in f.ledgers.values()] if f.scores == "exact" else []
     return [f.rounds, frozen(f), errors, *map(everything, parts)]
 
 
@@ -184,7 +184,7 @@ def test_nodes_of_groups_never_collide(depth: int | None) -> None:
 
 def test_a_new_group_costs_the_same_however_many_there_are() -> None:
     """Memory touched by a round, not time, which a busy machine distorts."""
-    f = tc.Recalibrator(TWO, groups=Cells(width=1e-7), audit=False)
+    f = tc.Recalibrator(TWO, groups=Cells(width=1e-7), scores=None)
     forecasts, outcomes = some_rounds(2, 5000, 4)
     run(f, forecasts[:-1], outcomes[:-1])
     f.predict(forecasts[-1])

@@ -35,12 +35,12 @@ from treecal.integrations.river import CalibrationError, RecalibratedClassifier
 GaussianNB: Any = naive_bayes.GaussianNB  # river leaves these untyped
 Accuracy: Any = metrics.Accuracy
 ImageSegments: Any = datasets.ImageSegments
-QUIET = partial(tc.Recalibrator, audit=False)
-GUARDED = partial(tc.GuardedCorrector, audit=False)
+QUIET = partial(tc.Recalibrator, scores=None)
+GUARDED = partial(tc.GuardedCorrector, scores=None)
 
 
 def both(space: tc.Simplex) -> Corrector:
-    return tc.Chain([tc.VectorScaling(space, audit=False), tc.Recalibrator(space, audit=False)], audit=False)
+    return tc.Chain([tc.VectorScaling(space, scores=None), tc.Recalibrator(space, scores=None)], scores=None)
 
 
 def said(p: Any) -> dict[Any, float]:

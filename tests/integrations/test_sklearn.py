@@ -30,7 +30,7 @@ from treecal.correctors._base import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
 from treecal.integrations.sklearn import CalibrationScorer, RecalibratedClassifier, calibration_error
 
-QUIET = partial(tc.Recalibrator, audit=False)
+QUIET = partial(tc.Recalibrator, scores=None)
 STUMP = DecisionTreeClassifier(max_depth=3, random_state=0)
 
 

@@ -78,7 +78,7 @@ def test_a_corrector_is_played_on_the_models_forecasts() -> None:
     assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
     assert entry.tree is None
     assert entry.before is corrector.ledgers["before"]
-    assert report.play(tc.Recalibrator(TWO, audit=False), COINS, forecasts=forecasts).before is None
+    assert report.play(tc.Recalibrator(TWO, scores=None), COINS, forecasts=forecasts).before is None
 
 
 def test_a_guarded_corrector_has_a_guarantee() -> None:

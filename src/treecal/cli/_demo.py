@@ -102,12 +102,12 @@ def play_model(stream: ModelStream) -> Section:
     """Play a model's forecasts, as they are, and corrected and guarded."""
     outcomes, forecasts = stream.outcomes[:FLIGHTS], stream.forecasts[:FLIGHTS]
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
-    corrector = tc.GuardedCorrector(stream.space, corrector=tc.VectorScaling(stream.space, audit=False))
+    corrector = tc.GuardedCorrector(stream.space, corrector=tc.VectorScaling(stream.space), scores=None)
     with progress("The model, corrected") as done:
         after = play(
             corrector, outcomes, forecasts=forecasts, name="the model, corrected", note=_CORRECTED, progress=done
         )
-    model = Entry("the model", corrector.ledgers["before"], made="logistic regression", note=_MODEL)
+    model = Entry("the model", after.before or after.ledger, made="logistic regression", note=_MODEL)
     section = Section(stream.title, [model, after])
     raw, corrected = section.verdicts
     text = f"corrected while it runs, the model's error falls from {raw.error:.3f} to {corrected.error:.3f}."

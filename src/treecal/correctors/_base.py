@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from inspect import signature
 from threading import RLock, get_ident
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_count, check_like, check_names, check_number
+from treecal._states import Resume, check_count, check_finite, check_like, check_names
 from treecal._typing import Array
-from treecal.correctors._report import ROLES, Correction, scores
+from treecal._validate import positive_number
+from treecal.correctors._report import ROLES, Correction
+from treecal.correctors._scores import Sums, Tallies
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -25,34 +28,53 @@ from treecal.exceptions import (
 )
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import checked_space
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import LARGEST
+from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import read_outcome
 from treecal.ledger import Ledger
 
-_Pending = tuple[int, Array, Forecast]  # rounds before it; the forecast, and what was announced in its place
+HEAVIEST = 1e12
+"""The most that a round may weigh; the least is its inverse."""
+
+Kept = Literal["binned", "exact"]
+Group = Hashable
+
+
+class Opened(NamedTuple):
+    """A round that awaits its outcome."""
+
+    rounds: int  # learned before it
+    forecast: Array
+    group: Group
+    announced: Forecast
+
+
 _Round = tuple[int, Array, Forecast, Array]  # its number, the two forecasts, and the outcome
 
 
 class Corrector(ABC):
     """An online corrector: `predict(b)` announces a forecast in place of `b`, `update(y)` learns, round after round.
 
-    `b` is a point of the set: the forecast of a model, a person, a column of a table. A `predict` that no `update`
-    follows has no effect: the last one before `update` counts.
+    `b` is a point of the set: the forecast of a model, a person, a column of a table. Each `predict` opens a round that
+    `update` closes. Where outcomes come late or out of order, `tc.Late(corrector)` keeps the rounds apart by an id.
 
     A subclass defines `_announce` and `_learn`, names its constructor's arguments in `_fields`, and keeps its past in
     `_state`, a dataclass of arrays and numbers. The base class does the rest: it validates forecasts and outcomes,
     copies states in and out, and lets a copy learn, whose state is taken over only if nothing fails or interrupts.
+    A class that knows groups or sample weights has the keywords `group` (in `_announce` and `_learn`) or `weight` (in
+    `_learn`) in its methods; for others they are refused.
 
-    Several threads may use a corrector. Each has its own forecast that awaits an outcome: `update` closes the last one
-    of the same thread, or the only one there is.
+    Several threads may use a corrector. Each has its own open round: `update` closes that of the same thread, or the
+    only one there is.
 
     Parameters
     ----------
     space
         The set outcomes and forecasts lie in.
-    audit
-        Keep the scores that `report` needs, and with them every distinct forecast.
+    scores
+        What to keep for `report`: "binned" sums, which never grow; "exact" ones as well, in `ledgers`, which hold every
+        distinct forecast; or None.
+    tolerance
+        How far from the simplex a forecast may be, as rounding leaves it; it is then renormalised.
 
     Examples
     --------
@@ -64,8 +86,8 @@ class Corrector(ABC):
     ... class Errors:
     ...     total: np.ndarray
     >>> class Shift(Corrector):
-    ...     def __init__(self, space, *, audit=True):
-    ...         super().__init__(space, audit=audit)
+    ...     def __init__(self, space, *, scores="binned", tolerance=1e-6):
+    ...         super().__init__(space, scores=scores, tolerance=tolerance)
     ...         self._state = Errors(np.zeros(space.dim))
     ...
     ...     def _announce(self, forecast):
@@ -82,33 +104,41 @@ class Corrector(ABC):
     (array([0.75, 0.25]), 4)
     """
 
-    _fields: ClassVar[tuple[str, ...]] = ("space", "audit")
+    _fields: ClassVar[tuple[str, ...]] = ("space", "scores", "tolerance")
+    _takes: ClassVar[frozenset[str]] = frozenset()
+    """Which of `group` and `weight` the class is given."""
     _state: Any
     space: ConvexSet
 
-    def __init__(self, space: ConvexSet, *, audit: bool = True) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
         self.space = checked_space(space)
-        if not isinstance(audit, bool):
-            raise ParameterError.expected("audit", audit, "True or False")
-        self.audit = audit
-        self._ledgers = {role: Ledger(space) for role in ROLES} if audit else None
-        self._squares = 0.0  # the sum of all ‖y‖², where there are ledgers
+        if scores is not None and scores not in get_args(Kept):
+            raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
+        self.scores, self.tolerance = scores, positive_number("tolerance", tolerance, or_zero=True)
+        self._tallies = None if scores is None else Tallies(space)
+        self._sums = Sums()
+        self._ledgers = {role: Ledger(space) for role in ROLES} if scores == "exact" else None
         self._rounds = 0
-        self._pending: dict[int, _Pending] = {}  # by thread
-        self._closed: _Pending | None = None  # of those the one whose outcome was learned last
+        self._open: dict[int, Opened] = {}  # by thread
+        self._closed: Opened | None = None  # of those the one whose outcome was learned last
         self._unrecorded: tuple[_Round, ...] = ()
         self._recording = False
         self._lock = RLock()
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        learns = cls._learn if cls._after is Corrector._after else cls._after
+        cls._takes = frozenset({"group", "weight"}.intersection(signature(learns).parameters))
+
     @abstractmethod
-    def _announce(self, forecast: Array) -> Forecast:
+    def _announce(self, forecast: Array, *args: Any, **given: Any) -> Forecast:
         """Return the forecast to announce in place of this one, without changing the state."""
 
-    def _learn(self, forecast: Array, outcome: Array) -> None:
+    def _learn(self, forecast: Array, outcome: Array, *args: Any, **given: Any) -> None:
         """Learn the outcome of this forecast's round (the caller's array: copy it to keep it)."""
         raise NotImplementedError(f"{type(self).__name__} defines neither _learn nor _after")
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _after(self, forecast: Array, outcome: Array, *args: Any, **given: Any) -> dict[str, Any]:
         """Return the attributes that differ once the outcome is learned, by name; change nothing.
 
         A copy finds them by `_learn`. A class whose state is large defines this instead.
@@ -116,7 +146,7 @@ class Corrector(ABC):
         twin, before = object.__new__(type(self)), dict(vars(self))
         vars(twin).update(before)
         twin._set_own_state(deepcopy(self._own_state()))
-        twin._learn(forecast, outcome)
+        twin._learn(forecast, outcome, **given)
         return {name: value for name, value in vars(twin).items() if value is not before.get(name)}
 
     def _point(self, point: Array) -> Forecast:
@@ -156,72 +186,302 @@ class Corrector(ABC):
 
     @property
     def rounds(self) -> int:
-        """Number of outcomes seen."""
+        """Number of outcomes learned."""
         return self._rounds
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a certificate needs each outcome to be learned before the next forecast is announced."""
+        return False
 
     @property
     def ledgers(self) -> dict[str, Ledger]:
         """Three ledgers: "before" for the model's forecasts, "after" for those announced, "mean" for their means."""
         if self._ledgers is None:
-            raise ParameterError("audit is False, so no scores were kept.", hint="make the corrector with audit=True.")
+            raise ParameterError(
+                f"scores is {self.scores!r}, so there are no ledgers.", hint="make the corrector with scores='exact'."
+            )
         with self._lock:
             self._catch_up()
             return self._ledgers
 
-    def predict(self, forecast: ArrayLike) -> Forecast:
-        """Return the forecast to announce; the same one for the same input until `update`.
+    def predict(self, forecast: ArrayLike, *, group: Group = None) -> Forecast:
+        """Open a round and return the forecast to announce; the same one for the same input until `update`.
+
+        Another input before `update` is refused: its outcome could not be told from that of the first.
 
         Parameters
         ----------
         forecast
             The forecast to correct, a point of the set.
+        group
+            What is known of the round beside the forecast, for correctors with groups.
         """
-        b = np.array(read_outcome(self.space, forecast, self._rounds + 1, error=ForecastError))
-        b.setflags(write=False)
+        b = self._read(forecast)
         with self._lock:
             self._catch_up()
-            pending = self._pending.get(get_ident())
-            if (
-                pending is None
-                or pending is self._closed
-                or pending[0] != self._rounds  # another thread has learned since
-                or not np.array_equal(pending[1], b)
-            ):
-                x = self._announce(b)
-                if x.space is not self.space and x.space != self.space:
-                    x = Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
-                pending = self._pending[get_ident()] = self._rounds, b, x
-            return pending[2]
+            opened = self._open.get(get_ident())
+            if opened is None or opened is self._closed:
+                opened = None
+            elif not np.array_equal(opened.forecast, b) or opened.group != group:
+                raise ForecastError.at(
+                    self._rounds + 1,
+                    "came while another one awaits its outcome.",
+                    hint="for outcomes that come late use tc.Late(corrector); if none will come, call cancel() first.",
+                )
+            if opened is None or opened.rounds != self._rounds:  # another thread has learned since
+                opened = self._open[get_ident()] = Opened(self._rounds, b, group, self._announced(b, group))
+            return opened.announced
 
-    def update(self, outcome: ArrayLike) -> None:
-        """Learn the outcome of the round. An invalid one raises a `TreeCalError` and changes nothing."""
+    def cancel(self) -> None:
+        """Give up the open round: its outcome will not come. Without one, nothing happens."""
+        with self._lock, suppress(OutcomeError):
+            opened = self._awaiting()
+            self._open = {thread: other for thread, other in self._open.items() if other is not opened}
+
+    def update(self, outcome: ArrayLike, *, weight: float = 1.0) -> None:
+        """Learn the outcome of the open round. An invalid one raises a `TreeCalError` and changes nothing.
+
+        Parameters
+        ----------
+        outcome
+            A point of the set; on a simplex also a class, by its index or name.
+        weight
+            How much the round counts, in learning and in scores.
+        """
         y = read_outcome(self.space, outcome, self._rounds + 1)
         with self._lock:
             self._catch_up()
-            vars(self).update(self._changes(y))  # the round is learned: all of it, at once
+            opened = self._awaiting()
+            self._commit(opened, y, _checked_weight(weight), _closed=opened)
+
+    def learn(
+        self,
+        forecast: ArrayLike,
+        outcome: ArrayLike,
+        *,
+        announced: Forecast | ArrayLike | None = None,
+        group: Group = None,
+        weight: float = 1.0,
+    ) -> None:
+        """Learn a forecast and its outcome, whenever it was announced; open rounds stay open.
+
+        Parameters
+        ----------
+        forecast
+            The model's forecast.
+        outcome
+            What followed.
+        announced
+            What was announced then, which is what is scored. By default what would be announced now.
+        group, weight
+            As for `predict` and `update`.
+        """
+        b, y, weight = (
+            self._read(forecast),
+            read_outcome(self.space, outcome, self._rounds + 1),
+            _checked_weight(weight),
+        )
+        with self._lock:
             self._catch_up()
+            self._commit(self._past_round(b, group, announced), y, weight)
 
-    def _changes(self, outcome: Array) -> dict[str, Any]:
-        """Return all attributes that differ once the round is over, by name; change nothing."""
-        closed = _, b, x = self._awaiting()
-        changes = self._after(b, outcome)
-        changes["_rounds"], changes["_closed"] = self._rounds + 1, closed
-        if self._ledgers is not None:
-            changes["_squares"] = self._squares + float(outcome @ outcome)
-            changes["_unrecorded"] = (*self._unrecorded, (self._rounds + 1, b, x, np.array(outcome)))
-        return changes
+    def _past_round(self, forecast: Array, group: Group, announced: Forecast | ArrayLike | None) -> Opened:
+        """Return a round whose outcome is here, with what was announced in it."""
+        now = None if announced is not None and not self.ordered else self._announced(forecast, group)
+        if announced is None and now is not None:
+            return Opened(self._rounds, forecast, group, now)
+        x = announced if isinstance(announced, Forecast) else self._point(self._read(announced))
+        if now is not None and x != now:
+            raise ForecastError.at(
+                self._rounds + 1,
+                "is not what would be announced now, and the certificate holds for rounds in order.",
+                hint="use tc.Late(corrector).",
+            )
+        return Opened(self._rounds, forecast, group, self._on_space(x))
 
-    def _learned(self, forecast: Array, outcome: Array) -> Self:
+    def predict_many(self, forecasts: ArrayLike, *, groups: Sequence[Group] | None = None) -> Array:
+        """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
+
+        Parameters
+        ----------
+        forecasts
+            The model's forecasts, `(n, dim)`.
+        groups
+            The group of each, for correctors with groups.
+        """
+        P, names = self._read_many(forecasts), _one_each("groups", groups, len(np.asarray(forecasts)))
+        with self._lock:
+            self._catch_up()
+            return self._announce_many(P, names)
+
+    def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
+        found = [self._announced(b, None if groups is None else groups[i]).mean for i, b in enumerate(forecasts)]
+        return np.array(found).reshape(-1, self.space.dim)
+
+    def update_many(
+        self,
+        forecasts: ArrayLike,
+        outcomes: ArrayLike | Sequence[Any],
+        *,
+        announced: Sequence[Forecast] | ArrayLike | None = None,
+        groups: Sequence[Group] | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Array:
+        """Learn forecasts and their outcomes in order; return the means of what was announced, `(n, dim)`.
+
+        Without `announced` it is what `predict` and `update` in a loop do, and the result is what they announce. All
+        rows are checked before the first is learned.
+
+        Parameters
+        ----------
+        forecasts
+            The model's forecasts, `(n, dim)`.
+        outcomes
+            Their outcomes: points, `(n, dim)`, or classes.
+        announced
+            What was announced for each, if that was earlier: points, such as `predict_many` gave, or `Forecast`s.
+        groups, weights
+            Of each, as for `predict` and `update`.
+        """
+        rows = self._checked_rows(forecasts, outcomes, announced, groups, weights)
+        with self._lock:
+            self._catch_up()
+            return self._learn_many(*rows, scored=True)
+
+    def fit(
+        self,
+        forecasts: ArrayLike,
+        outcomes: ArrayLike | Sequence[Any],
+        *,
+        groups: Sequence[Group] | None = None,
+        weights: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from a log before the first round, without scores. Returns itself.
+
+        Parameters
+        ----------
+        forecasts, outcomes, groups, weights
+            As for `update_many`.
+        """
+        rows = self._checked_rows(forecasts, outcomes, None, groups, weights)
+        with self._lock:
+            self._catch_up()
+            self._fit(*rows)
+        return self
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        self._learn_many(forecasts, outcomes, announced, groups, weights, scored=False)
+
+    def _learn_many(
+        self,
+        forecasts: Array,
+        outcomes: Array,
+        announced: Sequence[Forecast] | None,
+        groups: Sequence[Group] | None,
+        weights: Array | None,
+        *,
+        scored: bool,
+    ) -> Array:
+        """Learn checked rows in order, and score them if asked to; return the means announced."""
+        means = np.empty_like(forecasts)
+        for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
+            opened = self._past_round(
+                b, None if groups is None else groups[i], None if announced is None else announced[i]
+            )
+            means[i] = opened.announced.mean
+            self._commit(opened, y, 1.0 if weights is None else float(weights[i]), scored=scored)
+        return means
+
+    def _commit(self, opened: Opened, outcome: Array, weight: float, *, scored: bool = True, **also: Any) -> None:
+        """Learn a round: all of it, at once."""
+        changes = self._changed(opened.forecast, outcome, opened.group, weight)
+        changes["_rounds"] = self._rounds + 1
+        if scored and self._tallies is not None:
+            changes["_sums"] = self._tallies.after(self._sums, opened.forecast, opened.announced, outcome, weight)
+        if scored and self._ledgers is not None:
+            if weight != 1.0:
+                raise UnsupportedError("exact scores count whole rounds.", hint="scores='binned' takes weights.")
+            number = self._sums.rounds + 1
+            changes["_unrecorded"] = (
+                *self._unrecorded,
+                (number, opened.forecast, opened.announced, np.array(outcome)),
+            )
+        vars(self).update(changes, **also)
+        self._catch_up()
+
+    def _announced(self, forecast: Array, group: Group) -> Forecast:
+        """Return the forecast to announce, on this set."""
+        return self._on_space(self._announce(forecast, **self._given(group=group)))
+
+    def _changed(self, forecast: Array, outcome: Array, group: Group, weight: float) -> dict[str, Any]:
+        return self._after(forecast, outcome, **self._given(group=group, weight=weight))
+
+    def _learned(self, forecast: Array, outcome: Array, group: Group = None, weight: float = 1.0) -> Self:
         """Return a corrector, without scores, that has learned a round: for those that are made of others."""
-        self.predict(forecast)
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self), **self._after(forecast, outcome))
-        twin._rounds, twin._pending, twin._closed = self._rounds + 1, {}, None
+        vars(twin).update(vars(self), **self._changed(forecast, outcome, group, weight))
+        twin._rounds, twin._open, twin._closed = self._rounds + 1, {}, None
         return twin
 
-    def _awaiting(self) -> _Pending:
-        """Return the forecast that awaits its outcome, and what was announced in its place."""
-        awaiting = {thread: pending for thread, pending in self._pending.items() if pending is not self._closed}
+    def _unscored(self) -> Self:
+        """Return a copy that keeps no scores: as a part of another corrector, which does."""
+        twin = deepcopy(self)
+        twin.scores, twin._tallies, twin._ledgers, twin._sums = None, None, None, Sums()
+        return twin
+
+    def _given(self, **given: Any) -> dict[str, Any]:
+        """Return those of `group` and `weight` that the class takes; one it does not take must be the usual one."""
+        takes = self._takes
+        if "group" not in takes and given.pop("group", None) is not None:
+            hint = f"tc.ByGroup({type(self).__name__}(space)) keeps one for each group."
+            raise UnsupportedError(f"{type(self).__name__} knows no groups.", hint=hint)
+        if "weight" not in takes and given.pop("weight", 1.0) != 1.0:
+            raise UnsupportedError(f"{type(self).__name__} knows no weights: its rounds count alike.")
+        return given
+
+    def _on_space(self, x: Forecast) -> Forecast:
+        if x.space is self.space or x.space == self.space:
+            return x
+        return Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
+
+    def _read(self, forecast: Any) -> Array:
+        """Return a forecast as a read-only point of the set, or raise."""
+        b = np.array(read_outcome(self.space, forecast, self._rounds + 1, error=ForecastError))
+        b.setflags(write=False)
+        return b
+
+    def _read_many(self, forecasts: Any, first: int = 1) -> Array:
+        """Return forecasts as rows, or raise."""
+        rows = [
+            read_outcome(self.space, b, self._rounds + i, error=ForecastError) for i, b in enumerate(forecasts, first)
+        ]
+        P = np.array(rows, np.float64).reshape(-1, self.space.dim)
+        P.setflags(write=False)
+        return P
+
+    def _checked_rows(
+        self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
+    ) -> tuple[Array, Array, Sequence[Forecast] | None, Sequence[Group] | None, Array | None]:
+        """Return rows to learn, all valid, or raise."""
+        P = self._read_many(forecasts)
+        if len(outcomes) != len(P):
+            raise ParameterError(f"there are {len(P)} forecasts and {len(outcomes)} outcomes.")
+        first = self._rounds + 1
+        Y = np.array([read_outcome(self.space, y, first + i) for i, y in enumerate(outcomes)]).reshape(P.shape)
+        said = None
+        if _one_each("announced", announced, len(P)) is not None:
+            said = [self._on_space(x) if isinstance(x, Forecast) else self._point(self._read(x)) for x in announced]
+        w = None if weights is None else np.array([_checked_weight(each) for each in np.asarray(weights).tolist()])
+        _one_each("weights", w, len(P))
+        names = _one_each("groups", groups, len(P))
+        return P, Y, said, None if names is None else list(names), w
+
+    def _awaiting(self) -> Opened:
+        """Return the round that awaits its outcome."""
+        awaiting = {thread: opened for thread, opened in self._open.items() if opened is not self._closed}
         own = awaiting.get(get_ident())
         if own is not None:
             return own
@@ -238,6 +498,8 @@ class Corrector(ABC):
 
     def _catch_up(self) -> None:
         """Do what remains to be done for rounds that were learned: record them. If interrupted, the next call does."""
+        if self._tallies is not None and self._sums.due is not None:
+            self._sums = self._tallies.write(self._sums)
         if self._ledgers is None or not self._unrecorded:
             return
         if self._recording:
@@ -255,35 +517,36 @@ class Corrector(ABC):
         finally:
             self._recording = False
 
-    def report(self, *, resolution: float | None = 0.1) -> Correction:
-        """Return Brier and log scores before and after, and the two parts of the Brier score.
-
-        Parameters
-        ----------
-        resolution
-            Width of the cells in which forecasts are binned, before and after. None compares them exactly, which is
-            informative only where forecasts repeat. With many classes and few rounds choose wider cells: in a cell of a
-            handful of rounds, chance is read as error.
-        """
+    def report(self) -> Correction:
+        """Return Brier and log scores before and after, and the two parts of the Brier score."""
         with self._lock:
-            before, after, mean = (scores(ledger, self._squares, resolution) for ledger in self.ledgers.values())
-            return Correction(self.rounds, resolution, before, after, mean)
+            self._catch_up()
+            if self._tallies is None:
+                raise ParameterError(
+                    "scores is None, so none were kept.", hint="make the corrector with scores='binned'."
+                )
+            if not self._sums.rounds:
+                raise ParameterError("no round is scored, so there are no scores.")
+            return Correction(self._sums.rounds, **self._tallies.scores(self._sums))
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
-        """Return a copy of the state: arrays, JSON values, dictionaries of them; and any pending forecast."""
+        """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
         with self._lock:
             state = self._past()
             with suppress(OutcomeError):
-                state["pending"] = self._awaiting()[1]
+                opened = self._awaiting()
+                state["open"] = {"forecast": opened.forecast, "group": opened.group}
             return deepcopy(state)
 
     def _past(self) -> dict[str, Any]:
         self._catch_up()
-        state = {"rounds": self._rounds, "squares": self._squares, "own": self._own_state()}
+        state = {"rounds": self._rounds, "own": self._own_state(), "scores": {}}
+        if self._tallies is not None:
+            state["scores"] = self._tallies.state(self._sums)
         return state | {"ledgers": {role: ledger.get_state() for role, ledger in (self._ledgers or {}).items()}}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -292,40 +555,39 @@ class Corrector(ABC):
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state, a copy of which is kept; return what puts it in place."""
-        waits = isinstance(state, dict) and "pending" in state
-        check_names("the state", state, ["rounds", "squares", "own", "ledgers", *["pending"] * waits])
-        rounds, squares, ledgers = state["rounds"], state["squares"], self._ledgers or {}
+        waits = isinstance(state, dict) and "open" in state
+        check_names("the state", state, ["rounds", "own", "scores", "ledgers", *["open"] * waits])
+        rounds, ledgers, tallies = state["rounds"], self._ledgers or {}, self._tallies
         check_count("rounds", rounds)
-        check_number("squares", squares, least=0.0, most=self._most_squares(rounds) if ledgers else 0.0)
         check_names("ledgers", state["ledgers"], ledgers)
         parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
-        if any(state["ledgers"][role]["rounds"] != rounds for role in ledgers):
-            raise SnapshotError(f"the ledgers are not those of {rounds} rounds.")
+        sums, cells = Sums(), None
+        if tallies is None:
+            check_names("scores", state["scores"], ())
+        else:
+            sums, cells = tallies.checked(state["scores"], rounds)
+        if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
+            raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
         parts.append(self._own_prepared(state["own"], rounds))
+        opened = None
         if waits:
+            check_names("the open round", state["open"], ("forecast", "group"))
+            opened = deepcopy(state["open"]["forecast"]), _read_group(state["open"]["group"])
             rehearsal = deepcopy(self)  # what cannot be announced is refused before anything has changed
-            rehearsal.set_state({name: value for name, value in state.items() if name != "pending"})
-            rehearsal.predict(state["pending"])
+            rehearsal.set_state({name: value for name, value in state.items() if name != "open"})
+            rehearsal.predict(opened[0], group=opened[1])
 
         def resume() -> None:
             for part in parts:
                 part()
-            self._rounds, self._squares = int(rounds), float(squares)
-            self._pending, self._closed, self._unrecorded = {}, None, ()
-            if waits:
-                self.predict(state["pending"])
+            if tallies is not None and cells is not None:
+                tallies.cells = cells
+            self._rounds, self._sums = int(rounds), sums
+            self._open, self._closed, self._unrecorded = {}, None, ()
+            if opened is not None:
+                self.predict(opened[0], group=opened[1])
 
         return resume
-
-    def _most_squares(self, rounds: int) -> float:
-        """Return the most that the squared lengths of so many outcomes can sum to, with a little room for rounding."""
-        if isinstance(self.space, Simplex):
-            return rounds * (1 + 1e-6)
-        try:
-            longest = np.abs(self.space.bounds()).max(axis=0)
-        except UnsupportedError:  # a set that does not know its size
-            longest = np.full(self.space.dim, LARGEST)
-        return float(rounds * (longest @ longest) * (1 + 1e-6))
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -341,3 +603,27 @@ class Corrector(ABC):
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
         return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+
+
+def _checked_weight(weight: Any) -> float:
+    """Return a round's weight, or raise unless it is a positive number that sums can hold."""
+    number = positive_number("weight", weight)
+    if not HEAVIEST**-1 <= number <= HEAVIEST:
+        raise ParameterError.expected("weight", weight, f"between {1 / HEAVIEST:g} and {HEAVIEST:g}")
+    return number
+
+
+def _one_each(name: str, given: Any, count: int) -> Any:
+    """Return what is given for each row, if anything is, or raise unless there are so many."""
+    if given is not None and len(given) != count:
+        raise ParameterError(f"there are {count} forecasts and {len(given)} {name}.")
+    return given
+
+
+def _read_group(name: Any) -> Group:
+    """Return the name of a group, a tuple where a file has a list."""
+    found = tuple(_read_group(part) for part in name) if isinstance(name, list | tuple) else name
+    check_finite("the open round's group", found)
+    if not isinstance(found, str | int | float | tuple | None):
+        raise SnapshotError(f"the open round's group is a {type(found).__name__}, expected text, numbers or tuples.")
+    return found

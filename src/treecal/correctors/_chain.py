@@ -7,7 +7,7 @@ from typing import Any
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import Corrector, Group, Kept
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._scaling import TemperatureScaling, VectorScaling
@@ -26,8 +26,8 @@ class Chain(Corrector):
     ----------
     parts
         The correctors, in order, all on one set.
-    audit
-        Keep the scores that `report` needs. Each part keeps its own as well, unless made with `audit=False`.
+    scores, tolerance
+        As for every `Corrector`. Its parts, which are copies of those given, keep no scores.
 
     Examples
     --------
@@ -42,9 +42,9 @@ class Chain(Corrector):
     array([0.5, 0.5])
     """
 
-    _fields = ("parts", "audit")
+    _fields = ("parts", "scores", "tolerance")
 
-    def __init__(self, parts: Sequence[Corrector], *, audit: bool = True) -> None:
+    def __init__(self, parts: Sequence[Corrector], *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
         self.parts = tuple(parts)
         if not self.parts or not all(isinstance(part, Corrector) for part in self.parts):
             raise ParameterError.expected("parts", parts, "one corrector or more")
@@ -53,42 +53,47 @@ class Chain(Corrector):
                 raise ParameterError(f"parts are on {self.parts[0].space!r} and {part.space!r}, expected one set.")
             if any(part is other for other in self.parts[:place]):
                 raise ParameterError(f"{part!r} is twice among the parts.", hint="use copy.copy(part) for the second.")
-        super().__init__(self.parts[0].space, audit=audit)
-        self._unapplied: tuple[dict[str, Any], ...] = ()
+        super().__init__(self.parts[0].space, scores=scores, tolerance=tolerance)
+        self.parts = tuple(part._unscored() for part in self.parts)  # the chain keeps the scores
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield scaling before recalibration, and a chain in a chain."""
         if isinstance(space, Simplex):
             yield cls([VectorScaling(space), Recalibrator(space)])
-            yield cls([TemperatureScaling(space, audit=False), cls([Recalibrator(space)])])
+            yield cls([TemperatureScaling(space), cls([Recalibrator(space)])])
 
     @classmethod
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
         """Return scaling before recalibration."""
 
         def both(space: ConvexSet, groups: Groups | None = None) -> Chain:
-            return cls([VectorScaling(space, audit=False), Recalibrator(space, groups=groups, audit=False)])
+            return cls([VectorScaling(space), Recalibrator(space, groups=groups)])
 
         return {"vector-then-mean": both}
 
-    def _announce(self, forecast: Array) -> Forecast:
-        x = self.parts[0].predict(forecast)
+    @property
+    def ordered(self) -> bool:
+        """Whether one of the parts needs its outcomes in order."""
+        return any(part.ordered for part in self.parts)
+
+    def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
+        x = self.parts[0]._announced(forecast, self._known(self.parts[0], group))
         for part in self.parts[1:]:
-            x = part.predict(x.mean)
+            x = part._announced(x.mean, self._known(part, group))
         return x
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
-        self._announce(forecast)  # a part may have been given another forecast since
-        return {"_unapplied": tuple(part._changes(outcome) for part in self.parts)}
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+        parts = []
+        for part in self.parts:
+            known = self._known(part, group)
+            parts.append(part._learned(forecast, outcome, known, weight))
+            forecast = part._announced(forecast, known).mean
+        return {"parts": tuple(parts)}
 
-    def _catch_up(self) -> None:
-        super()._catch_up()
-        if self._unapplied:
-            for part, changes in zip(self.parts, self._unapplied, strict=True):
-                vars(part).update(changes)
-                part._catch_up()
-            self._unapplied = ()
+    def _known(self, part: Corrector, group: Group) -> Group:
+        """Return the group for a part: None for one that knows none, if another does."""
+        return group if "group" in part._takes or not any("group" in other._takes for other in self.parts) else None
 
     def _own_state(self) -> dict[str, Any]:
         return {str(i): part._past() for i, part in enumerate(self.parts)}
@@ -98,7 +103,6 @@ class Chain(Corrector):
         prepared = [part._prepared(state[str(i)]) for i, part in enumerate(self.parts)]
 
         def resume() -> None:
-            self._unapplied = ()
             for part in prepared:
                 part()
 

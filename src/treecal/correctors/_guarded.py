@@ -9,7 +9,7 @@ from typing import Any
 
 from treecal._states import Resume, check_like, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import Corrector, Kept
 from treecal.correctors._scaling import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -42,8 +42,8 @@ class GuardedCorrector(Corrector):
     measured
         Whether the budget follows the error safe would have on this sequence, or (False) safe's bound: the guarantee is
         the same, and a good model is hardly ever interrupted.
-    audit
-        Keep the scores that `report` needs.
+    scores, tolerance
+        As for every `Corrector`.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class GuardedCorrector(Corrector):
     890
     """
 
-    _fields = ("space", "corrector", "safe", "budget", "norm", "error", "measured", "audit")
+    _fields = ("space", "corrector", "safe", "budget", "norm", "error", "measured", "scores", "tolerance")
 
     def __init__(
         self,
@@ -79,9 +79,10 @@ class GuardedCorrector(Corrector):
         norm: Norm | str | None = None,
         error: float | None = None,
         measured: bool = False,
-        audit: bool = True,
+        scores: Kept | None = "binned",
+        tolerance: float = 1e-6,
     ) -> None:
-        super().__init__(space, audit=audit)
+        super().__init__(space, scores=scores, tolerance=tolerance)
         if corrector is not None and (
             not isinstance(corrector, Corrector) or corrector.rounds or corrector.space != space
         ):
@@ -91,9 +92,7 @@ class GuardedCorrector(Corrector):
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
         self.budget, self.error, self.measured = guard.budget, guard.error, measured
         self._book = Book(space, SIZES, CAPACITY)
-        inner = deepcopy(corrector)
-        if inner is not None:  # the scores are kept here
-            inner.audit, inner._ledgers = False, None
+        inner = None if corrector is None else corrector._unscored()  # the scores are kept here
         self._chosen: tuple[object, Array, Choice] | None = None
         self._written = [0]
         self._now: _Now = inner, guard, self._book.empty(), None
@@ -108,6 +107,11 @@ class GuardedCorrector(Corrector):
         """The certified part."""
         return self._now[1].safe
 
+    @property
+    def ordered(self) -> bool:
+        """True: the guarantee is one of rounds in order."""
+        return True
+
     def _books(self) -> Books:
         """Return the books, with the last round written to them."""
         corrector, guard, books, change = self._now
@@ -119,7 +123,7 @@ class GuardedCorrector(Corrector):
     def _choice(self, forecast: Array) -> Choice:
         books, corrector = self._books(), self.corrector
         if self._chosen is None or self._chosen[0] is not self._now or self._chosen[1] is not forecast:
-            q = forecast if corrector is None else corrector.predict(forecast).mean
+            q = forecast if corrector is None else corrector._announced(forecast, None).mean
             self._chosen = self._now, forecast, self._book.choose(books, q)
         return self._chosen[2]
 
@@ -173,13 +177,13 @@ class GuardedCorrector(Corrector):
         with suppress(UnsupportedError):  # a set that does not know its size
             yield cls(space)
         if isinstance(space, Simplex):
-            yield cls(space, corrector=VectorScaling(space, audit=False), safe=TreeCal(space, arity=3), budget=0.2)
+            yield cls(space, corrector=VectorScaling(space), safe=TreeCal(space, arity=3), budget=0.2)
 
     @classmethod
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
         """Return the model under guard, as it is and after scaling."""
 
         def scaled(space: ConvexSet) -> GuardedCorrector:
-            return cls(space, corrector=VectorScaling(space, audit=False))
+            return cls(space, corrector=VectorScaling(space))
 
         return {"guarded": cls, "vector-then-guarded": scaled}

@@ -15,7 +15,7 @@ from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, chec
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import Corrector, Kept
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
 from treecal.exceptions import ParameterError, SnapshotError
@@ -32,12 +32,17 @@ class _Group:
 
     number: int
     first: Array
-    sums: Array  # (2, 1 + 2·dim): rounds, outcomes and forecasts, and below them what rounding took from the sums
+    sums: Array  # (2, 3 + 2·dim): rounds, ‖y‖², ‖y − b‖², y, b; and below them what rounding took from the sums
     forecaster: Forecaster | None
 
     def after(self, forecast: Array, outcome: Array) -> _Group:
-        total, lost = two_sum(self.sums[0], np.concatenate([[1.0], outcome, forecast]))
+        total, lost = two_sum(self.sums[0], _amounts(forecast, outcome))
         return replace(self, sums=np.stack([total, self.sums[1] + lost]))
+
+
+def _amounts(forecast: Array, outcome: Array) -> Array:
+    off = outcome - forecast
+    return np.concatenate([[1.0, outcome @ outcome, off @ off], outcome, forecast])
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -98,8 +103,8 @@ class Recalibrator(Corrector):
     prior
         How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; with 0 it is
         calibeating exactly as published.
-    audit
-        Keep the scores that `report` needs, and with them every distinct forecast.
+    scores, tolerance
+        As for every `Corrector`.
 
     Examples
     --------
@@ -124,7 +129,7 @@ class Recalibrator(Corrector):
     Foster and Hart, "Calibeating: Beating Forecasters at Their Own Game", 2023.
     """
 
-    _fields = ("space", "groups", "make", "prior", "audit")
+    _fields = ("space", "groups", "make", "prior", "scores", "tolerance")
 
     def __init__(
         self,
@@ -133,9 +138,10 @@ class Recalibrator(Corrector):
         groups: Groups | Callable[[Array], Hashable] | None = None,
         make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
         prior: float | None = None,
-        audit: bool = True,
+        scores: Kept | None = "binned",
+        tolerance: float = 1e-6,
     ) -> None:
-        super().__init__(space, audit=audit)
+        super().__init__(space, scores=scores, tolerance=tolerance)
         groups = TopClass() if groups is None else groups
         self.groups = groups if isinstance(groups, Groups) else ByKey(groups)
         if isinstance(make, Forecaster):
@@ -162,7 +168,7 @@ class Recalibrator(Corrector):
         rule = None if isinstance(space, Simplex) else Cells(width=1.0)
         yield cls(space, groups=rule)
         yield cls(space, groups=Cells(width=0.3), prior=0.0)
-        yield cls(space, groups=Centroids(count=3), audit=False)
+        yield cls(space, groups=Centroids(count=3), scores=None)
         yield cls(space, groups=rule, make=lambda: TreeCal(space, arity=3))
         yield cls(space, groups=Centroids(count=2), make=lambda: AdaptiveTreeCal(space))
         if isinstance(space, Simplex):
@@ -193,8 +199,8 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
         prior = 1.0 if self.prior is None else self.prior
-        (total, lost), end = group.sums, 1 + self.space.dim
-        weight = prior + total[0]
+        (total, lost), end = group.sums[:, 2:], 1 + self.space.dim
+        weight = prior + group.sums[0, 0]
         if self.make == "shift":
             errors = total[1:end] - total[end:] + (lost[1:end] - lost[end:])
             return self.space.project(forecast + errors / weight)
@@ -203,7 +209,7 @@ class Recalibrator(Corrector):
     def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
         """Learn on copies of the rule and of the round's group: there may be very many groups."""
         key, rule = self._key(forecast), self._rule
-        group = self._groups().get(key) or self._new_group(forecast, np.zeros((2, 1 + 2 * self.space.dim)))
+        group = self._groups().get(key) or self._new_group(forecast, np.zeros((2, 3 + 2 * self.space.dim)))
         if group.forecaster is not None:
             forecaster = group.forecaster._fork()
             forecaster.update(outcome)
@@ -224,25 +230,24 @@ class Recalibrator(Corrector):
     def _new_group(self, first: Array, sums: Array) -> _Group:
         return _Group(len(self._met), first, sums, self._make() if self._make else None)
 
-    def report(self, *, resolution: float | None = 0.1) -> Correction:
-        """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do.
+    @property
+    def ordered(self) -> bool:
+        """True where each group has a forecaster: its certificate is one of rounds in order."""
+        return self._make is not None
 
-        Parameters
-        ----------
-        resolution
-            As for every corrector: the width of the cells in which forecasts are binned, or None for exact.
-        """
+    def report(self) -> Correction:
+        """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""
         with self._lock:
-            report, squares = super().report(resolution=resolution), self._squares
+            report = super().report()
             sums = np.array([group.sums.sum(axis=0) for group in self._groups().values()])
-        rounds, outcomes, forecasts = np.split(sums, [1, 1 + self.space.dim], axis=1)
-        scatter = squares - math.fsum(l2.square(outcomes) / rounds[:, 0])
-        saved = math.fsum(l2.square(outcomes - forecasts) / rounds[:, 0])
+        (rounds, squares, errors), (outcomes, forecasts) = sums[:, :3].T, np.split(sums[:, 3:], 2, axis=1)
+        scatter = math.fsum(squares) - math.fsum(l2.square(outcomes) / rounds)
+        left = math.fsum(errors) - math.fsum(l2.square(outcomes - forecasts) / rounds)
         return replace(
             report,
             groups=len(sums),
-            group_refinement=max(0.0, scatter) / report.rounds,
-            shift_refinement=report.before.brier - saved / report.rounds,
+            group_refinement=max(0.0, scatter) / self.rounds,
+            shift_refinement=max(0.0, left) / self.rounds,
         )
 
     def _check_savable(self) -> None:
@@ -259,7 +264,7 @@ class Recalibrator(Corrector):
         return {
             "names": list(self._met),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
-            "sums": np.array([group.sums for group in groups]).reshape(-1, 2, 1 + 2 * dim),
+            "sums": np.array([group.sums for group in groups]).reshape(-1, 2, 3 + 2 * dim),
             "rule": self._rule.get_state(),
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
@@ -290,13 +295,13 @@ class Recalibrator(Corrector):
         """Raise unless so many groups can have seen this in so many rounds."""
         dim = self.space.dim
         check_array("first", first, (groups, dim))
-        check_array("sums", sums, (groups, 2, 1 + 2 * dim))
+        check_array("sums", sums, (groups, 2, 3 + 2 * dim))
         check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
         counts = sums[:, 0, 0]
         if (counts != np.rint(counts)).any() or (counts < 1).any() or counts.sum() != rounds or sums[:, 1, 0].any():
             raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
         for total in (sums[:, 0], sums.sum(axis=1)):  # without and with what rounding lost
-            for what, part in (("outcomes", total[:, 1 : 1 + dim]), ("forecasts", total[:, 1 + dim :])):
+            for what, part in (("outcomes", total[:, 3 : 3 + dim]), ("forecasts", total[:, 3 + dim :])):
                 check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from treecal._states import State, check_array
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import Corrector, Kept
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -56,7 +56,7 @@ class Scaling(Corrector):
         A simplex.
     rate, ridge, radius
         The online Newton step's `γ`, `A_0 = ridge·I`, both at least 1e-9, and the largest `‖θ‖`, at most 1e9.
-    audit
+    scores, tolerance
         As for every `Corrector`.
 
     Examples
@@ -81,14 +81,21 @@ class Scaling(Corrector):
     _state: Newton
     method: ClassVar[str]
     """Its name in `treecal recalibrate --method`."""
-    _fields = ("space", "rate", "ridge", "radius", "audit")
+    _fields = ("space", "rate", "ridge", "radius", "scores", "tolerance")
 
     def __init__(
-        self, space: ConvexSet, *, rate: float = 0.1, ridge: float = 100.0, radius: float = 100.0, audit: bool = True
+        self,
+        space: ConvexSet,
+        *,
+        rate: float = 0.1,
+        ridge: float = 100.0,
+        radius: float = 100.0,
+        scores: Kept | None = "binned",
+        tolerance: float = 1e-6,
     ) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because scaling needs probabilities")
-        super().__init__(space, audit=audit)
+        super().__init__(space, scores=scores, tolerance=tolerance)
         self.rate, self.ridge = (_large_enough(*given) for given in (("rate", rate), ("ridge", ridge)))
         self.radius, identity = positive_number("radius", radius), self._identity()
         if self.radius > LARGEST:
@@ -160,7 +167,7 @@ class PlattScaling(Scaling):
     ----------
     space
         `Simplex(2)`.
-    rate, ridge, radius, audit
+    rate, ridge, radius, scores, tolerance
         As for every `Scaling`; `radius` is the largest `‖(a, c)‖`.
 
     Examples
@@ -199,7 +206,7 @@ class TemperatureScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, audit
+    rate, ridge, radius, scores, tolerance
         As for every `Scaling`.
 
     Examples
@@ -230,7 +237,7 @@ class VectorScaling(Scaling):
     ----------
     space
         A simplex.
-    rate, ridge, radius, audit
+    rate, ridge, radius, scores, tolerance
         As for every `Scaling`.
 
     Examples

@@ -23,7 +23,7 @@ def new_corrector(make: Make | None, classes: int) -> Corrector:
     """Return a new corrector for this many classes, by default `VectorScaling` without an audit."""
     space = Simplex(classes)
     if make is None:
-        return VectorScaling(space, audit=False)
+        return VectorScaling(space, scores=None)
     if not callable(make):
         raise ParameterError.expected(
             "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."

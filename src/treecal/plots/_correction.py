@@ -76,7 +76,7 @@ def plot_correction(
     >>> import treecal as tc
     >>> from matplotlib.figure import Figure
     >>> space, rng = tc.Simplex(2), np.random.default_rng(0)
-    >>> corrector = tc.Recalibrator(space)
+    >>> corrector = tc.Recalibrator(space, scores="exact")
     >>> for _ in range(1000):
     ...     _ = corrector.predict([0.1, 0.9])
     ...     corrector.update([0, 1] if rng.random() < 0.6 else [1, 0])

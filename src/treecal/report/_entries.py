@@ -174,9 +174,17 @@ def play(
         tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
         guard=_guard(forecaster),
-        before=forecaster.ledgers["before"] if isinstance(forecaster, Corrector) and forecaster.audit else None,
+        before=None if forecasts is None or isinstance(ys, Adversary) else _before(forecaster.space, forecasts, ys),
         note=note,
     )
+
+
+def _before(space: ConvexSet, forecasts: ArrayLike, outcomes: Array) -> Ledger:
+    """Return the ledger of the model's forecasts, as they were."""
+    ledger = Ledger(space)
+    for b, y in zip(np.asarray(forecasts), outcomes, strict=False):
+        ledger.record(b, np.eye(space.dim)[y] if np.ndim(y) == 0 else y)
+    return ledger
 
 
 def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Array | None:

@@ -1,0 +1,132 @@
+"""What a corrector keeps of its rounds for `report`: sums in bins, class by class, which never grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number, slack
+from treecal._typing import Array, Integers
+from treecal.correctors._report import ROLES, Scores
+from treecal.exceptions import SnapshotError, UnsupportedError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._convex import LARGEST
+
+BINS = 10
+"""Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""
+FLOOR = 1e-9
+"""The least probability in a log score: an outcome of probability 0 costs 20.7, not infinity."""
+
+
+class Sums(NamedTuple):
+    """The sums that are replaced in each round, and cells whose new values may not be written yet."""
+
+    rounds: int = 0
+    weight: float = 0.0
+    totals: tuple[tuple[float, float], ...] = ((0.0, 0.0),) * len(ROLES)
+    due: tuple[Integers, Array] | None = None
+
+
+@dataclass
+class Tallies:
+    """Sums of the model's forecasts, of those announced, and of their means: `sums` and `cells` are the state.
+
+    The Brier score is a sum over coordinates, `‖y − p‖² = Σ_k (y_k − p_k)²`, so each coordinate is binned by itself and
+    memory is `O(dim)`. `cells` holds weight, forecasts and outcomes by role, coordinate and bin.
+    """
+
+    space: ConvexSet
+    cells: Array
+
+    def __init__(self, space: ConvexSet) -> None:
+        self.space = space
+        try:
+            self._low, high = space.bounds()
+        except UnsupportedError:  # a set that does not know its size: all in one bin
+            self._low, high = np.zeros(space.dim), np.full(space.dim, LARGEST)
+        self._width = np.where(high > self._low, high - self._low, 1.0) / BINS
+        self._offsets = np.arange(space.dim) * (BINS + 1)
+        self.cells = np.zeros((len(ROLES) * space.dim * (BINS + 1), 3))
+
+    def after(self, sums: Sums, before: Array, announced: Forecast, outcome: Array, weight: float) -> Sums:
+        """Return the sums after one more round; change nothing."""
+        points = np.concatenate([before[None], announced.points, announced.mean[None]])
+        shares = np.concatenate([[weight], weight * announced.weights, [weight]])
+        roles = np.concatenate([[0], np.ones(len(announced), np.intp), [2]])
+        costs = ((outcome - points) ** 2).sum(axis=1)
+        logs = np.zeros(len(points))
+        if isinstance(self.space, Simplex):
+            logs = -(np.log(np.maximum(points, FLOOR)) * outcome).sum(axis=1)
+        added = np.zeros((len(ROLES), 2))
+        np.add.at(added, roles, np.column_stack([costs, logs]) * shares[:, None])
+        totals = tuple((b + float(db), g + float(dg)) for (b, g), (db, dg) in zip(sums.totals, added, strict=True))
+        return Sums(sums.rounds + 1, sums.weight + weight, totals, self._due(roles, points, shares, outcome))
+
+    def _due(self, roles: Integers, points: Array, shares: Array, outcome: Array) -> tuple[Integers, Array]:
+        """Return the cells that a round changes, and their new values."""
+        bins = np.clip(np.rint((points - self._low) / self._width), 0, BINS).astype(np.intp)
+        found = (roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins).ravel()
+        amounts = np.empty((*points.shape, 3))
+        amounts[..., 0], amounts[..., 1], amounts[..., 2] = shares[:, None], points * shares[:, None], outcome
+        amounts[..., 2] *= shares[:, None]
+        rows = amounts.reshape(-1, 3)
+        if len(points) > len(ROLES):  # points of a distribution may share a cell
+            found, place = np.unique(found, return_inverse=True)
+            together = np.zeros((len(found), 3))
+            np.add.at(together, place, rows)
+            rows = together
+        return found, self.cells[found] + rows
+
+    def write(self, sums: Sums) -> Sums:
+        """Write the cells that are due: again, if that was interrupted."""
+        if sums.due is not None:
+            where, values = sums.due
+            self.cells[where] = values
+        return sums._replace(due=None)
+
+    def scores(self, sums: Sums) -> dict[str, Scores]:
+        """Return the scores of each role, per unit of weight."""
+        found = []
+        cells = self.cells.reshape(len(ROLES), -1, 3)
+        for role, (brier, log) in enumerate(sums.totals):
+            weight, forecasts, outcomes = cells[role].T
+            met = weight > 0
+            calibration = float(((outcomes - forecasts)[met] ** 2 / weight[met]).sum()) / sums.weight
+            brier, log = brier / sums.weight, log / sums.weight
+            calibration = min(calibration, brier)  # Jensen; rounding may say otherwise
+            found.append(
+                Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
+            )
+        return dict(zip(ROLES, found, strict=True))
+
+    def state(self, sums: Sums) -> dict[str, Any]:
+        """Return the state of written sums."""
+        return {
+            "rounds": sums.rounds,
+            "weight": sums.weight,
+            "totals": np.array(sums.totals),
+            "cells": self.cells.copy(),
+        }
+
+    def checked(self, state: dict[str, Any], rounds: int) -> tuple[Sums, Array]:
+        """Return the sums and cells of a state, or raise unless so many rounds can have given them."""
+        check_like(self.state(Sums()), state, "the scores")
+        check_count("the scores' rounds", state["rounds"], most=rounds)
+        check_number("the scores' weight", state["weight"], least=0.0, most=LARGEST * MOST_ROUNDS)
+        check_array("the scores' totals", state["totals"], (len(ROLES), 2))
+        check_array("the scores' cells", state["cells"], self.cells.shape)
+        cells, dim, weight = state["cells"].reshape(len(ROLES), -1, BINS + 1, 3), self.space.dim, state["weight"]
+        near = slack(state["rounds"]) * max(weight, 1.0) * 10
+        if (cells[..., 0] < 0).any() or np.abs(cells[..., 0].sum(axis=2) - weight).max(initial=0.0) > near:
+            raise SnapshotError("the scores' cells do not hold the weight of the rounds.")
+        largest = np.maximum(np.abs(self._low), np.abs(self._low + BINS * self._width))[:, None]
+        if (np.abs(cells[..., 1:]) > (cells[..., :1] * (largest[..., None] + 1e-5) * (1 + 1e-6) + near)).any():
+            raise SnapshotError(f"the scores' cells hold sums that are not those of points of {self.space!r}.")
+        most = weight * max(dim * float((BINS * self._width).max() + 1e-5) ** 2, 21.0) * (1 + 1e-6)
+        if (state["totals"] < 0).any() or (state["totals"] > most).any():
+            raise SnapshotError("the scores' totals are not those of so many rounds.")
+        totals = tuple((float(b), float(log)) for b, log in state["totals"])
+        return Sums(int(state["rounds"]), float(weight), totals), state["cells"].copy()
