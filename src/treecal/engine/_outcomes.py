@@ -12,6 +12,7 @@ from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import LARGEST, TOLERANCE
 from treecal.geometry._outcomes import class_indices, read_outcome
+from treecal.geometry._rows import unmixed
 
 Outcomes = NDArray[Any]
 """Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
@@ -33,7 +34,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
     if type(values).__module__.partition(".")[0] == "pyarrow":
         values = _from_arrow(values, space.dim, before)
     try:
-        raw = values if isinstance(values, np.ndarray) else np.asarray(values)
+        raw = values if isinstance(values, np.ndarray) else unmixed(values, np.asarray(values))
     except (ValueError, TypeError, OverflowError):
         raw = np.empty(0, object)
     if raw.size == 0 and raw.ndim == 1 and raw.dtype != object:

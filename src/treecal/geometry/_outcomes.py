@@ -79,8 +79,8 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
 
     Examples
     --------
-    >>> read_forecast(Simplex(3), [0.333333, 0.333333, 0.333333], 1).sum()
-    1.0
+    >>> read_forecast(Simplex(3), [0.3333333, 0.3333333, 0.3333333], 1)
+    array([0.33333333, 0.33333333, 0.33333333])
     >>> read_forecast(Simplex(classes=["rain", "sun"]), {"sun": 0.75, "rain": 0.25}, 1)
     array([0.25, 0.75])
     """

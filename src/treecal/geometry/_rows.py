@@ -70,9 +70,18 @@ def _as_array(values: Any) -> NDArray[Any] | None:
     if np.ma.is_masked(values) or (listed and any(map(np.ma.is_masked, values))):
         return None
     try:
-        return np.asarray(values)
+        return unmixed(values, np.asarray(values))
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+def unmixed(values: Any, raw: NDArray[Any]) -> NDArray[Any]:
+    """Return the array of the values; where NumPy turned some into text or integers, one of the values as they are."""
+    if raw.ndim == 1 and isinstance(values, list | tuple) and raw.dtype.kind in "iuUT":
+        kinds = set(map(type, values))
+        if len(kinds) > 1 and kinds & {str, np.str_, bool, np.bool_}:
+            return np.array(values, object)
+    return raw
 
 
 def _are_rows(space: ConvexSet, raw: NDArray[Any]) -> bool:
@@ -99,7 +108,8 @@ def _read(
     if raw is not None and raw.shape == (0,):
         return np.empty((0, space.dim))
     if raw is None or raw.dtype.kind in "OUT":
-        listed = values if isinstance(values, list | tuple) else [] if raw is None else raw.tolist()
+        masked = isinstance(values, np.ma.MaskedArray)
+        listed = values if isinstance(values, list | tuple) else list(values) if masked or raw is not None else []
         if listed and isinstance(listed, list | tuple):
             return np.array([read(space, value, before + k + 1) for k, value in enumerate(listed)])
     what = "not an array" if raw is None else f"{raw.dtype} of shape {raw.shape}"
