@@ -84,6 +84,15 @@ class Reading:
         self.rounds, self.resolution = rounds, resolution
         self.weight = float(rounds) if weight is None else weight
 
+    @property
+    def independent(self) -> Array:
+        """At most how many independent rounds each group stands for: its weight, scaled so that all sum to `rounds`.
+
+        Where weights of rounds differ, chance is greater than so many rounds leave; how much greater, a ledger does
+        not know.
+        """
+        return self.weights if self.weight == self.rounds else self.weights * (self.rounds / self.weight)
+
     def error(self, distance: Distance | str, *, total: bool = False) -> float:
         """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
         # Correctly rounded, so that the order of rounds or ledgers makes no difference.
