@@ -429,7 +429,7 @@ class Corrector(ABC):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin.scores, twin._tallies, twin._ledgers, twin._sums = None, None, None, Sums()
+        twin._tallies, twin._ledgers, twin._sums = None, None, Sums()
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -522,12 +522,11 @@ class Corrector(ABC):
         with self._lock:
             self._catch_up()
             if self._tallies is None:
-                raise ParameterError(
-                    "scores is None, so none were kept.", hint="make the corrector with scores='binned'."
-                )
+                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             if not self._sums.rounds:
                 raise ParameterError("no round is scored, so there are no scores.")
-            return Correction(self._sums.rounds, **self._tallies.scores(self._sums))
+            before, after, mean = self._tallies.scores(self._sums)
+            return Correction(self._sums.rounds, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -601,8 +600,9 @@ class Corrector(ABC):
         return deepcopy(self)  # a shallow copy would share arrays that change
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
-        return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
+        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
 
 def _checked_weight(weight: Any) -> float:

@@ -87,7 +87,7 @@ class Tallies:
             self.cells[where] = values
         return sums._replace(due=None)
 
-    def scores(self, sums: Sums) -> dict[str, Scores]:
+    def scores(self, sums: Sums) -> list[Scores]:
         """Return the scores of each role, per unit of weight."""
         found = []
         cells = self.cells.reshape(len(ROLES), -1, 3)
@@ -100,7 +100,7 @@ class Tallies:
             found.append(
                 Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
             )
-        return dict(zip(ROLES, found, strict=True))
+        return found
 
     def state(self, sums: Sums) -> dict[str, Any]:
         """Return the state of written sums."""
