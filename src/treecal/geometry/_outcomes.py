@@ -28,6 +28,7 @@ MOST_ROUNDING = 0.1
 """The largest such tolerance: what is farther away is no rounding."""
 Refusal = type[OutcomeError] | type[ForecastError]
 _SHOWN = 10  # names in a message
+_CLEARLY = 1.001  # by so much more, whatever rounding does
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
@@ -98,7 +99,7 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     near = renormalised(space, point, tolerance)
     if space.admits(near):
         return near
-    problem, hint = _too_far(space, point, tolerance)
+    problem, hint = _too_far(space, near, tolerance)
     raise ForecastError.at(round_, problem, hint=hint)
 
 
@@ -239,14 +240,9 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    if within < off <= MOST_ROUNDING:
-        hint = f"if they were rounded, tolerance={_above(off)} accepts and renormalises them."
+    if above := next((f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k > off * _CLEARLY), None):
+        hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
     return f"lies outside {space!r} by {off:.3g}: {how}.", hint
-
-
-def _above(number: float) -> str:
-    """Return a power of ten that is not smaller, as text."""
-    return next(f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k >= number)
 
 
 def _complaint(space: ConvexSet, point: Array) -> str:
