@@ -17,7 +17,7 @@ from treecal._states import Resume, check_count, check_finite, check_like, check
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._report import ROLES, Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -400,7 +400,9 @@ class Corrector(ABC):
         changes = self._changed(opened.forecast, outcome, opened.group, weight)
         changes["_rounds"] = self._rounds + 1
         if scored and self._tallies is not None:
-            changes["_sums"] = self._tallies.after(self._sums, opened.forecast, opened.announced, outcome, weight)
+            changes["_sums"] = self._tallies.after(
+                self._sums, Round(opened.forecast, opened.announced, np.array(outcome), weight)
+            )
         if scored and self._ledgers is not None:
             if weight != 1.0:
                 raise UnsupportedError("exact scores count whole rounds.", hint="scores='binned' takes weights.")
@@ -517,10 +519,17 @@ class Corrector(ABC):
         finally:
             self._recording = False
 
+    def _settle(self) -> None:
+        """Add the rounds that wait to the scores."""
+        self._catch_up()
+        if self._tallies is not None:
+            self._sums = self._tallies.added(self._sums)
+            self._catch_up()
+
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
         with self._lock:
-            self._catch_up()
+            self._settle()
             if self._tallies is None:
                 raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             if not self._sums.rounds:
@@ -542,7 +551,7 @@ class Corrector(ABC):
             return deepcopy(state)
 
     def _past(self) -> dict[str, Any]:
-        self._catch_up()
+        self._settle()
         state = {"rounds": self._rounds, "own": self._own_state(), "scores": {}}
         if self._tallies is not None:
             state["scores"] = self._tallies.state(self._sums)
