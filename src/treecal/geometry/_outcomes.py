@@ -67,7 +67,7 @@ def read_point(space: ConvexSet, value: Any, round_: int, *, error: Refusal = Ou
     if space.admits(point):
         return point
     _check_finite(point, round_, error)
-    hint = f"normalise the {error.what}." if isinstance(space, Simplex) else None
+    hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
     raise error.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
 
 
