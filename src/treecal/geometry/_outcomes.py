@@ -36,7 +36,7 @@ def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
-def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
+def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
     It is a point of the set, or on a simplex a class. The error names the 1-based round.
@@ -50,8 +50,6 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
     """
     if is_outcome(value, space):
         return value
-    if error is ForecastError:
-        return read_forecast(space, value, round_)
     if isinstance(space, Simplex) and (at := _class_index(space, value, round_)) is not None:
         outcome = np.zeros(space.dim)
         outcome[at] = 1.0
@@ -59,16 +57,16 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
     return read_point(space, value, round_)
 
 
-def read_point(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
+def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
     """Return a point as a float64 vector of the set, perhaps the caller's own array; a class is refused."""
     if is_outcome(value, space):
         return value
-    point = _coerce(space, value, round_, error)
+    point = _coerce(space, value, round_, OutcomeError)
     if space.admits(point):
         return point
-    _check_finite(point, round_, error)
-    hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
-    raise error.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
+    _check_finite(point, round_, OutcomeError)
+    hint = f"normalise the outcome, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+    raise OutcomeError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
 
 
 def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = ROUNDING) -> Array:
