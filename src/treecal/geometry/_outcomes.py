@@ -93,27 +93,28 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     point = _coerce(space, value, round_, ForecastError)
     if space.admits(point):
         return point
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that their sum is infinite
+        near = _nearest(space, point, tolerance)
+        if space.admits(near):
+            return near
     _check_finite(point, round_, ForecastError)
-    near = renormalised(space, point, tolerance)
-    if space.admits(near):
-        return near
     problem, hint = _too_far(space, near, tolerance)
     raise ForecastError.at(round_, problem, hint=hint)
 
 
-def renormalised(space: ConvexSet, points: Array, tolerance: float) -> Array:
-    """Return points, `(..., d)`, with those on the set that were rounded off a simplex by at most the tolerance."""
+def _nearest(space: ConvexSet, point: Array, tolerance: float) -> Array:
+    """Return a point outside the set, moved onto it where it was rounded off a simplex by at most the tolerance."""
     if isinstance(space, Product):
-        parts = (renormalised(part, p, tolerance) for part, p in zip(space.sets, space._split(points), strict=True))
-        return np.concatenate(list(parts), axis=-1)
-    if not isinstance(space, Simplex):
-        return points
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        near = space.contains(points, tol=tolerance) & ~space.contains(points)
-        positive = np.maximum(points, 0.0)
-        # From left to right, so that one row and many are rounded alike.
-        total = np.add.accumulate(positive, axis=-1)[..., -1:]
-        return np.where(near[..., None], positive / total, points)
+        parts = zip(space.sets, space._split(point), strict=True)
+        return np.concatenate([p if part.admits(p) else _nearest(part, p, tolerance) for part, p in parts])
+    return renormalised(point) if isinstance(space, Simplex) and space.contains(point, tol=tolerance) else point
+
+
+def renormalised(points: Array) -> Array:
+    """Return points, `(..., d)`, with negative entries at 0, divided by their sums."""
+    positive = np.maximum(points, 0.0)
+    # From left to right, so that one row and many are rounded alike.
+    return np.asarray(positive / np.add.accumulate(positive, axis=-1)[..., -1:])
 
 
 def checked_tolerance(value: Any) -> float:
