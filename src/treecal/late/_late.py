@@ -83,7 +83,7 @@ class Late:
     ...     if day >= 3:
     ...         late.update(day - 3, [1, 0])
     >>> late.copies, round(late.ledger.error("l1"), 2), round(late.certificate("l1").bound, 2)
-    (4, 0.11, 0.69)
+    (4, 0.06, 0.84)
     """
 
     def __init__(self, thing: Thing, *, limit: int | None = None, ledger: bool = True) -> None:

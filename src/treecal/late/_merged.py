@@ -25,4 +25,5 @@ def merged_report(parts: Sequence[Corrector]) -> Correction:
             totals = np.array(sums.totals) + own.totals
             sums = Sums(sums.rounds + own.rounds, sums.weight + own.weight, tuple(map(tuple, totals.tolist())))
             tallies.cells += part._tallies.cells
-    return Correction(sums.rounds, **tallies.scores(sums))
+    scores = tallies.scores(sums)
+    return Correction(sums.rounds, scores["before"], scores["after"], scores["mean"])

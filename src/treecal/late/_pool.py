@@ -88,16 +88,18 @@ def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
 def following(copy: Thing, point: Array) -> Thing:
     """Return a copy of a guard whose eager part is told to announce this point; the old one is not to be used."""
     assert isinstance(copy, Guarded)
-    eager, guard = copy._now
-    if isinstance(eager, Codebook):
-        book, (source, *books) = eager._fork(), eager._now
+    old, guard = copy._now
+    if isinstance(old, Codebook):
+        source, books, change = old._now
         assert isinstance(source, Told)
-        book._now, book._announced = (source.told(point), *books), None
+        book = old._fork()
+        book._now, book._announced = (source.told(point), books, change), None
+        eager: Forecaster = book
     else:
-        assert isinstance(eager, Told)
-        book = eager.told(point)
+        assert isinstance(old, Told)
+        eager = old.told(point)
     twin = copy._fork()
-    twin._now, twin._announced = (book, guard), None
+    twin._now, twin._announced = (eager, guard), None
     return twin
 
 
@@ -183,9 +185,9 @@ class Pool:
             at.append(min(rounds, at[-1] + max(1, at[-1] // FINE)))
         totals = [each.bound * count for count in at if (each := _bound(self.thing, norm, count)) is not None]
         # From the number after the last one on, U is at most what it is at this one.
-        least = [0, 1, *(count + 1 for count in at[:-1])]
-        hull = _concave([(0.0, 0.0), *zip(map(float, least[1:]), np.maximum.accumulate(totals).tolist(), strict=True)])
-        most = copies * float(np.interp(rounds / copies, *zip(*hull, strict=True))) / rounds
+        least = [1.0, *(count + 1.0 for count in at[:-1])]
+        hull = np.array(_concave([(0.0, 0.0), *zip(least, np.maximum.accumulate(totals).tolist(), strict=True)]))
+        most = copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1])) / rounds
         return Certificate(min(most, float(self.thing.space.diameter(norm))), f"{copies} copies: {found.why}")
 
 

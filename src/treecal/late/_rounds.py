@@ -84,7 +84,7 @@ def whole(outcome: Outcome, dim: int) -> Array:
     """Return the outcome that `brief` was given."""
     if isinstance(outcome, bytes):
         return np.frombuffer(outcome).copy()
-    return np.eye(1, dim, outcome)[0]
+    return np.asarray(np.eye(1, dim, outcome)[0])
 
 
 def refusal(known: Id, outcomes: tuple[Outcome, ...] | None, outcome: Outcome | None) -> IdError:
