@@ -8,7 +8,6 @@ import numpy as np
 
 from treecal.correctors import Correction, Corrector
 from treecal.correctors._scores import Sums, Tallies
-from treecal.exceptions import ParameterError
 
 
 def merged_report(parts: Sequence[Corrector]) -> Correction:
@@ -16,14 +15,10 @@ def merged_report(parts: Sequence[Corrector]) -> Correction:
     tallies, sums = Tallies(parts[0].space), Sums()
     for part in parts:
         with part._lock:
-            part._catch_up()
+            part._settle()
             if part._tallies is None:
-                raise ParameterError(
-                    "scores is None, so none were kept.", hint="make the corrector with scores='binned'."
-                )
-            own = part._sums
-            totals = np.array(sums.totals) + own.totals
+                return part.report()  # which says that none are kept
+            own, totals = part._sums, np.array(sums.totals) + part._sums.totals
             sums = Sums(sums.rounds + own.rounds, sums.weight + own.weight, tuple(map(tuple, totals.tolist())))
             tallies.cells += part._tallies.cells
-    scores = tallies.scores(sums)
-    return Correction(sums.rounds, scores["before"], scores["after"], scores["mean"])
+    return Correction(sums.rounds, *tallies.scores(sums))
