@@ -21,34 +21,59 @@ from hypothesis.stateful import (
 
 import treecal as tc
 from tests.attack.subjects import kept
-from tests.late.things import THINGS, Plain, asked, outcomes, points
+from tests.late.things import SHARED, THINGS, Plain, asked, outcomes, points
 from treecal.exceptions import IdError
 from treecal.state import dumps, loads
 
-ALONE = [name for name in THINGS if name not in ("guarded", "guarded tracker", "guarded scaling")]
+ALONE = [name for name in THINGS if name not in SHARED]
 LIMIT = 4
 
 
 class Interleavings(RuleBasedStateMachine):
     """Late beside its model."""
 
-    @initialize(name=st.sampled_from(ALONE), limited=st.booleans())
-    def begin(self, name: str, limited: bool) -> None:
-        make, limit = THINGS[name], LIMIT if limited else None
+    name: str
+
+    @initialize(limit=st.sampled_from([None, LIMIT]))
+    def begin(self, limit: int | None) -> None:
+        make = THINGS[self.name]
         self.late, self.model, self.made = tc.Late(make(), limit=limit), Plain(make, limit), 0
         self.points, self.ys = points(make().space, 200, 1), outcomes(make().space, 200, 2)
+        self.predict(3, None, 0, text=True)
 
     def point(self) -> Any:
         return self.points[self.made % 200]
 
-    @rule(waits=st.integers(0, 5) | st.none(), passes=st.integers(0, 2), text=st.booleans())
-    def predict(self, waits: int | None, passes: int, text: bool) -> None:
+    def predict(self, count: int, waits: int | None, passes: int, *, text: bool) -> None:
         now = max(self.model.now, 0.0) + passes
         due = None if waits is None else now + waits
-        self.made += 1
-        name, b = str(self.made) if text else self.made, self.point()
-        x = self.late.predict(*asked(self.late.thing, b), id=name, due=due, now=now)
-        assert x == self.model.predict(b, name, np.inf if due is None else due, now)
+        for _ in range(count):
+            self.made += 1
+            name, b = str(self.made) if text else self.made, self.point()
+            x = self.late.predict(*asked(self.late.thing, b), id=name, due=due, now=now)
+            assert x == self.model.predict(b, name, np.inf if due is None else due, now)
+
+    @rule(
+        opens=st.integers(1, 5),
+        waits=st.integers(0, 9) | st.none(),
+        passes=st.integers(0, 2),
+        text=st.booleans(),
+        closes=st.integers(0, 4),
+        at_once=st.booleans(),
+        data=st.data(),
+    )
+    def play(
+        self, opens: int, waits: int | None, passes: int, text: bool, closes: int, at_once: bool, data: st.DataObject
+    ) -> None:
+        self.predict(opens, waits, passes, text=text)
+        names = [each["id"] for each in data.draw(st.permutations(self.model.pending))][:closes]
+        ys = [self.ys[(len(self.model.arrivals) + i) % 200] for i in range(len(names))]
+        if at_once:
+            self.late.update_many(names, ys)
+        for name, y in zip(names, ys, strict=True):
+            self.model.update(name, y)
+            if not at_once:
+                self.late.update(name, y)
 
     def waiting(self, data: st.DataObject) -> dict[str, Any]:
         return data.draw(st.sampled_from(self.model.pending))
@@ -63,22 +88,6 @@ class Interleavings(RuleBasedStateMachine):
             other = next(p for p in self.points if not np.array_equal(p, each["b"]))
             with pytest.raises(IdError, match="another forecast"):
                 self.late.predict(other, id=each["id"])
-
-    @precondition(lambda self: self.model.pending)
-    @rule(data=st.data())
-    def update(self, data: st.DataObject) -> None:
-        name, y = self.waiting(data)["id"], self.ys[len(self.model.arrivals) % 200]
-        self.late.update(name, y)
-        self.model.update(name, y)
-
-    @precondition(lambda self: len(self.model.pending) > 1)
-    @rule(data=st.data())
-    def update_many(self, data: st.DataObject) -> None:
-        names = [each["id"] for each in data.draw(st.permutations(self.model.pending))][:3]
-        ys = [self.ys[(len(self.model.arrivals) + i) % 200] for i in range(len(names))]
-        self.late.update_many(names, ys)
-        for name, y in zip(names, ys, strict=True):
-            self.model.update(name, y)
 
     @precondition(lambda self: self.model.outcomes)
     @rule(data=st.data())
@@ -112,9 +121,6 @@ class Interleavings(RuleBasedStateMachine):
         gone = self.late.expire(now)
         self.model.pass_time(now)
         assert before + gone == self.model.void
-
-    @rule()
-    def unknown(self) -> None:
         for act in (self.late.update, self.late.amend):
             with pytest.raises(IdError, match="is not known"):
                 act("nobody", self.ys[0])
@@ -154,9 +160,10 @@ class Interleavings(RuleBasedStateMachine):
             assert late.ledger.error("l1", total=True) == ledger.error("l1", total=True)
 
 
-def test_any_interleaving_is_as_the_model_has_it() -> None:
+@pytest.mark.parametrize("name", ALONE)
+def test_any_interleaving_is_as_the_model_has_it(name: str) -> None:
+    machine = type("Machine", (Interleavings,), {"name": name})
     slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     run_state_machine_as_test(
-        Interleavings,
-        settings=settings(max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=slow),
+        machine, settings=settings(max_examples=10, stateful_step_count=20, deadline=None, suppress_health_check=slow)
     )

@@ -39,7 +39,8 @@ def points(space: tc.ConvexSet, count: int, seed: int) -> list[Any]:
     """Return points of the set, of which many are equal."""
     rng, corners = np.random.default_rng(seed), 4
     if isinstance(space, tc.Simplex):
-        return list(rng.dirichlet(np.ones(space.dim), corners).round(1)[rng.integers(corners, size=count)] + 0.0)
+        tenths = rng.multinomial(10, np.ones(space.dim) / space.dim, corners) / 10
+        return list(tenths[rng.integers(corners, size=count)])
     return list(rng.uniform(-1, 1, (corners, space.dim))[rng.integers(corners, size=count)])
 
 
