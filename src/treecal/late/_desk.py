@@ -92,6 +92,9 @@ class Desk:
         """Let it be so late; return the ids that are void since then."""
         if now is not None and (self.time is None or now > self.time):
             self.time = now
+        return self._expire()
+
+    def _expire(self) -> list[Id]:
         gone = []
         while self.dues and self.time is not None and self.dues[0][0] < self.time:
             _, order, named = self.dues[0]
@@ -179,10 +182,14 @@ class Desk:
         self._task = task
         if task.steps:
             task.steps[0].act()
-        self.settle()
+        self._finish()
 
     def settle(self) -> None:
-        """Do what remains to be done: again, if that was interrupted."""
+        """Do what remains to be done, if a call was interrupted."""
+        self._finish()
+        self._expire()
+
+    def _finish(self) -> None:
         if (task := self._task) is None:
             return
         closing = task.closing
