@@ -87,7 +87,7 @@ class Plain:
         self.pending.remove(each)
         self.void.append(each["id"])
 
-    def predict(self, b: Any, name: Any, due: float, now: float) -> tc.Forecast:
+    def predict(self, b: Any, name: Any, due: float, now: float) -> Any:
         self.pass_time(now)
         if len(self.pending) == self.limit:
             self.give_up(self.pending[0])

@@ -21,4 +21,5 @@ def merged_report(parts: Sequence[Corrector]) -> Correction:
             own, totals = part._sums, np.array(sums.totals) + part._sums.totals
             sums = Sums(sums.rounds + own.rounds, sums.weight + own.weight, tuple(map(tuple, totals.tolist())))
             tallies.cells += part._tallies.cells
-    return Correction(sums.rounds, *tallies.scores(sums))
+    before, after, mean = tallies.scores(sums)
+    return Correction(sums.rounds, before, after, mean)
