@@ -158,6 +158,21 @@ class Mixture(Corrector):
         """Whether the corrector needs its outcomes in order."""
         return self.corrector is not None and self.corrector.ordered
 
+    def predict(
+        self, forecast: ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike], *, group: Group = None
+    ) -> Forecast:
+        """Open a round and return the forecast to announce; the same one for the same input until `update`.
+
+        Parameters
+        ----------
+        forecast
+            The models' forecasts, in the order of `models`, or by name.
+        group
+            What is known of the round beside the forecasts, for a corrector with groups.
+        """
+        models: Any = forecast
+        return super().predict(models, group=group)
+
     def regret(self, *, changes: int = 0) -> float:
         """Return the most by which the total score can exceed that of the best sequence of models, so far.
 
@@ -233,11 +248,18 @@ class Mixture(Corrector):
             given = [given[name] for name in self.models]
         if isinstance(given, np.ndarray) and given.ndim:
             given = list(given)  # rows
+        number = self._rounds + place
         if not isinstance(given, list | tuple) or len(given) != len(self.models):
-            found = f"has {len(given)} entries" if isinstance(given, list | tuple) else f"is a {type(given).__name__}"
+            kind = f"has {len(given)} entries" if isinstance(given, list | tuple) else f"is a {type(given).__name__}"
             expected = f"expected {len(self.models)} points, one for each of {', '.join(self.models)}"
-            raise ForecastError.at(self._rounds + place, f"{found}, {expected}.")
-        return [super(Mixture, self)._read_many([b], place)[0] for b in given]
+            raise ForecastError.at(number, f"{kind}, {expected}.")
+        found: list[Array] = []
+        for name, b in zip(self.models, given, strict=True):
+            try:
+                found.append(super()._read_many([b], place)[0])
+            except ForecastError as error:
+                raise ForecastError.at(number, f"of {name} {error.problem}", hint=error.hint) from None
+        return found
 
     def _checked_rows(
         self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
