@@ -191,14 +191,11 @@ def test_regret_is_logarithmic(scaling: type[Scaling], dim: int, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["overconfident", "drifting"])
-@pytest.mark.parametrize(
-    ("scaling", "dim", "resolution"),
-    [(tc.PlattScaling, 2, 0.1), (tc.TemperatureScaling, 3, 0.25), (tc.VectorScaling, 3, 0.25)],
-)
-def test_a_bad_model_is_put_right(scaling: type[Scaling], dim: int, resolution: float, kind: str) -> None:
+@pytest.mark.parametrize(("scaling", "dim"), [(tc.PlattScaling, 2), (tc.TemperatureScaling, 3), (tc.VectorScaling, 3)])
+def test_a_bad_model_is_put_right(scaling: type[Scaling], dim: int, kind: str) -> None:
     f = scaling(tc.Simplex(dim))
     run(f, *model(kind, dim, 2500, 3))
-    report = f.report(resolution=resolution)
+    report = f.report()
     assert report.after.calibration < (0.25 if scaling is tc.PlattScaling else 0.5) * report.before.calibration
     assert report.after.brier < report.before.brier
     assert report.after.log is not None
@@ -219,7 +216,7 @@ def test_it_starts_as_the_identity(kind: type[Scaling], dim: int) -> None:
     f = kind(tc.Simplex(dim))
     assert f.theta.tolist() == start(kind, dim)
     for b in np.random.default_rng(0).dirichlet(np.ones(dim), 20):
-        np.testing.assert_allclose(f.predict(b).mean, b, atol=2e-6)
+        np.testing.assert_allclose(f.predict_many([b])[0], b, atol=2e-6)
     f.theta[:] = np.nan  # a copy
     assert np.isfinite(f.theta).all()
 
@@ -248,8 +245,9 @@ def test_certainties_do_no_harm(kind: type[Scaling], dim: int) -> None:
 def test_scaling_then_recalibrating() -> None:
     """A model wrong in a way no scaling can mend: the chain mends it, and starts from what scaling has done."""
     rng, space = np.random.default_rng(0), tc.Simplex(2)
-    chain = tc.Chain([tc.PlattScaling(space), tc.Recalibrator(space, groups=tc.correctors.Cells(width=0.1))])
-    scaling, recalibrator = tc.PlattScaling(space), tc.Recalibrator(space, groups=chain.parts[1].groups)  # type: ignore[attr-defined]
+    grid = tc.Recalibrator(space, groups=tc.correctors.Cells(width=0.1))
+    chain = tc.Chain([tc.PlattScaling(space), grid], scores="exact")
+    scaling, recalibrator = tc.PlattScaling(space), tc.Recalibrator(space, groups=grid.groups)
     for _ in range(2000):
         b = rng.random()
         truth = abs(2 * b - 1)  # likely at both ends
@@ -258,7 +256,7 @@ def test_scaling_then_recalibrating() -> None:
         assert chain.predict([1 - b, b]) == recalibrator.predict(first.mean)
         for f in (chain, scaling, recalibrator):
             f.update(y)
-    reports = [part.report() for part in (chain, *chain.parts)]
+    reports = [f.report() for f in (chain, scaling, recalibrator)]
     assert reports[0].before == reports[1].before
     assert reports[1].after == reports[2].before
     assert reports[0].after == reports[2].after

@@ -17,7 +17,7 @@ from treecal._states import Resume, check_count, check_finite, check_like, check
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._report import ROLES, Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -400,7 +400,9 @@ class Corrector(ABC):
         changes = self._changed(opened.forecast, outcome, opened.group, weight)
         changes["_rounds"] = self._rounds + 1
         if scored and self._tallies is not None:
-            changes["_sums"] = self._tallies.after(self._sums, opened.forecast, opened.announced, outcome, weight)
+            changes["_sums"] = self._tallies.after(
+                self._sums, Round(opened.forecast, opened.announced, np.array(outcome), weight)
+            )
         if scored and self._ledgers is not None:
             if weight != 1.0:
                 raise UnsupportedError("exact scores count whole rounds.", hint="scores='binned' takes weights.")
@@ -429,7 +431,7 @@ class Corrector(ABC):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin.scores, twin._tallies, twin._ledgers, twin._sums = None, None, None, Sums()
+        twin._tallies, twin._ledgers, twin._sums = None, None, Sums()
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -517,17 +519,23 @@ class Corrector(ABC):
         finally:
             self._recording = False
 
+    def _settle(self) -> None:
+        """Add the rounds that wait to the scores."""
+        self._catch_up()
+        if self._tallies is not None:
+            self._sums = self._tallies.added(self._sums)
+            self._catch_up()
+
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
         with self._lock:
-            self._catch_up()
+            self._settle()
             if self._tallies is None:
-                raise ParameterError(
-                    "scores is None, so none were kept.", hint="make the corrector with scores='binned'."
-                )
+                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             if not self._sums.rounds:
                 raise ParameterError("no round is scored, so there are no scores.")
-            return Correction(self._sums.rounds, **self._tallies.scores(self._sums))
+            before, after, mean = self._tallies.scores(self._sums)
+            return Correction(self._sums.rounds, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -543,7 +551,7 @@ class Corrector(ABC):
             return deepcopy(state)
 
     def _past(self) -> dict[str, Any]:
-        self._catch_up()
+        self._settle()
         state = {"rounds": self._rounds, "own": self._own_state(), "scores": {}}
         if self._tallies is not None:
             state["scores"] = self._tallies.state(self._sums)
@@ -601,8 +609,9 @@ class Corrector(ABC):
         return deepcopy(self)  # a shallow copy would share arrays that change
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
-        return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
+        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
 
 def _checked_weight(weight: Any) -> float:

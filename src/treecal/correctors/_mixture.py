@@ -15,7 +15,7 @@ from treecal._states import Resume, State, check_array, check_count, check_like,
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.correctors._base import Corrector, Group, Kept, Opened, _checked_weight, _one_each
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
@@ -54,8 +54,8 @@ class Shares(State):
 class _OfAverage(Tallies):
     """Scores whose "before" is the plain average of the models' forecasts."""
 
-    def after(self, sums: Sums, before: Array, announced: Forecast, outcome: Array, weight: float) -> Sums:
-        return super().after(sums, before.mean(axis=0), announced, outcome, weight)
+    def after(self, sums: Sums, learned: Round) -> Sums:
+        return super().after(sums, learned._replace(before=learned.before.mean(axis=0)))
 
 
 class Mixture(Corrector):

@@ -117,7 +117,7 @@ class Recalibrator(Corrector):
     ...     x = f.predict([1 - b, b])
     ...     f.update([0, 1] if rain else [1, 0])
     >>> print(f.report())
-    2,000 rounds, forecasts binned in cells of 0.1
+    2,000 rounds, each class in bins of a tenth
                Brier = calibration + refinement   log score
     before    0.4754        0.0312       0.4442      0.7235
     after     0.4629        0.0083       0.4546      0.6637

@@ -108,7 +108,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         index, corrector = self._for(given)
         if corrector is None:
             return dict.fromkeys(index, 1.0)
-        return dict(zip(index, corrector.predict(_vector(given, index)).mean.tolist(), strict=True))
+        return dict(zip(index, corrector.predict_many([_vector(given, index)])[0].tolist(), strict=True))
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Update the classifier, and the corrector with the probabilities that the classifier gave before.
@@ -124,11 +124,12 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         """
         given = self._ask(x)
         index, corrector = self._for([*given, checked_label(y)])
+        b = _vector(given, index)
         if corrector is not None:
-            corrector.predict(_vector(given, index))  # raises if it is invalid, before anything is learned
+            corrector.predict_many([b])  # raises if it is invalid, before anything is learned
         self.classifier.learn_one(x, y, **kwargs)
         if corrector is not None:
-            corrector.update(np.eye(len(index))[index[y]])
+            corrector.learn(b, np.eye(len(index))[index[y]])
         self._known = index, corrector
 
     @property

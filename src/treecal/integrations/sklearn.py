@@ -151,7 +151,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Rows of features.
         """
         check_is_fitted(self)
-        return np.array([self.corrector_.predict(b).mean for b in _ask(self.estimator_, X, self.classes_)])
+        return self.corrector_.predict_many(_ask(self.estimator_, X, self.classes_))
 
     def predict(self, X: Any) -> Any:
         """Return the most likely class of each row.
@@ -278,9 +278,7 @@ def _ask(model: Any, X: Any, classes: Any) -> Array:
 
 def _learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
     """Update the corrector, row by row, with the forecasts and the positions of the labels."""
-    for b, y in zip(forecasts, np.eye(corrector.space.dim)[at], strict=True):
-        corrector.predict(b)
-        corrector.update(y)
+    corrector.update_many(forecasts, np.eye(corrector.space.dim)[at])
 
 
 def _read_labels(X: Any, y: ArrayLike) -> Any:
