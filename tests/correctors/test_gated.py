@@ -172,10 +172,13 @@ def test_a_model_that_is_right_is_left_alone(make: Callable[[tc.ConvexSet], tc.C
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("classes", [2, 3, 10])
-@pytest.mark.parametrize(("make", "by"), [("vector", "brier"), ("vector", "log"), ("means", "brier")])
+@pytest.mark.parametrize(
+    ("make", "by", "classes"),
+    [("vector", "brier", 2), ("vector", "brier", 3), ("vector", "brier", 10), ("vector", "log", 3)],
+)
 def test_in_200_streams_of_5000_rounds(make: str, by: Any, classes: int) -> None:
-    assert left_alone(MAKERS[make], classes, 200, 5000, by) >= 190
+    # By the log score evidence is nearly a martingale, so as many as alpha may switch: two standard deviations more.
+    assert left_alone(MAKERS[make], classes, 200, 5000, by) >= (190 if by == "brier" else 184)
 
 
 def test_false_switches_are_not_far_rarer_than_alpha() -> None:
@@ -265,13 +268,14 @@ def test_what_the_corrector_does_not_know_is_refused_and_changes_nothing() -> No
     assert not tc.Gated(tc.VectorScaling(tc.Simplex(2))).ordered
 
 
-def test_a_start_from_a_log_counts_as_evidence() -> None:
+def test_a_log_is_a_start_for_the_corrector_and_no_evidence() -> None:
     P, Y = stream(3, 1000, np.random.default_rng(0), temperature=3.0)
-    f = tc.Gated(tc.VectorScaling(tc.Simplex(3))).fit(P, Y)
-    assert f.open
-    again = tc.Gated(tc.VectorScaling(tc.Simplex(3)).fit(P, Y))  # here the corrector alone has seen it
-    assert not again.open
-    assert np.array_equal(again.corrector.predict_many(P[:3]), f.predict_many(P[:3]))
+    f = tc.Gated(tc.VectorScaling(tc.Simplex(3))).fit(P[:500], Y[:500])
+    again = tc.Gated(tc.VectorScaling(tc.Simplex(3)).fit(P[:500], Y[:500]))
+    assert (f.rounds, f.open, f.e_value) == (500, False, 1.0)
+    assert np.array_equal(f.update_many(P[500:], Y[500:]), again.update_many(P[500:], Y[500:]))
+    assert f.switches[0].round == again.switches[0].round + 500
+    assert loads(dumps(f)).switches == f.switches
 
 
 def test_a_copy_is_used() -> None:

@@ -96,8 +96,8 @@ class Gated(Corrector):
     small probabilities much sooner.
 
     Where outcomes come late, evidence is collected in order of arrival: what is then tested is whether `p` is right
-    given all that had arrived before the outcome. Evidence counts each round once, whatever its weight. Costs a round
-    of the corrector and `O(dim)`.
+    given all that had arrived before the outcome. Evidence counts each round once, whatever its weight, and those of
+    `fit` not at all. Costs a round of the corrector and `O(dim)`.
 
     Parameters
     ----------
@@ -246,6 +246,14 @@ class Gated(Corrector):
         gate = gate.after(bet, self.alpha, self._rounds + 1)
         return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
 
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Fit the corrector. A log that it was fitted to is no evidence, so the gate stays as it is."""
+        corrector, gate = deepcopy(self.corrector), self._now[1]
+        corrector._fit(forecasts, outcomes, announced, groups, weights)
+        vars(self).update(_now=(corrector, gate), _rounds=self._rounds + len(forecasts))
+
     def _own_state(self) -> dict[str, Any]:
         corrector, gate = self._now
         columns = zip(*gate.switches, strict=True) if gate.switches else [()] * 4
@@ -267,8 +275,8 @@ class Gated(Corrector):
         gate = Gate(state["open"], EProcess.checked(state["evidence"], most=rounds), int(state["count"]), switches)
         if gate.open is not bool(gate.count % 2):
             raise SnapshotError(f"after {gate.count} switches the gate is not as they leave it.")
-        if gate.evidence.rounds != rounds - last:
-            raise SnapshotError(f"the evidence is not that of {rounds - last} rounds.")
+        if gate.evidence.rounds > rounds - last:  # rounds of `fit` give none
+            raise SnapshotError(f"the evidence is that of {gate.evidence.rounds} of {rounds - last} rounds.")
         if gate.evidence.log_value >= -math.log(self.alpha):
             raise SnapshotError("the evidence is enough for a switch that did not happen.")
         corrector = deepcopy(self.corrector)

@@ -212,12 +212,32 @@ class Mixture(Corrector):
         shares, corrector = self._now
         if corrector is not None:
             corrector = corrector._learned(self._mixed(forecast), outcome, group, weight)
-        weights = shares.weights * self._factors(forecast, outcome) ** weight
+        return {"_now": (self._next(shares, forecast, outcome, weight, self._rounds + 1), corrector)}
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Learn the weights in order, then fit the corrector to the mixtures."""
+        shares, corrector = deepcopy(self._now)
+        if corrector is None:
+            return super()._fit(forecasts, outcomes, announced, groups, weights)
+        mixed, rounds = [], self._rounds
+        for i, (each, y) in enumerate(zip(forecasts, outcomes, strict=True)):
+            mixed.append(shares.weights @ each)
+            rounds += 1
+            shares = self._next(shares, each, y, 1.0 if weights is None else float(weights[i]), rounds)
+        corrector._fit(np.array(mixed).reshape(-1, self.space.dim), outcomes, None, groups, weights)
+        vars(self).update(_now=(shares, corrector), _rounds=rounds)
+        return None
+
+    def _next(self, shares: Shares, forecasts: Array, outcome: Array, weight: float, rounds: int) -> Shares:
+        """Return the shares after round `rounds`."""
+        weights = shares.weights * self._factors(forecasts, outcome) ** weight
         total = weights.sum()
         # Where all models exclude the outcome, none is worse than another.
         weights = weights / total if total > 0 else shares.weights
         weights = (1 - self.share) * weights + self.share / len(weights)
-        return {"_now": (shares.after(weights / weights.sum(), self._rounds + 1), corrector)}
+        return shares.after(weights / weights.sum(), rounds)
 
     def _factors(self, forecasts: Array, outcome: Array) -> Array:
         """Return how well each model did, relative to the best."""
