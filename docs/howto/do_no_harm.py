@@ -53,7 +53,9 @@ class Kept(tc.VectorScaling):
 
 def wrong() -> None:
     """Print how soon a wrong model is corrected, and the scores of model, corrector and both behind a gate."""
-    print("| classes | temperature | from round | by the log score | Brier, model | ungated | gated | most lost | bound |")
+    print(
+        "| classes | temperature | from round | by the log score | Brier, model | ungated | gated | most lost | bound |"
+    )
     print("| --- " * 9 + "|")
     for classes in (2, 3, 10):
         for temperature in TEMPERATURES:

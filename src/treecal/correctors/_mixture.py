@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector, Group, Kept, Opened, _checked_weight, _one_each
+from treecal.correctors._base import Corrector, Group, Kept, Opened
 from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._convex import frozen
+from treecal.geometry._outcomes import read_forecast
 
 MOST_KEPT = 256
 """Rows of the history; when it is full, every second one goes."""
@@ -254,45 +255,35 @@ class Mixture(Corrector):
 
     def _read(self, forecast: Any) -> Array:
         """Return the models' forecasts of a round as read-only rows, `(models, dim)`, or raise."""
-        return np.asarray(self._read_many([forecast])[0])
+        return frozen(self._one_each_model(forecast, self._rounds + 1))
 
-    def _read_many(self, forecasts: Any, first: int = 1) -> Array:
+    def _read_many(self, forecasts: Any) -> Array:
         """Return the models' forecasts of rounds, `(n, models, dim)`, or raise."""
-        rows = [self._one_each_model(given, i) for i, given in enumerate(forecasts, first)]
-        P = np.array(rows, np.float64).reshape(-1, len(self.models), self.space.dim)
-        P.setflags(write=False)
-        return P
+        rows = [self._one_each_model(given, number) for number, given in enumerate(forecasts, self._rounds + 1)]
+        return frozen(np.array(rows).reshape(-1, len(self.models), self.space.dim))
 
-    def _one_each_model(self, given: Any, place: int) -> list[Array]:
+    def _one_each_model(self, given: Any, number: int) -> Array:
         if isinstance(given, Mapping) and given.keys() == set(self.models):
             given = [given[name] for name in self.models]
         if isinstance(given, np.ndarray) and given.ndim:
             given = list(given)  # rows
-        number = self._rounds + place
         if not isinstance(given, list | tuple) or len(given) != len(self.models):
             kind = f"has {len(given)} entries" if isinstance(given, list | tuple) else f"is a {type(given).__name__}"
             expected = f"expected {len(self.models)} points, one for each of {', '.join(self.models)}"
             raise ForecastError.at(number, f"{kind}, {expected}.")
-        found: list[Array] = []
-        for name, b in zip(self.models, given, strict=True):
+        found = np.empty((len(self.models), self.space.dim))
+        for i, b in enumerate(given):
             try:
-                found.append(super()._read_many([b], place)[0])
+                found[i] = read_forecast(self.space, b, number, self.tolerance)
             except ForecastError as error:
-                raise ForecastError.at(number, f"of {name} {error.problem}", hint=error.hint) from None
+                raise ForecastError.at(number, f"of {self.models[i]} {error.problem}", hint=error.hint) from None
         return found
 
     def _checked_rows(
         self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
     ) -> tuple[Array, Array, Sequence[Forecast] | None, Sequence[Group] | None, Array | None]:
-        """Return rows to learn, all valid, or raise: a forecast has another shape here than its outcome."""
-        P, first = self._read_many(forecasts), self._rounds + 1
-        _one_each("outcomes", outcomes, len(P))
-        Y = np.array([read_outcome(self.space, y, first + i) for i, y in enumerate(outcomes)])
-        said = None if _one_each("announced", announced, len(P)) is None else [self._said(x) for x in announced]
-        w = None if weights is None else np.array([_checked_weight(each) for each in np.asarray(weights).tolist()])
-        names = _one_each("groups", groups, len(P))
-        _one_each("weights", w, len(P))
-        return P, Y.reshape(len(P), self.space.dim), said, None if names is None else list(names), w
+        said = None if announced is None else [self._said(x) for x in announced]
+        return super()._checked_rows(forecasts, outcomes, said, groups, weights)
 
     def _past_round(self, forecast: Array, group: Group, announced: Forecast | ArrayLike | None) -> Opened:
         return super()._past_round(forecast, group, None if announced is None else self._said(announced))
@@ -301,7 +292,7 @@ class Mixture(Corrector):
         """Return what was announced: one point, or a distribution."""
         if isinstance(announced, Forecast):
             return self._on_space(announced)
-        return self._point(super()._read_many([announced])[0])
+        return self._point(frozen(read_forecast(self.space, announced, self._rounds + 1, self.tolerance)))
 
     def _learn_many(self, forecasts: Array, *rows: Any, scored: bool) -> Array:
         return super()._learn_many(forecasts, *rows, scored=scored)[:, 0]  # made like the forecasts: a row a model
