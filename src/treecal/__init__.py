@@ -59,6 +59,7 @@ from treecal.geometry import (
     l2,
     linf,
 )
+from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -81,6 +82,7 @@ __all__ = [
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "Late",
     "Ledger",
     "Lp",
     "Mahalanobis",
