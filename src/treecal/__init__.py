@@ -18,8 +18,10 @@ from treecal.correctors import (
     BetaCalibration,
     Chain,
     Corrector,
+    Gated,
     GuardedCorrector,
     IsotonicCalibration,
+    Mixture,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
@@ -59,6 +61,7 @@ from treecal.geometry import (
     l2,
     linf,
 )
+from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -78,13 +81,16 @@ __all__ = [
     "Corrector",
     "Forecast",
     "Forecaster",
+    "Gated",
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
     "IsotonicCalibration",
+    "Late",
     "Ledger",
     "Lp",
     "Mahalanobis",
+    "Mixture",
     "NegativeEntropy",
     "PlattScaling",
     "Polytope",

@@ -36,6 +36,7 @@ def text(rows: list[dict[str, Any]]) -> str:
         (["--method", "temperature"], tc.TemperatureScaling(SPACE)),
         (["--method", "vector"], tc.VectorScaling(SPACE)),
         (["--method", "vector-then-mean"], tc.Chain([tc.VectorScaling(SPACE), tc.Recalibrator(SPACE)])),
+        (["--method", "gated"], tc.Gated(tc.VectorScaling(SPACE))),
         (["--method", "guarded"], tc.GuardedCorrector(SPACE)),
         (["--method", "vector-then-guarded"], tc.GuardedCorrector(SPACE, corrector=tc.VectorScaling(SPACE))),
     ],
