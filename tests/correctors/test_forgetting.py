@@ -15,7 +15,7 @@ import treecal as tc
 from tests.correctors.models import model, run, some_rounds
 from treecal._typing import Array
 from treecal.correctors import Cells, _forgetting, tracking_bound
-from treecal.correctors._scaling import LEAST, Scaling, project, solve
+from treecal.correctors._scaling import Scaling, project, solve
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 
 TWO = tc.Simplex(2)
@@ -94,7 +94,7 @@ def test_scalings_forget_to_the_letter(kind: type[Scaling], dim: int, given: dic
     matrices = [20.0 * np.eye(len(f.theta))]
     blocks = np.ones((1, 1)) if not given else np.tile(np.eye(dim), (2, 2))
     for t, (b, y) in enumerate(zip(*some_rounds(dim, 270, 1), strict=True)):
-        F = f._features(np.log(np.clip(b, LEAST, None)))
+        F = f._features(np.log(np.clip(b, f._least, None)))
         laws = [np.exp(F @ theta) / np.exp(F @ theta).sum() for theta in thetas]
         np.testing.assert_allclose(f.predict(b).mean, trust @ np.array(laws), atol=1e-9)
         f.update(y)
@@ -145,7 +145,7 @@ def test_it_is_nearly_as_good_as_any_sequence_of_copies(kind: str, stream: str, 
         elif stream != "runs" or rng.random() < 0.05:
             y = np.eye(2)[x.argmin() if stream == "against" else int(rng.random() < p)]
         if kind == "platt":
-            laws, _ = f._laws(f._state.theta, np.log(np.clip(b, LEAST, 1))[None])
+            laws, _ = f._laws(f._state.theta, np.log(np.clip(b, f._least, 1))[None])
             losses.append(-np.log(laws[0] @ y))
             total -= math.log(x @ y)
         else:

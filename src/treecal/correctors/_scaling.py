@@ -20,7 +20,7 @@ from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
-LEAST = 1e-15
+LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
 _STEEPEST = 1e6  # the square of a gradient, at most: logarithms are at least −35, and features products of a few
 
@@ -108,6 +108,7 @@ class Scaling(Corrector):
     method: ClassVar[str]
     """Its name in `treecal recalibrate --method`."""
     _fields: ClassVar[tuple[str, ...]] = ("space", "rate", "ridge", "radius", "forget", "scores", "tolerance")
+    _least: ClassVar[float] = LEAST
     _blocks = 1
     """Into how many equal blocks the curvature falls: block `i` is of the parameters `i`, `i + blocks`, …"""
 
@@ -170,6 +171,9 @@ class Scaling(Corrector):
         """Return `F(b)ᵀ(p − y)`, `(rows, copies, parameters)`, for `p − y`, `(rows, copies, dim)`."""
         return np.stack([each @ self._features(row) for each, row in zip(off, logs, strict=True)])
 
+    def _logs(self, forecasts: Array) -> Array:
+        return np.asarray(np.log(np.clip(forecasts, self._least, 1.0)))
+
     def _laws(self, theta: Array, logs: Array) -> tuple[Array, Array]:
         """Return the probabilities that each copy gives, `(rows, copies, dim)`, and their logarithms."""
         scores = self._scores(theta, logs)
@@ -184,7 +188,7 @@ class Scaling(Corrector):
     def _announced_rows(self, forecasts: Array) -> Array:
         """Return the mean of the copies by trust, for each row."""
         now = self._state
-        laws, _ = self._laws(now.theta, _logs(forecasts))
+        laws, _ = self._laws(now.theta, self._logs(forecasts))
         if len(now.trust) == 1:
             return laws[:, 0]
         return np.asarray(np.add.accumulate(now.trust[:, None] * laws, axis=1)[:, -1])
@@ -197,7 +201,7 @@ class Scaling(Corrector):
         return np.concatenate([np.empty((0, self.space.dim)), *rows])
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
-        now, logs = self._state, _logs(forecast[None])
+        now, logs = self._state, self._logs(forecast[None])
         laws, log_laws = self._laws(now.theta, logs)
         gradients = self._blocked(self._pulled(laws - outcome, logs)[0])
         seen, trust, count = now.seen + weight, now.trust, len(now.trust)
@@ -237,7 +241,7 @@ class Scaling(Corrector):
             self._given(group=name)
         if not len(forecasts):
             return
-        log = _logs(forecasts), outcomes, np.ones(len(forecasts)) if weights is None else weights
+        log = self._logs(forecasts), outcomes, np.ones(len(forecasts)) if weights is None else weights
         now = self._fitted(*log)
         if self.forget and (held := len(forecasts) // 4):
             then = self._fitted(*(part[:-held] for part in log))
@@ -391,6 +395,9 @@ class TemperatureScaling(Scaling):
     """
 
     method = "temperature"
+    # One number for all rounds can make use of how small the smallest are, which tells naive Bayes' guesses from its
+    # knowledge. A slope of its own for a class is thrown off by them.
+    _least = 1e-15
 
     def _identity(self) -> Array:
         return np.ones(1)
@@ -537,10 +544,6 @@ def _large_enough(name: str, value: float) -> float:
     if number < TINIEST:
         raise ParameterError.expected(name, value, f"{TINIEST:g} or more: floats cannot tell less from 0")
     return number
-
-
-def _logs(forecasts: Array) -> Array:
-    return np.asarray(np.log(np.clip(forecasts, LEAST, 1.0)))
 
 
 def solve(matrix: Array, vector: Array, ridge: float) -> Array:
