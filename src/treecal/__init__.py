@@ -15,9 +15,11 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    ByGroup,
     Chain,
     Corrector,
     GuardedCorrector,
+    Multicalibrator,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
@@ -69,6 +71,7 @@ __all__ = [
     "Bank",
     "BinaryGrid",
     "Box",
+    "ByGroup",
     "Chain",
     "Codebook",
     "ConvexSet",
@@ -81,6 +84,7 @@ __all__ = [
     "Ledger",
     "Lp",
     "Mahalanobis",
+    "Multicalibrator",
     "NegativeEntropy",
     "PlattScaling",
     "Polytope",

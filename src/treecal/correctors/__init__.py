@@ -3,14 +3,17 @@
 import inspect
 
 from treecal.correctors._base import Corrector
+from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
+from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
 __all__ = [
+    "ByGroup",
     "ByKey",
     "Cells",
     "Centroids",
@@ -19,6 +22,7 @@ __all__ = [
     "Corrector",
     "Groups",
     "GuardedCorrector",
+    "Multicalibrator",
     "PlattScaling",
     "Recalibrator",
     "Scaling",
@@ -28,6 +32,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "multicalibration_bound",
 ]
 
 
@@ -37,7 +42,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['Chain', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    ['ByGroup', 'Chain', 'GuardedCorrector', 'Multicalibrator', 'PlattScaling', 'Recalibrator', ...]
     """
     things = (globals()[name] for name in __all__)
     return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
