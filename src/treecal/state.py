@@ -125,7 +125,7 @@ def describe(thing: Kept) -> str:
     --------
     >>> import treecal as tc
     >>> describe(tc.Ledger(tc.Simplex(2)))
-    '{"arguments": {"space": {"arguments": {"dim": 2}, "class": "Simplex"}}, "class": "Ledger"}'
+    '{"arguments": {"space": {"arguments": {"dim": 2}, "class": "Simplex"}, "tolerance": 1e-06}, "class": "Ledger"}'
     """
     return json.dumps(_encode(thing), sort_keys=True)
 

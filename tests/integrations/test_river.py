@@ -180,7 +180,7 @@ def test_clones_forget_and_pickles_remember() -> None:
         f.learn_one(x, y)
     again, new = pickle.loads(pickle.dumps(f)), f.clone()
     assert f.corrector is not None
-    assert (new.corrector, new.make.keywords) == (None, {"audit": False})
+    assert (new.corrector, new.make.keywords) == (None, {"scores": None})
     for x, y in datasets.Phishing().take(150):
         assert again.predict_proba_one(x) == f.predict_proba_one(x)
         for g in (f, again):

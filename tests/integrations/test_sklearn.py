@@ -47,7 +47,7 @@ def by_hand(corrector: Corrector, forecasts: Any, labels: Any, classes: list[str
 
 
 def means(corrector: Corrector, forecasts: Any) -> Any:
-    return [corrector.predict(b).mean for b in forecasts]
+    return corrector.predict_many(forecasts)
 
 
 # scikit-learn's own
@@ -159,7 +159,7 @@ def test_it_is_an_estimator_like_others() -> None:
     f = RecalibratedClassifier(GaussianNB(), make=QUIET).fit(X, y)
     again, new = pickle.loads(pickle.dumps(f)), clone(f)
     np.testing.assert_array_equal(again.predict_proba(X), f.predict_proba(X))
-    assert new.make.keywords == {"audit": False}
+    assert new.make.keywords == {"scores": None}
     assert not hasattr(new, "corrector_")
     assert f.get_params()["estimator__var_smoothing"] == 1e-9
     assert f.set_params(estimator__var_smoothing=0.1).estimator.var_smoothing == 0.1

@@ -20,10 +20,10 @@ ROUNDING = 1e-6
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:
-    """Return a new corrector for this many classes, by default `VectorScaling` without an audit."""
+    """Return a new corrector for this many classes, by default `VectorScaling`."""
     space = Simplex(classes)
     if make is None:
-        return VectorScaling(space, scores=None)
+        return VectorScaling(space)
     if not callable(make):
         raise ParameterError.expected(
             "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
+from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
@@ -66,6 +67,8 @@ class Decoder:
         Whether several columns of the outcome must hold one 1, otherwise 0.
     tolerance
         How far from 1 probabilities may sum.
+    weight
+        Column of the weights of rows.
 
     Examples
     --------
@@ -86,9 +89,11 @@ class Decoder:
         forecast: Sequence[str] = (),
         one_hot: bool = False,
         tolerance: float = TOLERANCE,
+        weight: str | None = None,
     ) -> None:
         self.space, self.tolerance = space, tolerance
-        self.columns = (*outcome, *forecast)
+        self.columns = (*outcome, *forecast) if weight is None else (*outcome, *forecast, weight)
+        self._weight = weight
         self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
@@ -122,9 +127,20 @@ class Decoder:
             if self._forecast:
                 self.forecast(row)
             self.outcome(row)
+            if self._weight is not None:
+                self.weight(row)
         except TreeCalError as error:
             return str(error)
         return None
+
+    def weight(self, row: dict[str, Any]) -> float:
+        """Return the weight of a row."""
+        assert self._weight is not None
+        name, value = _cell(row, (self._weight,))
+        number = _number(name, value)
+        if not (number == 0 or 1 / HEAVIEST <= number <= HEAVIEST):
+            raise _refusal(name, value, f"a weight: 0, or from {1 / HEAVIEST:g} to {HEAVIEST:g}")
+        return number
 
     def outcome(self, row: Any) -> Array:
         """Return the outcome in a row, which maps columns to values, or is itself the outcome."""
