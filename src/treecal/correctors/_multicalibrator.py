@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,16 +24,15 @@ TESTS = 3
 _FLAT = 1e-12  # of the coefficients: a curvature that counts as none
 
 
-class _Tested(NamedTuple):
+class _Tested:
     """What a group's tests have found, in arrays that are replaced and never changed."""
 
-    weight: float  # of its rounds
-    sums: Array  # (TESTS, dim): of the errors y_k − p_k, times 1, p_k, b_k
-    squares: Array  # (TESTS, dim): of what was added
-
-    @property
-    def steps(self) -> Array:
-        return STEP / np.sqrt(1.0 + self.squares)
+    def __init__(self, weight: float, sums: Array, squares: Array) -> None:
+        self.weight = weight  # of its rounds
+        self.sums = sums  # (TESTS, dim): of the errors y_k − p_k, times 1, p_k, b_k
+        self.squares = squares  # (TESTS, dim): of what was added
+        self.steps = STEP / np.sqrt(1.0 + squares)
+        self.coefficients = sums * self.steps
 
 
 class Multicalibrator(Corrector):
@@ -169,7 +168,7 @@ class Multicalibrator(Corrector):
         met = self._tested()
         for name in _names(group):
             if (own := met.get(name)) is not None:
-                constant, slope, model = own.sums * own.steps
+                constant, slope, model = own.coefficients
                 height += constant + model * forecast
                 curve -= slope
         return self._point(balance(height, curve))
@@ -234,39 +233,41 @@ def balance(height: Array, curve: Array) -> Array:
     is, so at most one is needed: the one that is worth most on its own, with `p_k = 1`, if no other class is worth more
     than that; otherwise, if any is above `λ`, the highest, as much of it as lifts the level of the rest to its own.
     """
-    scale = float(np.abs(height).max() + np.abs(curve).max())
-    down = curve > _FLAT * scale
-    up = np.where(down, -np.inf, height)
-    best = int(up.argmax())
-    if not down.any() or up[best] > _level(height, curve, down, 1.0):
+    down = curve > _FLAT * float(np.abs(height).max() + np.abs(curve).max())
+    if down.all():
+        return _below(height, curve, 1.0)
+    p, up = np.zeros(len(height)), np.where(down, -np.inf, height)
+    heights, curves, best = height[down], curve[down], int(up.argmax())
+    if not len(heights) or up[best] > _level(heights, curves, 1.0):
         alone = np.where(down, -np.inf, height - np.minimum(curve, 0.0))
         top = int(alone.argmax())
-        if height[down].max(initial=-np.inf) <= alone[top]:
-            return np.asarray(np.arange(len(height)) == top, np.float64)
-        share = _share(height, curve, down, best)
-    else:
-        share = 0.0
-    p = np.zeros(len(height))
-    level = _level(height, curve, down, 1.0 - share)
-    p[down] = np.maximum(height[down] - level, 0.0) / curve[down]
-    p[best] += share
-    return np.asarray(p / p.sum())
+        if heights.max(initial=-np.inf) <= alone[top]:
+            p[top] = 1.0
+            return p
+        p[best] = _share(up[best], min(curve[best], 0.0), heights, curves)
+    p[down] = _below(heights, curves, 1.0 - p[best])
+    return p
 
 
-def _level(height: Array, curve: Array, down: Any, total: float) -> float:
-    """Return `λ` with `Σ max(0, (height_k − λ)/curve_k) = total` over the classes with a positive curve."""
-    heights, slopes = height[down], 1.0 / curve[down]
-    order = np.argsort(-heights, kind="stable")
-    heights, slopes = heights[order], slopes[order]
-    levels = (np.cumsum(heights * slopes) - total) / np.cumsum(slopes)
+def _below(heights: Array, curves: Array, total: float) -> Array:
+    """Return `max(0, (height_k − λ)/curve_k)`, `λ` such that they add up to the total."""
+    p = np.maximum(heights - _level(heights, curves, total), 0.0) / curves
+    return np.asarray(p * (total / p.sum())) if total else p
+
+
+def _level(heights: Array, curves: Array, total: float) -> float:
+    """Return `λ` with `Σ max(0, (height_k − λ)/curve_k) = total`, for positive curves."""
+    order = (-heights).argsort(kind="stable")
+    heights, slopes = heights[order], 1.0 / curves[order]
+    levels = ((heights * slopes).cumsum() - total) / slopes.cumsum()
     return float(levels[max(np.count_nonzero(heights > levels) - 1, 0)])
 
 
-def _share(height: Array, curve: Array, down: Any, best: int) -> float:
+def _share(height: float, curve: float, heights: Array, curves: Array) -> float:
     """Return how much of a class with a negative curve has the level of the rest: it is above at 0 and below at 1."""
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
-        above = height[best] - min(curve[best], 0.0) * middle > _level(height, curve, down, 1.0 - middle)
+        above = height - curve * middle > _level(heights, curves, 1.0 - middle)
         low, high = (middle, high) if above else (low, middle)
     return low
 
