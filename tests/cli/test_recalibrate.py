@@ -133,7 +133,7 @@ def test_in_a_pipe_probabilities_come_first_and_the_outcome_after() -> None:
         ('{"forecast": [1], "outcome": "sun"}', "forecast is [1], expected a list of 2 numbers"),
         ('{"forecast": 1.5, "outcome": "sun"}', "forecast is 1.5, expected a probability"),
         ('{"rain": 0.5, "outcome": "sun"}', "sun is missing, expected a number"),
-        ('{"p": 0.5}', "neither probabilities (forecast, or rain, sun, or p_rain, p_sun) nor outcome, only p"),
+        ('{"p": 0.5}', "neither probabilities (forecast, or rain and sun, or p_rain and p_sun) nor outcome, only p"),
         ('{"outcome": "sun"}', "has an outcome, and neither it nor a row before has a forecast for it"),
         ("[0.5, 0.5]", "not an object"),
         ("{}", "nothing"),

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from treecal._typing import Array
 from treecal.exceptions import FileError, OutcomeError
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import ConvexSet
+from treecal.geometry._outcomes import renormalised
 from treecal.io import Decoder
 from treecal.io._decoder import check_columns, class_labels, listed
 from treecal.io._output import plain
@@ -50,6 +51,7 @@ class Reader:
 
     Examples
     --------
+    >>> from treecal.geometry import Simplex
     >>> reader = Reader(Decoder(Simplex(classes=["rain", "sun"]), outcome=["sky"]), ("sky",), corrects=True, id="id")
     >>> news = reader.read({"id": 42, "p_rain": 0.5, "p_sun": 0.5, "city": "Oslo"})
     >>> news.opens, news.id, news.other, news.outcome
@@ -120,7 +122,7 @@ class Reader:
             )
         # Without a name the outcome is in the row or in the next one, and a column that is there is not empty.
         expected = earlier is not None or not opens or (name is None and any(c in row for c in self.outcome))
-        b = self._normalised(self.decoder.forecast(row)) if opens and self.corrects else None
+        b = self._forecast(row) if opens and self.corrects else None
         y = self.decoder.outcome(row) if told or expected else None
         group, kept = self._group(row) if opens else None, plain(row)
         kept.pop(self.outcome_for, None)
@@ -158,10 +160,9 @@ class Reader:
             kept = {"outcome": plain(row)}
         return News(False, None, None, None, None, y, kept, kept, kept)
 
-    def _normalised(self, forecast: Array) -> Array:
-        """Return probabilities that were rounded so that they sum to 1."""
-        classes = isinstance(self.decoder.space, Simplex) and not self.decoder.space.admits(forecast)
-        return forecast / forecast.sum() if classes else forecast
+    def _forecast(self, row: dict[str, Any]) -> Array:
+        """Return the model's forecast; probabilities that were rounded sum to 1 again."""
+        return renormalised(self.decoder.space, self.decoder.forecast(row), self.decoder.tolerance)
 
     def _check_room(self, there: Any, *, what: str) -> None:
         if taken := [name for name in self.added if name in there]:
@@ -192,6 +193,7 @@ def names_of(space: ConvexSet, prefix: str) -> tuple[str, ...]:
 
     Examples
     --------
+    >>> from treecal.geometry import Simplex
     >>> names_of(Simplex(classes=["rain", "sun"]), "corrected")
     ('corrected_rain', 'corrected_sun')
     """

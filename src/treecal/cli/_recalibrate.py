@@ -18,6 +18,7 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError, TreeCalError
+from treecal.geometry._outcomes import checked_tolerance
 from treecal.io import Decoder, Problems
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
@@ -106,7 +107,7 @@ def recalibrate(
     """
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
-    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=_checked(tolerance))
+    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=checked_tolerance(tolerance))
     names = names_of(space, "corrected")
     reader = Reader(
         decoder,
@@ -149,12 +150,6 @@ def recalibrate(
         say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
         return Exit.INTERRUPTED
     return _score(rounds, problems, json=json)
-
-
-def _checked(tolerance: float) -> float:
-    if not 0 <= tolerance <= 0.1:
-        raise ParameterError.expected("--tolerance", tolerance, "a number from 0 to 0.1")
-    return tolerance
 
 
 def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
