@@ -513,3 +513,43 @@ def test_notes_of_a_stranger_are_checked(notes: dict[str, Any], tmp_path: Path) 
     snapshot = tmp_path / "s.treecal"
     state.save(tc.Recalibrator(SPACE), snapshot, notes=notes)
     refused(recalibrate("--snapshot", snapshot), "the snapshot's notes on", "cannot be read")
+
+
+@pytest.mark.parametrize("columns", ["city", "city,season"])
+def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> None:
+    rows = [row | {"season": i % 2} if "p_rain" in row else row for i, row in enumerate(interleaved(5))]
+    snapshot = tmp_path / "s.treecal"
+    lines = []
+    for part in (rows[:20], rows[20:]):
+        done = recalibrate("--by", columns, "--snapshot", snapshot, stdin=text(part))
+        assert done.code == 0, done.err
+        lines += done.lines
+    late = tc.Late(tc.ByGroup(tc.Recalibrator(SPACE)))
+    announced = iter(lines)
+    for row in rows:
+        if "p_rain" in row:
+            found = tuple(str(row[name]) for name in columns.split(","))
+            x = late.predict([row["p_rain"], row["p_sun"]], id=row["id"], group=found[0] if len(found) == 1 else found)
+            assert list(next(announced)["mean"].values()) == x.mean.tolist()
+        if "outcome" in row:
+            late.update(row["outcome_for"] if "outcome_for" in row else row["id"], row["outcome"])
+    refused(recalibrate("--by", "country", stdin=text(rows)), "line 1 (row 1): country is missing, expected the group")
+    refused(recalibrate("--snapshot", snapshot), "ByGroup(", "Recalibrator(")
+    refused(
+        recalibrate(grow(tmp_path / "log.csv", 3), "--outcome", "weather", "--by", "country"), "no column 'country'"
+    )
+
+
+def test_overlapping_groups_are_those_of_each_column() -> None:
+    rows = [opening(i) | {"season": i % 2, "outcome": Y[i]} for i in range(10)]
+    lines = recalibrate("--by", "city,season", "--method", "multicalibrate", stdin=text(rows)).lines
+    corrector = tc.Multicalibrator(SPACE)
+    for i, line in enumerate(lines):
+        x = corrector.predict(P[i], group=(f"city=c{i % 3}", f"season={i % 2}"))
+        assert list(line["mean"].values()) == x.mean.tolist()
+        corrector.update(Y[i])
+
+
+@pytest.mark.parametrize("command", ["audit", "replay"])
+def test_what_reads_twice_takes_no_pipe(command: str) -> None:
+    refused(run(command, "-", "--outcome", "y"), f"{command} reads a file", "forecast and recalibrate read pipes")

@@ -46,7 +46,9 @@ def forecast(
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
     method: Method = Method(),  # noqa: B008 # frozen
     outcome: str | None = None,
-    id_: Annotated[str | None, Parameter(name="--id", help="Column or key of the id of a forecast to make.")] = None,
+    id_: Annotated[
+        str | None, Parameter(name="--id", help="Column or key of the id of a forecast that is asked for.")
+    ] = None,
     outcome_for: OutcomeFor = "outcome_for",
     announce: Announce = "distribution",
     snapshot: SnapshotFile = None,
@@ -106,7 +108,7 @@ def forecast(
 
     def write(number: int, news: News, x: Forecast) -> None:
         with shield.opened():
-            emit(_line(run.rounds, number, x, announce, seed=method.seed) | news.kept())
+            emit(news.labelled(_line(run.rounds, number, x, announce, seed=method.seed)))
 
     try:
         with (

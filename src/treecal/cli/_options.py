@@ -37,7 +37,7 @@ SnapshotFile = Annotated[
     Path | None,
     Parameter(
         help="File to resume from, if it exists, and to save to: every --every rows, at the end, on Ctrl-C and on "
-        "SIGTERM; with --output only at the end. Meanwhile no other run may use it."
+        "SIGTERM; with --output only at the end. No other run may use it meanwhile."
     ),
 ]
 Every = Annotated[int, Parameter(help="Number of rows between snapshots.")]

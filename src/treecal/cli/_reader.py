@@ -37,9 +37,10 @@ class News(NamedTuple):
     sought: str = ""
     """Columns of a forecast that it does not have."""
 
-    def kept(self) -> dict[str, Any]:
-        """Return the id and the other columns, for a line of JSON."""
-        return ({} if self.id is None else {"id": self.id}) | ({"row": self.other} if self.other else {})
+    def labelled(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return a line of JSON on the forecast of its round with its id and its other columns."""
+        name = {} if self.id is None else {"id": self.id}
+        return {"round": line["round"]} | name | line | ({"row": self.other} if self.other else {})
 
 
 NOTHING = News(True, None, None, None, None, None, {}, {}, {})
@@ -68,6 +69,8 @@ class Reader:
     id: str | None = None
     outcome_for: str = "outcome_for"
     by: tuple[str, ...] = ()
+    overlapping: bool = False
+    """Whether a row is in one group for each column of `by`, not in one for all of them."""
     added: tuple[str, ...] = ()
     """Columns that the output has beside the rows' own."""
     named: Sequence[str] = field(default=())
@@ -101,8 +104,8 @@ class Reader:
         if not self.corrects and self.id is None:
             return self._only_outcome(row)
         if not isinstance(row, dict):
-            wanted = "one with the probabilities and the outcome" if self.corrects else f"one with {self.id}"
-            raise OutcomeError(f"it is not an object, expected {wanted}.")
+            wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
+            raise OutcomeError(f"it is not an object, expected one such as {wanted}.")
         self._check_room(row, what="it")
         name, earlier = self._name(row, self.id), self._name(row, self.outcome_for)
         if earlier is not None and earlier == name:
@@ -178,6 +181,8 @@ class Reader:
             if row.get(name) is None:
                 raise OutcomeError(f"{name} is missing, expected the group.")
         found = tuple(_text(name, row[name]) for name in self.by)
+        if self.overlapping:
+            return tuple(f"{name}={value}" for name, value in zip(self.by, found, strict=True))
         return found[0] if len(found) == 1 else found or None
 
 

@@ -84,12 +84,13 @@ def recalibrate(
         temperature, vector: online scaling of the logits; vector-then-mean: both; guarded: the model's probabilities
         themselves while their calibration error is within a budget, a certified forecaster's otherwise;
         vector-then-guarded: those after scaling; gated: the model's probabilities themselves until those after scaling
-        have proved to be better.
+        have proved to be better; multicalibrate: without bias in every group of --by.
     groups
         How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
         the default; by the cell of a grid; or by the nearest of 16 centroids.
     by
-        Columns to group rows by, separated by commas: each group has a corrector of its own.
+        Columns to group rows by, separated by commas: each group has a corrector of its own. With multicalibrate a row
+        is in a group for each column, and all are corrected together.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one. By default "forecast", or the columns named like the classes, also
@@ -108,7 +109,10 @@ def recalibrate(
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
     decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=checked_tolerance(tolerance))
-    names = names_of(space, "corrected")
+    asked, names = _corrector(method, groups, space), names_of(space, "corrected")
+    overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
+    if by is not None and not overlapping:
+        asked = correctors.ByGroup(asked)
     reader = Reader(
         decoder,
         (outcome,),
@@ -116,19 +120,17 @@ def recalibrate(
         id=id_,
         outcome_for=outcome_for,
         by=() if by is None else split("--by", by),
+        overlapping=overlapping,
         added=names if output is not None else (),
         named=columns,
     )
-    asked = _corrector(method, groups, space)
-    if by is not None:
-        asked = correctors.ByGroup(asked)
     problems = Problems(source_name(path), on_error)
     options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file}
     rounds = None
 
     def write(number: int, news: News, x: Forecast) -> None:
         with shield.opened():
-            emit(line(space, number, x, points=len(x) > 1) | news.kept())
+            emit(news.labelled(line(space, number, x, points=len(x) > 1)))
 
     try:
         with (
