@@ -305,7 +305,8 @@ def test_a_file_that_grows_is_learned_once(tmp_path: Path) -> None:
     changed.write_text(log.read_text().replace("\n3,", "\n33,"))
     before = (tmp_path / "s.treecal").read_bytes()
     words = ("log.csv does not begin with the 15 rows of renamed.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
-    refused(recalibrate(changed, *arguments), *words)
+    refused(recalibrate(changed, *arguments, "--output", tmp_path / "closed.csv"), *words)
+    assert not (tmp_path / "closed.csv").exists()
     refused(recalibrate(grow(log, 14), *arguments), *words)  # it has shrunk
     assert (tmp_path / "s.treecal").read_bytes() == before
     other = tmp_path / "other.csv"
@@ -324,6 +325,20 @@ def test_what_comes_through_a_pipe_is_new(tmp_path: Path) -> None:
     refused(recalibrate(log, *arguments), "holds 20 rounds, and no note of files they came from", "--new-file")
     assert len(recalibrate(log, *arguments, "--new-file").lines) == 10
     assert recalibrate(log, *arguments).lines == []
+
+
+def test_a_snapshot_may_be_used_from_python(tmp_path: Path) -> None:
+    snapshot, output = tmp_path / "s.treecal", tmp_path / "closed.jsonl"
+    assert recalibrate("--snapshot", snapshot, stdin=text([opening(1), opening(2)])).code == 0
+    late = tc.load(snapshot)
+    late.update("1", Y[1])
+    x = late.predict([0.5, 0.5], id="9")
+    tc.save(late, snapshot)
+    refused(recalibrate("--snapshot", snapshot, stdin=text([closing(1)])), "no forecast of that id awaits one")
+    done = recalibrate("--snapshot", snapshot, "--output", output, stdin=text([closing(9), closing(2)]))
+    assert (done.code, tc.load(snapshot).pending) == (0, [])
+    first, second = read(output)
+    assert (first["outcome"], first["corrected_rain"], second["outcome"]) == (Y[9], x.mean[0], Y[2])
 
 
 def test_forecasts_of_a_file_that_grows(tmp_path: Path) -> None:

@@ -57,8 +57,17 @@ class Rounds:
         if not isinstance(waiting, list | tuple) or not all(map(_is_waiting, waiting)):
             raise SnapshotError("the snapshot's notes on open rounds cannot be read.")
         self._waiting: dict[str | None, Waiting] = {name: Waiting(*rest) for name, *rest in waiting}
+        if isinstance(thing, Late):
+            self._agree(thing)
         self._in_order = False
         self._asked: Waiting | None = None
+
+    def _agree(self, late: Late) -> None:
+        """Let the notes follow what waits: the snapshot may have been used from Python since."""
+        pending = {name: each for name, each in late._desk.pending.items() if isinstance(name, str)}
+        self._waiting = {name: each for name, each in self._waiting.items() if name is None or name in pending}
+        for name, each in pending.items():
+            self._waiting.setdefault(name, Waiting(each.order + 1, {}, each.announced.mean.tolist()))
 
     def to_list(self) -> list[list[Any]]:
         """Return the open rounds, as JSON values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,30 +49,36 @@ class Session:
         skipped = 0
         self._is_file = self.snapshot is not None and is_file(path)
         if self._is_file:
-            with opened() as stream:
+            with opened() if self.marks.last else nullcontext(()) as stream:
                 skipped = self._learned(path, shield.waiting(stream))
+            if skipped:  # once the progress bar is gone
+                say(f"{source_name(path)}: the first {skipped:,} rows were learned before; resuming after them.")
         with opened() as stream:
             yield (row for row in shield.waiting(stream) if row.place.row > skipped)
 
     def _learned(self, path: str, stream: Iterator[Row]) -> int:
-        name, new = source_name(path), self.new_file
-        if not self.marks and self.rounds.learned and not new:
+        """Return how many rows of a file were learned before."""
+        name, last = source_name(path), self.marks.last
+        if last is None and self.rounds.learned and not self.new_file:
             raise FileError(
                 f"{self.snapshot} holds {self.rounds.learned:,} rounds, and no note of files they came from, so "
                 f"{name} may be among them.",
                 hint="if it is not, add --new-file; to start over, remove the snapshot.",
             )
-        try:
-            skipped = self.marks.begin(name, stream, new=new)
-        except FileError as error:
+        skipped = self.marks.begin(name, stream, new=self.new_file)
+        if skipped is None and last is not None:
             raise FileError(
-                f"{error} So it was changed, or it is another one.",
-                hint=f"new rows are appended, old ones stay as they were. If all rows of {name} are new, add "
+                f"{name} does not begin with the {last.rows:,} rows of {last.name} that {self.snapshot} has learned: "
+                "it was changed, or it is another one.",
+                hint=f"new rows are appended, and old ones stay as they were. If all rows of {name} are new, add "
                 f"--new-file; to start over, remove {self.snapshot}.",
-            ) from None
-        if skipped:
-            say(f"{name}: the first {skipped:,} rows were learned before; resuming after them.")
-        return skipped
+            )
+        return skipped or 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a row has been dealt with."""
+        return self._rows > 0
 
     def took(self, row: Row) -> None:
         """Take note that a row has been dealt with."""
@@ -102,7 +108,8 @@ def session(
 ) -> Iterator[Session]:
     """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
 
-    Also after an error, where there is a snapshot: what it has learned is in the table. Without one, nothing is left.
+    Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or before the
+    first row, nothing is left.
     """
     if every < 1:
         raise ParameterError.expected("--every", every, "an integer of 1 or more")
@@ -123,7 +130,7 @@ def session(
             try:
                 yield run
             except BaseException as error:
-                if snapshot is None:
+                if snapshot is None or not run.begun:
                     raise
                 failure = error
         run.save()

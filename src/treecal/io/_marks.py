@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from treecal._states import MOST_ROUNDS
-from treecal.exceptions import FileError, SnapshotError
+from treecal.exceptions import SnapshotError
 from treecal.io._text import Row
 
 _MOST = 1000  # files that are remembered, the last ones
@@ -43,10 +43,8 @@ class Marks:
     ...     marks.learned(row)
     >>> Marks(marks.to_list()).begin("days.csv", days)
     2
-    >>> Marks(marks.to_list()).begin("other.csv", days[1:])
-    Traceback (most recent call last):
-    ...
-    treecal.exceptions.FileError: other.csv does not begin with the 2 rows of days.csv that were learned.
+    >>> Marks(marks.to_list()).begin("other.csv", days[1:]) is None
+    True
     """
 
     def __init__(self, marks: Any = ()) -> None:
@@ -55,32 +53,29 @@ class Marks:
         self._marks = [Mark(*mark) for mark in marks]
         self._name, self._rows, self._digest = "", 0, hashlib.sha256()
 
-    def __bool__(self) -> bool:
-        return bool(self._marks)
+    @property
+    def last(self) -> Mark | None:
+        """The file that was learned last, but for the one that is being learned."""
+        return self._marks[-1] if self._marks else None
 
-    def begin(self, name: str, rows: Iterable[Row], *, new: bool = False) -> int:
-        """Return how many of a file's rows were learned already; raise if it is not known, unless it may be `new`."""
+    def begin(self, name: str, rows: Iterable[Row], *, new: bool = False) -> int | None:
+        """Return how many of a file's rows were learned already; None if it is not known, unless it may be `new`."""
         digests: dict[int, set[str]] = {}
         for mark in self._marks:
             digests.setdefault(mark.rows, set()).add(mark.digest)
-        self._rows, self._digest, self._name = 0, hashlib.sha256(), name
+        self._name, self._rows, self._digest = name, 0, hashlib.sha256()
         last, digest = max(digests, default=0), hashlib.sha256()
-        if last:
-            for count, row in enumerate(rows, start=1):
-                digest.update(_content(row))
-                if count in digests and digest.hexdigest() in digests[count]:
-                    self._rows, self._digest = count, digest.copy()
-                if count == last:
-                    break
+        for count, row in enumerate(rows if last else (), start=1):
+            digest.update(_content(row))
+            if count in digests and digest.hexdigest() in digests[count]:
+                self._rows, self._digest = count, digest.copy()
+            if count == last:
+                break
         if self._marks and not (self._rows or new):
-            learned = self._marks[-1]
-            others = f" (nor with those of {len(self._marks) - 1:,} others)" if len(self._marks) > 1 else ""
-            raise FileError(
-                f"{name} does not begin with the {learned.rows:,} rows of {learned.name} that were learned{others}."
-            )
-        found = self._rows
-        self._marks = [mark for mark in self._marks if (mark.rows, mark.digest) != (found, self._digest.hexdigest())]
-        return found
+            return None
+        known = self._rows, self._digest.hexdigest()
+        self._marks = [mark for mark in self._marks if (mark.rows, mark.digest) != known]
+        return self._rows
 
     def learned(self, row: Row) -> None:
         """Take note of the next row."""
