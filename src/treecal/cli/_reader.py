@@ -165,7 +165,8 @@ class Reader:
 
     def _forecast(self, row: dict[str, Any]) -> Array:
         """Return the model's forecast; probabilities that were rounded sum to 1 again."""
-        return renormalised(self.decoder.space, self.decoder.forecast(row), self.decoder.tolerance)
+        b, space = self.decoder.forecast(row), self.decoder.space
+        return b if space.admits(b) else renormalised(space, b, self.decoder.tolerance)
 
     def _check_room(self, there: Any, *, what: str) -> None:
         if taken := [name for name in self.added if name in there]:
