@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from treecal._typing import Array
 from treecal.exceptions import FileError, OutcomeError
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._outcomes import renormalised
 from treecal.io import Decoder
 from treecal.io._decoder import check_columns, class_labels, listed
@@ -52,7 +52,6 @@ class Reader:
 
     Examples
     --------
-    >>> from treecal.geometry import Simplex
     >>> reader = Reader(Decoder(Simplex(classes=["rain", "sun"]), outcome=["sky"]), ("sky",), corrects=True, id="id")
     >>> news = reader.read({"id": 42, "p_rain": 0.5, "p_sun": 0.5, "city": "Oslo"})
     >>> news.opens, news.id, news.other, news.outcome
@@ -166,7 +165,7 @@ class Reader:
     def _forecast(self, row: dict[str, Any]) -> Array:
         """Return the model's forecast; probabilities that were rounded sum to 1 again."""
         b, space = self.decoder.forecast(row), self.decoder.space
-        return b if space.admits(b) else renormalised(space, b, self.decoder.tolerance)
+        return renormalised(b) if isinstance(space, Simplex) and not space.admits(b) else b
 
     def _check_room(self, there: Any, *, what: str) -> None:
         if taken := [name for name in self.added if name in there]:
@@ -199,7 +198,6 @@ def names_of(space: ConvexSet, prefix: str) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from treecal.geometry import Simplex
     >>> names_of(Simplex(classes=["rain", "sun"]), "corrected")
     ('corrected_rain', 'corrected_sun')
     """
