@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.cli.support import TREECAL, Done, refused, run, start
 from treecal import state
+from treecal.cli._recalibrate import METHODS
 
 RNG = np.random.default_rng(0)
 NAMES = ("rain", "sun")
@@ -275,13 +276,13 @@ def test_guarantees_need_ids_from_the_first_round_on(method: str) -> None:
     assert recalibrate("--method", method, stdin=text(with_ids + late + without)).code == 0
 
 
-def test_every_method_resumes(tmp_path: Path) -> None:
-    rows = [opening(i) | {"outcome": Y[i]} for i in range(12)]
-    for method in ("mean", "shift", "adaptive", "platt", "temperature", "vector", "vector-then-mean", "guarded"):
-        whole = recalibrate("--method", method, stdin=text(rows)).lines
-        arguments = ["--method", method, "--snapshot", tmp_path / f"{method}.treecal"]
-        parts = [recalibrate(*arguments, stdin=text(part)).lines for part in (rows[:5], rows[5:])]
-        assert parts[0] + parts[1] == whole, method
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_with_rounds_that_wait(method: str, tmp_path: Path) -> None:
+    rows = interleaved(1)[:30]
+    whole = recalibrate("--method", method, stdin=text(rows)).lines
+    arguments = ["--method", method, "--snapshot", tmp_path / "s.treecal"]
+    parts = [recalibrate(*arguments, stdin=text(part)).lines for part in (rows[:11], rows[11:])]
+    assert parts[0] + parts[1] == whole
 
 
 def grow(path: Path, rows: int) -> Path:
