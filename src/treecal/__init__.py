@@ -15,9 +15,15 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    BetaCalibration,
+    ByGroup,
     Chain,
     Corrector,
+    Gated,
     GuardedCorrector,
+    IsotonicCalibration,
+    Mixture,
+    Multicalibrator,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
@@ -57,6 +63,7 @@ from treecal.geometry import (
     l2,
     linf,
 )
+from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -67,20 +74,27 @@ __all__ = [
     "AdaptiveTreeCal",
     "Ball",
     "Bank",
+    "BetaCalibration",
     "BinaryGrid",
     "Box",
+    "ByGroup",
     "Chain",
     "Codebook",
     "ConvexSet",
     "Corrector",
     "Forecast",
     "Forecaster",
+    "Gated",
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "IsotonicCalibration",
+    "Late",
     "Ledger",
     "Lp",
     "Mahalanobis",
+    "Mixture",
+    "Multicalibrator",
     "NegativeEntropy",
     "PlattScaling",
     "Polytope",

@@ -11,6 +11,9 @@ import numpy as np
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
 
+HEAVIEST = 1e12
+"""The most that a round may weigh; the least, apart from 0, is its inverse: sums then stay exact enough."""
+
 
 def whole_number(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """Return `value` as a Python int of at least `least`, and at most `most`, or raise."""
@@ -51,3 +54,23 @@ def finite_array(name: str, value: Any, *, ndim: int | None = None) -> Array:
         raise ParameterError(f"{name} holds {array[tuple(where)]} at {where}, expected finite numbers.")
     array.setflags(write=False)
     return array
+
+
+def sample_weight(weight: Any, name: str = "weight") -> float:
+    """Return how much a round counts, as a float: 0, or a number whose sums stay accurate; any other raises."""
+    number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
+    if not number or not (weight == 0 or 1 / HEAVIEST <= weight <= HEAVIEST):
+        raise ParameterError.expected(name, weight, f"0, or a number from {1 / HEAVIEST:g} to {HEAVIEST:g}")
+    return float(weight) + 0.0  # not -0.0
+
+
+def sample_weights(weights: Any, count: int) -> Array:
+    """Return the weights of so many rounds, or raise and name the first invalid one."""
+    found = finite_array("weights", weights, ndim=1)
+    if len(found) != count:
+        raise ParameterError(f"there are {count} rounds and {len(found)} weights, expected one each.")
+    valid = (found == 0) | ((found >= 1 / HEAVIEST) & (found <= HEAVIEST))
+    if not valid.all():
+        at = int(np.argmin(valid))
+        sample_weight(float(found[at]), f"weights[{at}]")
+    return found + 0.0

@@ -6,139 +6,34 @@ That is a sufficient statistic for every calibration error in the paper, for all
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from treecal._reading import Brier, Reading, Table
 from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import group_rows, two_sum
 from treecal._typing import Array, Integers
-from treecal._validate import finite_array
+from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet, Distance, as_distance, l2
-from treecal.geometry._outcomes import FLOAT64, read_outcome
+from treecal.geometry import ConvexSet, Distance
+from treecal.geometry._outcomes import ROUNDING, checked_tolerance, read_forecast, read_outcome
+from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
+
+__all__ = ["Brier", "Ledger", "Reading", "Table"]
 
 _NO_NODE = np.array([-1, -1])
 _BATCH = 4096  # points that may wait
 _settling = RLock()
-_Round = tuple[bytes, bytes, bytes, bytes]  # the bytes of points, weights, nodes and outcome
+_Round = tuple[bytes, bytes, bytes, bytes, float]  # the bytes of points, weights, nodes and outcome; and its weight
+_Settled = tuple[int, Array]  # rounds added up; their total weight, and what rounding lost of it
 _Due = tuple[Integers, Array]  # rows, and the totals they are to have
-
-
-class Table(NamedTuple):
-    """One row for each distinct forecast, the largest share of the error first.
-
-    Attributes
-    ----------
-    forecast
-        The forecast point, `(n, d)`.
-    weight
-        Its total weight: the number of rounds it was forecast in, counted by weight.
-    outcome
-        The mean outcome of those rounds, `(n, d)`.
-    gap
-        The distance of the mean outcome from the forecast; `weight @ gap` is the total error.
-    """
-
-    forecast: Array
-    weight: Array
-    outcome: Array
-    gap: Array
-
-
-class Brier(NamedTuple):
-    """The Brier score per round and its three parts: `score = calibration − resolution + uncertainty` (Murphy 1973).
-
-    Attributes
-    ----------
-    score
-        `Σ_p x(p)·‖y − p‖₂²`: for a distribution over points, the expected score of a draw from it.
-    calibration
-        `Σ_p m_p·‖ν_p − p‖₂²`, the squared ℓ2 calibration error.
-    resolution
-        `Σ_p m_p·‖ν_p − ȳ‖₂²`: how far the mean outcomes `ν_p` of the forecasts lie from the mean of all outcomes `ȳ`.
-        A constant forecast has 0. One that never repeats has as much as there can be, and pays for it in calibration.
-    uncertainty
-        The mean of `‖y − ȳ‖₂²`: the score of the best constant, chosen with hindsight.
-    """
-
-    score: float
-    calibration: float
-    resolution: float
-    uncertainty: float
-
-
-class Reading:
-    """The ledger read in one way: exact or binned, per node or not. Made by `Ledger.exact` and `Ledger.binned`.
-
-    Attributes
-    ----------
-    forecasts, weights, outcomes
-        For each group: the forecast, its total weight, and the mean outcome.
-    rounds
-        Number of rounds read.
-    resolution
-        Width of the grid's cells; None for an exact reading.
-    """
-
-    def __init__(
-        self, forecasts: Array, weights: Array, outcomes: Array, rounds: int, resolution: float | None
-    ) -> None:
-        self.forecasts, self.weights, self.outcomes = forecasts, weights, outcomes
-        self.rounds, self.resolution = rounds, resolution
-
-    def error(self, distance: Distance | str, *, total: bool = False) -> float:
-        """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
-        # Correctly rounded, so that the order of rounds or ledgers makes no difference.
-        error = math.fsum(self.weights * as_distance(distance).between(self.outcomes, self.forecasts))
-        if total:
-            return error
-        if self.rounds == 0:
-            raise ParameterError("no round is recorded, so there is no error per round.")
-        return error / self.rounds
-
-    def table(self, distance: Distance | str) -> Table:
-        """Return one row for each group, the largest share of the error first."""
-        gap = as_distance(distance).between(self.outcomes, self.forecasts)
-        order = np.argsort(-self.weights * gap, kind="stable")
-        return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
-
-    def brier(self, squares: float) -> Brier:
-        """Return the Brier score per round and its parts.
-
-        Parameters
-        ----------
-        squares
-            The sum of `‖y‖₂²` over all rounds, which a ledger does not keep: for classes, the number of rounds.
-
-        Examples
-        --------
-        >>> import treecal as tc
-        >>> ledger = tc.Ledger(tc.Simplex(2))
-        >>> for p, y in [([0.5, 0.5], [1, 0]), ([0.5, 0.5], [0, 1]), ([1, 0], [1, 0]), ([1, 0], [1, 0])]:
-        ...     ledger.record(p, y)
-        >>> ledger.exact().brier(squares=4)
-        Brier(score=0.25, calibration=0.0, resolution=0.125, uncertainty=0.375)
-        """
-        if self.rounds == 0:
-            raise ParameterError("no round is recorded, so there is no score per round.")
-        calibration = self.error(l2.squared)
-        base = self.weights @ self.outcomes / self.weights.sum()
-        resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / self.rounds
-        uncertainty = max(float(squares) / self.rounds - float(base @ base), 0.0)
-        return Brier(calibration - resolution + uncertainty, calibration, resolution, uncertainty)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __repr__(self) -> str:
-        how = "exact" if self.resolution is None else f"binned at {self.resolution:g}"
-        return f"Reading({len(self)} groups over {self.rounds} rounds, {how})"
 
 
 class Ledger:
@@ -146,7 +41,8 @@ class Ledger:
 
     Points are distinguished exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
     uniform over n points counts whole rounds in units of 1/n, so that with one-hot outcomes every number in the ledger
-    is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops.
+    is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops. Rounds may have
+    weights: one of weight 3 counts as three.
 
     Several threads may record and read: each round counts once, and an interrupt leaves it recorded or not.
 
@@ -154,6 +50,9 @@ class Ledger:
     ----------
     space
         The set outcomes and forecasts lie in.
+    tolerance
+        How far from a simplex a forecast given as a point may lie, as float32 and some decimals round it; it is then
+        recorded with negative entries at 0, divided by its sum. A point within 1e-9 is recorded as it is.
 
     Examples
     --------
@@ -170,9 +69,9 @@ class Ledger:
     array([[0.75, 0.25]])
     """
 
-    def __init__(self, space: ConvexSet) -> None:
-        self.space = space
-        self._load(0, np.empty((0, space.dim + 3), np.int64), np.empty((0, 2, 1 + space.dim)))
+    def __init__(self, space: ConvexSet, *, tolerance: float = ROUNDING) -> None:
+        self.space, self.tolerance = space, checked_tolerance(tolerance)
+        self._load((0, np.zeros(2)), np.empty((0, space.dim + 3), np.int64), np.empty((0, 2, 1 + space.dim)))
 
     @classmethod
     def from_rows(
@@ -185,6 +84,7 @@ class Ledger:
         rounds: int,
         nodes: ArrayLike | None = None,
         parts: ArrayLike = 1,
+        weight: float | None = None,
     ) -> Ledger:
         """Return the ledger of rounds that are already added up.
 
@@ -205,6 +105,8 @@ class Ledger:
         parts
             For each point, or for all: the number of points of the uniform forecasts it was part of, so that `weights`
             counts rounds and `sums` adds plain outcomes; 0 where weights were not uniform.
+        weight
+            Total weight of the rounds; by default they have none, and it is their number.
 
         Examples
         --------
@@ -230,10 +132,10 @@ class Ledger:
         ledger, amounts = cls(space), np.column_stack([w, total])
         rows, totals = ledger._added(_identity(p, key, np.broadcast_to(count, n)), amounts)
         ledger._totals[rows] = totals
-        ledger._now = rounds, [], None
+        ledger._now = (rounds, np.array([rounds if weight is None else weight, 0.0])), [], None
         return ledger
 
-    def _load(self, rounds: int, names: Integers, totals: Array) -> None:
+    def _load(self, settled: _Settled, names: Integers, totals: Array) -> None:
         # A row is named by its point, its node and its parts, all as int64: it holds what forecasts have given that
         # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
         # Its totals are weight and outcome sum; and what rounding lost of them.
@@ -243,15 +145,24 @@ class Ledger:
         self._busy = False
         # Rounds added up; rounds to be added up, some hundred at once; and totals that may not be written yet. All in
         # one, so that one assignment turns rounds that wait into totals.
-        self._now: tuple[int, list[_Round], _Due | None] = rounds, [], None
+        self._now: tuple[_Settled, list[_Round], _Due | None] = settled, [], None
 
     @property
     def rounds(self) -> int:
-        """Number of rounds recorded."""
-        settled, waiting, _ = self._now
+        """Number of rounds recorded, whatever their weights."""
+        (settled, _), waiting, _ = self._now
         return settled + len(waiting)
 
-    def record(self, forecast: Forecast | ArrayLike, outcome: ArrayLike) -> None:
+    @property
+    def weight(self) -> float:
+        """Total weight of these rounds: their number, unless they have weights."""
+        with _settling:
+            self._settle()
+            return float(self._now[0][1].sum())
+
+    def record(
+        self, forecast: Forecast | ArrayLike | Mapping[str, float], outcome: ArrayLike, *, weight: float = 1.0
+    ) -> None:
         """Record one round: the forecast and the outcome. Invalid input raises and records nothing.
 
         Parameters
@@ -259,19 +170,31 @@ class Ledger:
         forecast
             The distribution; or one point, for a pure forecast.
         outcome
-            A point of the set.
+            A point of the set; on a simplex also a class, by its index or its name.
+        weight
+            How much the round counts: 2 as much as two rounds, and 0 not at all, though it is one of `rounds`.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(classes=["rain", "sun"]))
+        >>> ledger.record([0.5, 0.5], "rain", weight=3)
+        >>> ledger.record([0.5, 0.5], "sun")
+        >>> ledger.error("l1"), ledger.rounds, ledger.weight
+        (0.5, 2, 4.0)
         """
         x = self._checked(forecast)
         y = read_outcome(self.space, outcome, self.rounds + 1)
+        w = weight if type(weight) is float and weight == 1.0 else sample_weight(weight)
         count, nodes = len(x), x.nodes
         node_bytes = _NO_NODE.tobytes() * count if nodes is None else nodes.tobytes()
-        entry = x._points.tobytes(), x._weights.tobytes(), node_bytes, y.tobytes()
+        entry = x._points.tobytes(), x._weights.tobytes(), node_bytes, y.tobytes(), w
         self._now[1].append(entry)  # the round is recorded
         # Each of the rounds that wait passed this with its own count, so that no more than 10 batches of points wait.
         if len(self._now[1]) * count >= _BATCH and not self._busy:
             self._settle()
 
-    def _checked(self, forecast: Forecast | ArrayLike) -> Forecast:
+    def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
         """Return the forecast, known to lie in the set."""
         space = self.space
         if isinstance(forecast, Forecast):
@@ -281,14 +204,50 @@ class Ledger:
             if ours and theirs:
                 raise ForecastError(f"the forecast's classes are {', '.join(theirs)}; the ledger's {', '.join(ours)}.")
             return Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=space)
-        ready = isinstance(forecast, np.ndarray) and forecast.dtype == FLOAT64 and forecast.shape == (space.dim,)
-        if ready and space.admits(point := np.asarray(forecast)):
-            return Forecast.trusted(point[None], uniform(1), None, space)
-        points: Any = [forecast]
-        return Forecast(points, space=space)  # which reads other numbers, or raises
+        point = read_forecast(space, forecast, self.rounds + 1, self.tolerance)
+        return Forecast.trusted(point[None], uniform(1), None, space)
 
-    def _settle(self) -> None:
-        """Add up the rounds that wait."""
+    def record_many(
+        self,
+        forecasts: ArrayLike,
+        outcomes: ArrayLike | Sequence[Any],
+        *,
+        weights: ArrayLike | None = None,
+    ) -> None:
+        """Record many rounds at once, as `record` would one by one: the ledger is the same bit for bit.
+
+        Invalid input raises, names the first invalid round, and records nothing; nor does an interrupt.
+
+        Parameters
+        ----------
+        forecasts
+            Points, `(n, d)`.
+        outcomes
+            Points, `(n, d)`; on a simplex also the classes, by their indices or names, `(n,)`.
+        weights
+            The weight of each round, `(n,)`; by default 1.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(classes=["rain", "sun"]))
+        >>> ledger.record_many([[0.5, 0.5]] * 4, ["rain", "rain", "sun", "rain"])
+        >>> ledger.error("l1")
+        0.5
+        """
+        before = self.rounds
+        points = read_forecast_rows(self.space, forecasts, before=before, tolerance=self.tolerance)
+        rows = read_outcome_rows(self.space, outcomes, before=before)
+        if len(points) != len(rows):
+            raise ParameterError(f"there are {len(points)} forecasts and {len(rows)} outcomes, expected one each.")
+        own = np.ones(len(points)) if weights is None else sample_weights(weights, len(points))
+        counted = own > 0
+        parts = np.ones(int(counted.sum()), np.int64)
+        names = _identity(points[counted], np.tile(_NO_NODE, (len(parts), 1)), parts)
+        self._settle((names, _weighed(rows[counted], own[counted]), own))
+
+    def _settle(self, more: tuple[Integers, Array, Array] | None = None) -> None:
+        """Add up the rounds that wait; and then `more`: names, amounts, and the weight of each round."""
         with _settling:  # reading settles, and several threads may read
             if self._busy:
                 raise TreeCalError(
@@ -300,10 +259,16 @@ class Ledger:
                 self._write()
                 settled, waiting, _ = self._now
                 if taken := waiting[:]:
-                    due = self._added(*self._sums(taken))
+                    own = np.array([weight for *_, weight in taken])
+                    after, due = _counted(settled, own), self._added(*self._sums(taken, own))
                     # Rounds that came meanwhile wait on: no call lies between the slice and the assignment, so that no
                     # thread comes in between.
-                    self._now = settled + len(taken), waiting[len(taken) :], due
+                    self._now = after, waiting[len(taken) :], due
+                    self._write()
+                if more is not None:
+                    names, amounts, own = more
+                    after, due = _counted(self._now[0], own), self._added(names, amounts)
+                    self._now = after, self._now[1], due
                     self._write()
             finally:
                 self._busy = False
@@ -316,16 +281,20 @@ class Ledger:
             self._totals[rows] = totals
             self._now = settled, waiting, None
 
-    def _sums(self, taken: list[_Round]) -> tuple[Integers, Array]:
+    def _sums(self, taken: list[_Round], own: Array) -> tuple[Integers, Array]:
         """Return the names of all points of some rounds, and what is to be added to each."""
-        rounds, dim = len(taken), self.space.dim
-        columns = (b"".join(column) for column in zip(*taken, strict=True))
+        if not own.all():  # rounds of weight 0
+            taken, own = [entry for entry in taken if entry[-1]], own[own > 0]
+        dim = self.space.dim
+        if not taken:
+            return np.empty((0, dim + 3), np.int64), np.empty((0, dim + 1))
+        columns = (b"".join(column) for column in zip(*(entry[:4] for entry in taken), strict=True))
         points, weights, nodes, outcomes = map(np.frombuffer, columns)
-        counts = np.array([len(own) // 8 for _, own, _, _ in taken])
+        counts = np.array([len(entry[1]) // 8 for entry in taken])
         equal = np.logical_and.reduceat(weights == (1 / counts).repeat(counts), np.cumsum(counts) - counts)
         parts = np.where(equal, counts, 0).repeat(counts)
         names = _identity(points.reshape(-1, dim), nodes.view(np.int64).reshape(-1, 2), parts)
-        amounts = np.column_stack([np.ones(rounds), outcomes.reshape(-1, dim)]).repeat(counts, axis=0)
+        amounts = _weighed(outcomes.reshape(-1, dim), own).repeat(counts, axis=0)
         if not equal.all():
             amounts *= np.where(parts, 1.0, weights)[:, None]
         return names, amounts
@@ -364,16 +333,17 @@ class Ledger:
         """Return the ledger of both sets of rounds together; neither is changed."""
         if self.space != other.space:
             raise ParameterError(f"ledgers over {self.space!r} and {other.space!r} do not add up.")
-        merged = Ledger(self.space)
+        merged = Ledger(self.space, tolerance=self.tolerance)
         for part in (self, other):
-            names, totals, rounds = part._rows()
+            names, totals, (rounds, weight) = part._rows()
             for amounts in totals.swapaxes(0, 1):
                 rows, added = merged._added(names, amounts)
                 merged._totals[rows] = added
-            merged._now = merged._now[0] + rounds, [], None
+            before, heavy = merged._now[0]
+            merged._now = (before + rounds, _total(heavy, weight)), [], None
         return merged
 
-    def _rows(self) -> tuple[Integers, Array, int]:
+    def _rows(self) -> tuple[Integers, Array, _Settled]:
         """Return the names and totals of all rows, which never change afterwards, and the rounds in them."""
         with _settling:
             self._settle()
@@ -381,8 +351,8 @@ class Ledger:
 
     def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
-        names, totals, rounds = self._rows()
-        return self._read(names, totals, rounds, names[:, : self.space.dim + 2 * per_node], resolution=None)
+        names, totals, settled = self._rows()
+        return self._read(names, totals, settled, names[:, : self.space.dim + 2 * per_node], resolution=None)
 
     def binned(self, *, resolution: float) -> Reading:
         """Read the ledger binned: forecasts in one cell of a grid count as one, at their weighted mean.
@@ -406,23 +376,24 @@ class Ledger:
         """
         if not (isinstance(resolution, int | float | np.number) and 0 < resolution < math.inf):
             raise ParameterError.expected("resolution", resolution, "a positive number")
-        names, totals, rounds = self._rows()
+        names, totals, settled = self._rows()
         cells = np.rint(self._points(names) / resolution) + 0.0
-        return self._read(names, totals, rounds, cells.view(np.int64), resolution=float(resolution))
+        return self._read(names, totals, settled, cells.view(np.int64), resolution=float(resolution))
 
     def _points(self, names: Integers) -> Array:
         return names[:, : self.space.dim].view(np.float64)
 
     def _read(
-        self, names: Integers, totals: Array, rounds: int, groups: Integers, *, resolution: float | None
+        self, names: Integers, totals: Array, settled: _Settled, groups: Integers, *, resolution: float | None
     ) -> Reading:
         """Read the rows, those with equal `groups` together."""
         first, group = group_rows(groups)
+        rounds, weight = settled[0], float(settled[1].sum())
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
         parts, unit = names[:, -1], 1
         for count in np.unique(parts[parts > 0]).tolist():
             unit = math.lcm(unit, count)
-            if unit * rounds >= 2**53:
+            if unit * max(rounds, weight) >= 2**53:
                 unit = 1
                 break
         own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals.sum(axis=1)
@@ -437,7 +408,7 @@ class Ledger:
         if resolution is not None:
             points[played] /= weights[played, None]
         outcomes = sums[played, 1:] / weights[played, None]
-        return Reading(points[played], weights[played] / unit, outcomes, rounds, resolution)
+        return Reading(points[played], weights[played] / unit, outcomes, rounds, resolution, weight=weight)
 
     def error(self, distance: Distance | str = "l1", *, per_node: bool = False, total: bool = False) -> float:
         """Return the calibration error `Σ_p m_p · D(ν_p, p)`, per round unless `total`.
@@ -460,13 +431,13 @@ class Ledger:
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
-        return {"space": self.space}
+        return {"space": self.space, "tolerance": self.tolerance}
 
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""
-        names, totals, rounds = self._rows()
+        names, totals, settled = self._rows()
         points, keys = self._points(names).copy(), names[:, self.space.dim :].copy()
-        return {"rounds": rounds, "points": points, "keys": keys, "totals": totals}
+        return {"rounds": settled[0], "weight": settled[1].copy(), "points": points, "keys": keys, "totals": totals}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such rows. Any others raise a `SnapshotError` and change nothing."""
@@ -474,9 +445,16 @@ class Ledger:
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state; return what puts it in place."""
-        check_names("the ledger", state, ("rounds", "points", "keys", "totals"))
+        if isinstance(state, dict) and "weight" not in state and "rounds" in state:  # before rounds had weights
+            check_count("rounds", state["rounds"])
+            state = {**state, "weight": np.array([state["rounds"], 0.0])}
+        check_names("the ledger", state, ("rounds", "weight", "points", "keys", "totals"))
         rounds, points, keys, totals = state["rounds"], state["points"], state["keys"], state["totals"]
         check_count("rounds", rounds)
+        check_array("weight", state["weight"], (2,))
+        weight = float(state["weight"].sum())
+        if not 0 <= weight <= HEAVIEST * rounds:
+            raise SnapshotError(f"the ledger's weight is {weight:g}, expected 0 to {HEAVIEST:g} for each round.")
         n, dim = len(points) if np.ndim(points) else 0, self.space.dim
         check_array("points", points, (n, dim))
         check_array("keys", keys, (n, 3), np.int64)
@@ -487,12 +465,14 @@ class Ledger:
         if (parts < 0).any():
             raise SnapshotError(f"the ledger's parts are {parts.min()}, expected 0 or more.")
         weights = added[:, 0] / np.maximum(parts, 1)
-        if weights.sum() > rounds * (1 + slack(rounds)):
-            raise SnapshotError(f"the ledger's weights sum to {weights.sum():g}, more than its {rounds} rounds.")
+        if weights.sum() > weight * (1 + slack(rounds)):
+            raise SnapshotError(
+                f"the ledger's weights sum to {weights.sum():g}, more than the {weight:g} of its rounds."
+            )
         check_sums("the ledger's points", points, np.ones(n), self.space, rounds=rounds)
         for sums in (added, totals[:, 0]):  # with and without what rounding lost
             check_sums("the ledger's sums", sums[:, 1:], sums[:, 0], self.space, rounds=rounds)
-        return partial(self._load, int(rounds), names, totals.copy())
+        return partial(self._load, (int(rounds), state["weight"].copy()), names, totals.copy())
 
     def __copy__(self) -> Ledger:
         return deepcopy(self)  # half a copy would share arrays that change
@@ -505,6 +485,28 @@ def _identity(points: Array, nodes: Integers, parts: Integers) -> Integers:
     """Return the name of each row: the exact bits of its point, its node and its parts."""
     bits = (points + 0.0).view(np.int64)  # −0.0 is 0.0
     return np.concatenate([bits, nodes, parts[:, None]], axis=1)
+
+
+def _weighed(outcomes: Array, weights: Array) -> Array:
+    """Return what rounds add to the rows of their points: their weights, and their outcomes times these."""
+    amounts = np.column_stack([weights, outcomes])
+    if (weights != 1.0).any():
+        amounts[:, 1:] *= weights[:, None]
+    return amounts
+
+
+def _counted(settled: _Settled, weights: Array) -> _Settled:
+    """Return the number and the total weight of rounds with these as well, added one after the other."""
+    rounds, total = settled
+    partial = np.add.accumulate(np.concatenate([total[:1], weights]))
+    _, lost = two_sum(partial[:-1], weights)
+    return rounds + len(weights), np.array([partial[-1], np.add.accumulate(np.concatenate([total[1:], lost]))[-1]])
+
+
+def _total(one: Array, other: Array) -> Array:
+    """Return the sum of two total weights, with what rounding loses of it."""
+    total, lost = two_sum(one[:1], other[:1])
+    return np.concatenate([total, lost + one[1:] + other[1:]])
 
 
 def _as_bytes(names: Integers) -> list[bytes]:

@@ -72,6 +72,17 @@ def _forecasters() -> Iterator[Subject]:
         yield Subject(repr(f), make, _outcomes(f.space), _predict, _update, kept)
 
 
+def _ask(c: Any, b: Any) -> Any:
+    """Ask a corrector, in place of what was asked before, if that has no outcome yet."""
+    try:
+        return c.predict(b)
+    except tc.TreeCalError as error:
+        if "awaits its outcome" not in str(error):
+            raise
+        c.cancel()
+        return c.predict(b)
+
+
 def _predict(f: Any, _: Any) -> Any:
     return f.predict()
 
@@ -81,7 +92,7 @@ def _update(thing: Any, given: Any) -> None:
 
 
 def _correctors() -> Iterator[Subject]:
-    kinds = (tc.Recalibrator, tc.PlattScaling, tc.TemperatureScaling, tc.VectorScaling, tc.Chain)
+    kinds = (tc.Recalibrator, tc.PlattScaling, tc.TemperatureScaling, tc.VectorScaling, tc.Chain, tc.Gated)
     spaces = (tc.Simplex(2), tc.Simplex(3), tc.Box(-1, 1, dim=2))
     made: list[Corrector] = [c for space in spaces for kind in kinds for c in kind.examples(space)]
     two = tc.Simplex(2)
@@ -89,7 +100,7 @@ def _correctors() -> Iterator[Subject]:
     made += [tc.Chain([tc.PlattScaling(two), tc.Chain([tc.Recalibrator(two, groups=Centroids(count=2)), grouped])])]
     for c in made:
         make = lambda c=c: copy.deepcopy(c)  # noqa: E731
-        yield Subject(repr(c), make, _pairs(c.space), lambda c, b: c.predict(b), _update, kept)
+        yield Subject(repr(c), make, _pairs(c.space), _ask, _update, kept)
 
 
 def _ledgers() -> Iterator[Subject]:

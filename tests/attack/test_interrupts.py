@@ -127,7 +127,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_interrupts() -> None:
     found = run(120, 0)
     assert not found["failures"], found
-    assert min(found["before"], found["after"]) > 10
+    assert min(found["before"], found["after"]) > 2
 
 
 @pytest.mark.attack

@@ -284,7 +284,7 @@ def exercise(thing: Any) -> None:
     except tc.exceptions.HorizonError:
         return
     assert np.array_equal(thing.rounds, before + 3)
-    if isinstance(thing, tc.Corrector) and thing.audit:
+    if isinstance(thing, tc.Corrector) and thing.scores:
         scores = thing.report().after
         assert np.isfinite([scores.brier, scores.calibration]).all()
         assert -1e-6 <= scores.calibration <= scores.brier + 1e-6

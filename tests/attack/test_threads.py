@@ -85,7 +85,7 @@ def readers_beside_a_writer(subject: Subject, rng: np.random.Generator, count: i
 
 
 def _without_draws(state: Any) -> Any:
-    return {k: v for k, v in state.items() if k not in ("drawn", "pending")} if isinstance(state, dict) else state
+    return {k: v for k, v in state.items() if k not in ("drawn", "open")} if isinstance(state, dict) else state
 
 
 def two_writers(subject: Subject, rng: np.random.Generator, count: int) -> list[str]:
@@ -167,7 +167,7 @@ def test_two_writers_lose_no_round_of_a_forecaster() -> None:
 
 def test_each_thread_closes_its_own_forecast() -> None:
     space = tc.Simplex(2)
-    c = tc.Recalibrator(space, groups=lambda b: int(b[0] > 0.5))
+    c = tc.Recalibrator(space, groups=lambda b: int(b[0] > 0.5), scores="exact")
     c.predict([0.9, 0.1])
     together(lambda: c.predict([0.2, 0.8]))  # a reader
     c.update([1, 0])

@@ -47,7 +47,7 @@ def test_the_compiled_kernel() -> None:
         p, expected = edges_and_below(bins)
         cells = Cells.empty(classes=2, bins=bins)
         one = np.zeros(len(p), np.int64)
-        tally(Rows(np.stack([p, 1 - p]), one, one), cells)
+        tally(Rows(np.stack([p, 1 - p]), one, one, one[:0]), cells)
         assert cells.weight[0, 0].tolist() == np.bincount(expected, minlength=bins).tolist()
         assert cells.hits[0, 0].tolist() == cells.weight[0, 0].tolist()
 

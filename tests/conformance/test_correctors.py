@@ -98,22 +98,22 @@ class Greedy(Shift):
 class Careless(Shift):
     """Breaks its contract: counts before it checks."""
 
-    def update(self, outcome: Any) -> None:
+    def update(self, outcome: Any, *, weight: float = 1.0) -> None:
         self._rounds += 1
-        super().update(outcome)
+        super().update(outcome, weight=weight)
 
 
 class Lenient(Shift):
     """Breaks its contract: takes an outcome that had no forecast."""
 
-    def update(self, outcome: Any) -> None:
+    def update(self, outcome: Any, *, weight: float = 1.0) -> None:
         try:
-            super().update(outcome)
+            super().update(outcome, weight=weight)
         except tc.TreeCalError as error:
             if "before its forecast" not in str(error):
                 raise
             self.predict(self.space.centre)
-            super().update(outcome)
+            super().update(outcome, weight=weight)
 
 
 class Shallow(Shift):

@@ -63,14 +63,18 @@ def test_a_group_whose_tree_is_full_says_so_and_changes_nothing() -> None:
     assert f.report().rounds == 2
 
 
-def test_the_last_forecast_before_an_outcome_counts() -> None:
+def test_a_round_that_is_cancelled_never_was() -> None:
     space = tc.Simplex(2)
     plain, fickle, buffer = (tc.Recalibrator(space, groups=Centroids(count=4)) for _ in range(3))
     scratch = np.empty(2)
     for b, y in zip(*some_rounds(2, 60, 2), strict=True):
         x = plain.predict(b)
         fickle.predict(b[::-1])
+        with pytest.raises(ForecastError, match=r"awaits its outcome(.|\n)*tc\.Late(.|\n)*cancel"):
+            fickle.predict([1.0, 0.0])
+        fickle.cancel()
         fickle.predict([1.0, 0.0])
+        fickle.cancel()
         assert fickle.predict(b) == fickle.predict(b.tolist()) == x
         scratch[:] = b
         assert buffer.predict(scratch) == x

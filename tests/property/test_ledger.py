@@ -197,8 +197,13 @@ def test_bad_rounds_are_not_recorded() -> None:
     bad = [
         ([0.5, 0.5], [np.nan, 1], OutcomeError, "outcome at round 2 holds nan at entry 0"),
         ([0.5, 0.5], [0.5, 0.6], OutcomeError, "entries sum to 1.1"),
-        ([0.5, 0.6], [1, 0], ForecastError, "point 0 lies outside"),
-        ([0.5, 0.25, 0.25], [1, 0], ForecastError, "3 coordinates, expected 2"),
+        (
+            [0.5, 0.6],
+            [1, 0],
+            ForecastError,
+            r"lies outside Simplex\(2\) by 0.1: entries sum to 1.1, expected 1 within 1e-06",
+        ),
+        ([0.5, 0.25, 0.25], [1, 0], ForecastError, r"has shape \(3,\), expected 2"),
         (tc.Forecast([[2.0, -1.0]]), [1, 0], ForecastError, "entry 1 is -1"),
         ("half", [1, 0], ForecastError, "expected"),
         (None, [1, 0], ForecastError, "expected"),

@@ -72,13 +72,15 @@ def test_how_it_was_made_can_be_typed_and_does_not_change() -> None:
 
 def test_a_corrector_is_played_on_the_models_forecasts() -> None:
     forecasts = np.column_stack([np.linspace(0, 1, 300), np.linspace(1, 0, 300)])
-    corrector = tc.Recalibrator(TWO)
+    corrector = tc.Recalibrator(TWO, scores="exact")
     entry = report.play(corrector, COINS, forecasts=forecasts)
     assert isinstance(entry.ledger, tc.Ledger)
     assert entry.ledger.error("l1") == corrector.ledgers["after"].error("l1")
     assert entry.tree is None
-    assert entry.before is corrector.ledgers["before"]
-    assert report.play(tc.Recalibrator(TWO, scores=None), COINS, forecasts=forecasts).before is None
+    assert entry.before is not None
+    assert entry.before.error("l1") == corrector.ledgers["before"].error("l1")
+    adverse = streams.MeanAdversary(TWO)
+    assert report.play(tc.Recalibrator(TWO), adverse, rounds=9, forecasts=forecasts[:9]).before is None
 
 
 def test_a_guarded_corrector_has_a_guarantee() -> None:

@@ -156,7 +156,7 @@ def test_play_resumes_and_records_where_it_is_told() -> None:
 def test_play_corrects_a_model() -> None:
     space, rng = tc.Simplex(2), np.random.default_rng(0)
     forecasts, outcomes = rng.dirichlet([1, 1], 40), streams.iid(space, 40, rng)
-    corrector = tc.Recalibrator(space)
+    corrector = tc.Recalibrator(space, scores="exact")
     ledger = streams.play(corrector, outcomes, forecasts=forecasts)
     assert ledger.error("l1") == corrector.ledgers["after"].error("l1")
     with pytest.raises(TreeCalError, match="41 forecasts for 40 rounds"):

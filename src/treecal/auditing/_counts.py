@@ -21,11 +21,15 @@ _MEMORY = 1 << 29
 
 
 class Rows(NamedTuple):
-    """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`."""
+    """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`.
+
+    If rows have weights, they are whole numbers, `(n,)`; otherwise that array is empty.
+    """
 
     forecasts: Array
     outcomes: Integers
     groups: Integers
+    weights: Integers
 
 
 class Cells(NamedTuple):
@@ -37,11 +41,13 @@ class Cells(NamedTuple):
     Attributes
     ----------
     weight, hits
-        Number of rows, and of those whose outcome is the class, `(g, d + 1, b)`.
+        Number of rows, and of those whose outcome is the class, `(g, d + 1, b)`: a row counts as often as its weight.
     ones, rest
         The sum of the probabilities, `(g, d + 1, b)`.
     brier_ones, brier_rest
         Half the sum of the Brier scores of each group, `(g,)`.
+    rows
+        Number of rows of each group, `(g,)`, if they have weights; otherwise 0.
     """
 
     weight: Integers
@@ -50,11 +56,12 @@ class Cells(NamedTuple):
     rest: Integers
     brier_ones: Integers
     brier_rest: Integers
+    rows: Integers
 
     @classmethod
     def empty(cls, *, classes: int, bins: int) -> Cells:
         """Return the empty cells of one group."""
-        shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 2
+        shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 3
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
     def with_room(self, groups: Groups) -> Cells:
@@ -74,11 +81,12 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that an engine counts: groups, cells, and the sums of exact errors."""
+    """All that an engine counts: groups, cells, and the sums of exact errors; and what a weight of 1 counts, if any."""
 
     groups: Groups
     cells: Cells
     exact: ErrorSums | None
+    scale: float | None = None
 
     def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
         """Return the audit of these rows."""
@@ -90,16 +98,23 @@ class Counts:
     def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
         # Python integers, which do not overflow.
-        *table, ones, rest = (count[at].astype(object).sum(axis=0) for count in self.cells)
+        *table, ones, rest, rows = (count[at].astype(object).sum(axis=0) for count in self.cells)
         found = []
         for weight, hits, *sums in zip(*table, strict=True):
             forecast = [_mean(*cell) for cell in zip(*sums, weight, strict=True)]
             outcome = [h / n if n else np.nan for h, n in zip(hits, weight, strict=True)]
-            found.append(Bins(np.array(forecast), weight.astype(np.int64), np.array(outcome)))
+            found.append(Bins(np.array(forecast), self._unscaled(weight), np.array(outcome)))
         *each, top = found
-        rows = int(top.weight.sum())
+        total = int(table[0][-1].sum())
         exact = None if self.exact is None else self.exact.read(key, len(classes))
-        return Calibration(rows, 2 * _mean(ones, rest, rows), top, dict(zip(classes, each, strict=True)), exact)
+        score, bins = 2 * _mean(ones, rest, total), dict(zip(classes, each, strict=True))
+        if self.scale is None:
+            return Calibration(total, score, top, bins, exact, float(total))
+        return Calibration(int(rows), score, top, bins, exact, total / self.scale)
+
+    def _unscaled(self, counts: Any) -> Any:
+        """Return the weight of each bin: the number of its rows, if they have none."""
+        return counts.astype(np.int64) if self.scale is None else counts.astype(np.float64) / self.scale
 
 
 def _mean(ones: int, rest: int, rows: int) -> float:

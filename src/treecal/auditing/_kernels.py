@@ -19,6 +19,22 @@ _BLOCK = 1024  # rows at a time, so that intermediate arrays stay in the cache
 _bin = inlined(bin_of)
 
 
+def _product(amount: int, weight: int) -> tuple[int, int]:
+    """Return an amount, below 2^52 in units of 2^-51, times a weight below 2^53: in ones, and the rest in units.
+
+    The rest is less than three ones.
+    """
+    high, low = amount >> 26, amount & ((1 << 26) - 1)
+    upper, lower = weight >> 27, weight & ((1 << 27) - 1)
+    up, across, down = high * lower, low * upper, low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
+    ones = (high * upper << 2) + (up >> 25) + (across >> 24) + (down >> DIGITS)
+    rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & _REST)
+    return ones, rest
+
+
+_times = inlined(_product)
+
+
 @strict
 def tally(rows: Rows, cells: Cells) -> None:
     """Add valid rows to the cells."""
@@ -30,6 +46,7 @@ def tally(rows: Rows, cells: Cells) -> None:
     most, top, squares = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK)
     cell, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
     digits = above.view(np.int64)
+    weighted = rows.weights.size > 0
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
         group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
@@ -48,8 +65,15 @@ def tally(rows: Rows, cells: Cells) -> None:
                 cell[i] = group[i] * width + k * bins + np.int64(_bin(row[i], count))
             for i in range(size):
                 at = cell[i]
-                weight[at] += 1
-                total = rest[at] + (digits[i] - _TWO)
+                amount = digits[i] - _TWO
+                if weighted:
+                    w = rows.weights[start + i]
+                    weight[at] += w
+                    whole, amount = _times(amount, w)
+                    ones[at] += whole
+                else:
+                    weight[at] += 1
+                total = rest[at] + amount
                 if total >= _FULL:
                     ones[at] += total >> DIGITS
                     total &= _REST
@@ -57,12 +81,17 @@ def tally(rows: Rows, cells: Cells) -> None:
         for i in range(size):
             p = rows.forecasts[outcome[i], start + i]
             b = group[i] * width + np.int64(_bin(p, count))
-            hits[np.uint64(b + outcome[i] * bins)] += 1
-            hits[np.uint64(b + d * bins)] += outcome[i] == top[i]  # p is then the largest, and in its bin
+            w = rows.weights[start + i] if weighted else 1
+            hits[np.uint64(b + outcome[i] * bins)] += w
+            hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
             above[i] = (squares[i] + 1.0) / 2 - p + 2.0  # Σ(p − y)² / 2
         for i in range(size):
             at = np.uint64(group[i])
-            total = cells.brier_rest[at] + (digits[i] - _TWO)
+            amount = digits[i] - _TWO
+            if weighted:
+                whole, amount = _times(amount, rows.weights[start + i])
+                cells.brier_ones[at] += whole
+            total = cells.brier_rest[at] + amount
             if total >= _FULL:
                 cells.brier_ones[at] += total >> DIGITS
                 total &= _REST

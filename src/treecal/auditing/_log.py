@@ -9,19 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from treecal._bins import MOST_BINS
+from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
+from treecal.auditing._arrays import from_arrays
 from treecal.auditing._counts import Cells, Counts, Rows
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
+from treecal.auditing._weights import scale_of, whole_weights
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
+from treecal.io import Chunk, OnError, Outcomes, Source, open_source, read_outcomes
 from treecal.io._decoder import check_columns
-from treecal.io._valid import valid_sql
+from treecal.io._duckdb import library
+from treecal.io._valid import valid_sql, valid_weight_sql
 
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
@@ -29,11 +34,13 @@ Progress = Callable[[str, int, float | None], None]
 
 def audit(
     source: Any,
+    outcomes: Any = None,
     *,
-    forecast: str | Sequence[str],
-    outcome: str | Sequence[str],
+    forecast: str | Sequence[str] | None = None,
+    outcome: str | Sequence[str] | None = None,
     classes: Sequence[str | int] | None = None,
     by: str | Sequence[str] = (),
+    weight: str | ArrayLike | None = None,
     bins: int = 10,
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
     exact: bool = True,
@@ -43,7 +50,9 @@ def audit(
     temp_directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Audit a log of forecasts and outcomes: a file or table of any size, also larger than memory.
+    """Audit a log of forecasts and outcomes: two arrays, or a file or table of any size, also larger than memory.
+
+    `audit(P, y)` audits two arrays; `audit(log, forecast=..., outcome=...)` the columns of a log.
 
     The binned errors take one pass in constant memory. The exact errors, those of a `tc.Ledger`, take one more query:
     DuckDB reads the log twice and groups rows by forecast, and by the probability of each class, on disk where memory
@@ -53,7 +62,12 @@ def audit(
     ----------
     source
         A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table; a DuckDB
-        relation; or a mapping from names to NumPy arrays.
+        relation; or a mapping from names to NumPy arrays. With `outcomes`, the probabilities themselves: an array, also
+        of float32, of shape `(n, d)`, or `(n,)` for two classes, those of the second; or a list, a torch tensor on the
+        CPU, a pandas or Polars column.
+    outcomes
+        The outcomes that followed, where `source` is an array: the classes, `(n,)`, by their indices or names; or
+        `(n, d)`, with a 1 for the class of the outcome and 0 for the others.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
         the second one.
@@ -64,6 +78,10 @@ def audit(
         (`p_rain`, `p_sun`) set the order; else integers count from 0, and all others are sorted.
     by
         Columns to group rows by.
+    weight
+        The column of sample weights, or an array of them beside two arrays: 0, or from 1e-12 to 1e12. A row of weight 3
+        counts as three rows, and one of weight 0 as none. Whole numbers are exact; others are rounded down to multiples
+        of a power of two, and lose less than `2^-59` times the largest weight and the number of rows (or 128).
     bins
         Number of bins of equal width for the binned errors.
     norms
@@ -92,17 +110,36 @@ def audit(
     0.11...
     >>> {name: round(error, 3) for name, error in report.whole.exact.errors.items()}
     {'l1': 0.22..., 'l2.squared': 0.03...}
+    >>> audit(p, log["rain"]).whole.brier == report.whole.brier
+    True
     """
+    name = None
+    if outcomes is not None:
+        if (forecast, outcome, tuple(by)) != (None, None, ()):
+            raise ParameterError(
+                "two arrays have no columns for forecast, outcome or by.",
+                hint="audit(P, y), or audit({'p': P, 'y': y, 'group': g}, forecast='p', outcome='y', by='group').",
+            )
+        source, forecast, outcome, classes, weight = from_arrays(source, outcomes, classes, weight)
+        name = "the arrays"
+    if forecast is None or outcome is None:
+        raise ParameterError(
+            f"{'forecast' if forecast is None else 'outcome'} is missing, expected columns of the log.",
+            hint="audit(log, forecast='p', outcome='y'); or audit(P, y) for two arrays.",
+        )
+    if not isinstance(weight, str | None):
+        raise ParameterError.expected("weight", weight, "a column of the log", hint="an array goes with two arrays.")
     bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     by = (by,) if isinstance(by, str) else tuple(by)
     distances = named_distances(norms) if exact else {}
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+    opened.name = name or opened.name
     opened.watch = watch = _Watch(opened, progress)
     check_columns(opened.name, list(opened.types), by)
     for name in by:
         if (kind := opened.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
             raise FileError(f"column {name!r} of {opened.name} holds {kind} values, expected text, numbers or dates.")
-    outcomes = read_outcomes(
+    rows = read_outcomes(
         opened,
         outcome=outcome,
         forecast=forecast,
@@ -111,14 +148,15 @@ def audit(
         one_hot=True,
         on_error=on_error,
         tolerance=tolerance,
+        weight=weight,
     )
-    if not outcomes.labels:
+    if not rows.labels:
         raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
-    groups = Groups(by)
-    cells = _binned(outcomes, groups, bins, watch)
-    errors = _exact(outcomes, ErrorSums(distances, groups), watch) if exact else None
-    counts = Counts(groups, cells, errors)
-    return counts.audit(opened.name, outcomes.classes or (), tuple(outcomes.names), outcomes.problems)
+    groups, scale = Groups(by), _scale(rows) if weight else None
+    cells = _binned(rows, groups, bins, scale, watch)
+    errors = _exact(rows, ErrorSums(distances, groups), scale, watch) if exact else None
+    counts = Counts(groups, cells, errors, scale)
+    return counts.audit(opened.name, rows.classes or (), tuple(rows.names), rows.problems)
 
 
 @dataclass
@@ -135,36 +173,67 @@ class _Watch:
             self.progress(self.stage, self.count, self.source.done())
 
 
-def _binned(outcomes: Outcomes, groups: Groups, bins: int, watch: _Watch) -> Cells:
+def _scale(outcomes: Outcomes) -> float:
+    """Return what a weight of 1 counts, given all weights."""
+    question = (
+        f"SELECT COUNT(*) AS rows, MAX(w) AS most FROM ({outcomes.sql}) AS w WHERE {valid_weight_sql(positive=True)}"
+    )
+    (found,) = (row for batch in outcomes.source.batches(question, rows=1) for row in batch.to_pylist())
+    return scale_of(found["rows"], found["most"] or 1.0)
+
+
+def _binned(outcomes: Outcomes, groups: Groups, bins: int, scale: float | None, watch: _Watch) -> Cells:
     """Read the log once, and count its valid rows."""
     from treecal.auditing._kernels import tally
 
     cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
     watch.stage, watch.count = "rows", 0
+    counted, none = 0, np.empty(0, np.int64)
     with ThreadPoolExecutor(1) as counter:
         done: Future[Any] = counter.submit(int)
         for chunk in outcomes:  # the next one is read and checked while this one is counted
+            size, weights = len(chunk.rows), none
+            if scale is not None and chunk.weights is not None:
+                chunk, weights = _of_weight(chunk, whole_weights(chunk.weights, scale))
             assert chunk.forecasts is not None
             home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
-            rows = Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home)
+            rows = Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home, weights)
             done.result()
             cells = cells.with_room(groups)
+            if len(weights):
+                cells.rows[:] += np.bincount(home, minlength=len(cells.rows))
             done = counter.submit(tally, rows, cells)
-            watch.count += len(chunk.rows)
+            counted += len(chunk.rows)
+            watch.count += size
             watch()
         done.result()
-    if not watch.count:
-        raise FileError(f"{outcomes.source.name} has no valid row. {outcomes.problems}")
+    if not counted:
+        what = "no valid row" if scale is None else "no valid row of positive weight"
+        raise FileError(f"{outcomes.source.name} has {what}. {outcomes.problems}")
     return cells
 
 
-def _exact(outcomes: Outcomes, errors: ErrorSums, watch: _Watch) -> ErrorSums:
+def _of_weight(chunk: Chunk, weights: Integers) -> tuple[Chunk, Integers]:
+    """Return the rows that count, and their weights."""
+    counts = weights > 0
+    if counts.all():
+        return chunk, weights
+    assert chunk.forecasts is not None
+    kept = {name: column.filter(library("pyarrow").array(counts)) for name, column in chunk.kept.items()}
+    return Chunk(chunk.rows[counts], chunk.outcomes[counts], chunk.forecasts[counts], kept), weights[counts]
+
+
+def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:
     """Count the distinct forecasts in DuckDB, and sum their errors."""
     d, by = len(outcomes.labels), len(errors.groups.by)
-    rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by)
-    if outcomes.problems.count:
-        rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid_sql(classes=d, tolerance=outcomes.tolerance)}"
-    question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB)
+    weighted = scale is not None
+    rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by, weighted=weighted)
+    valid = valid_sql(classes=d, tolerance=outcomes.tolerance, weight=weighted)
+    if scale is not None:
+        rows = sql.weighed(rows, valid=valid, classes=d, by=by, scale=scale)
+    elif outcomes.problems.count:
+        rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid}"
+    question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB, weighted=weighted)
     watch.stage, watch.count = "distinct forecasts", 0
     for batch in outcomes.source.batches(question, rows=outcomes.rows):
         watch.count += errors.add(batch)

@@ -25,13 +25,13 @@ class Bins:
     forecast
         Mean probability in each bin; NaN in an empty one.
     weight
-        Rows in each bin.
+        Rows in each bin, as integers; or their total weight, if they have weights.
     outcome
         Mean outcome in each bin, the share of rows whose outcome is the class; NaN in an empty one.
     """
 
     forecast: Array
-    weight: Integers
+    weight: Integers | Array
     outcome: Array
 
     @property
@@ -65,7 +65,7 @@ class Bins:
         return self._mean(self.outcome)
 
     def _mean(self, values: Array) -> float:
-        return math.fsum((self.weight * values)[self.weight > 0]) / int(self.weight.sum())
+        return math.fsum((self.weight * values)[self.weight > 0]) / math.fsum(self.weight)
 
     def to_dict(self) -> dict[str, Any]:
         """Return errors and bins as JSON values; empty bins are left out."""
@@ -87,7 +87,7 @@ class Calibration:
     Attributes
     ----------
     rounds
-        Number of rows.
+        Number of rows, without those of weight 0.
     brier
         Mean of `Σ_k (p_k - y_k)²`.
     top_label
@@ -96,6 +96,8 @@ class Calibration:
         Rows binned by the probability of each class, by its name.
     exact
         Errors of distinct forecasts, compared bit for bit; None if they were not computed.
+    weight
+        Total weight of these rows; their number, if they have no weights.
     """
 
     rounds: int
@@ -103,6 +105,7 @@ class Calibration:
     top_label: Bins
     classes: dict[str, Bins]
     exact: Exact | None
+    weight: float
 
     @property
     def classwise_ece(self) -> float:
@@ -115,6 +118,7 @@ class Calibration:
         each = (None,) * len(self.classes) if exact is None else exact.classes
         return {
             "rounds": self.rounds,
+            "weight": self.weight,
             "forecasts": None if exact is None else exact.forecasts,
             "errors": {} if exact is None else {name: {"exact": error} for name, error in exact.errors.items()},
             "brier": self.brier,

@@ -33,7 +33,7 @@ def verdict(whole: Calibration) -> str:
     top = whole.top_label
     gap = top.mean_forecast - top.mean_outcome
     words = (
-        f"{whole.rounds:,} row{'s' * (whole.rounds != 1)}. The most likely class has mean forecast "
+        f"{whole.rounds:,} row{'s' * (whole.rounds != 1)}{_weight(whole)}. The most likely class has mean forecast "
         f"{top.mean_forecast:.3f} and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident "
         f"by {abs(gap):.3f}."
     )
@@ -45,6 +45,10 @@ def verdict(whole: Calibration) -> str:
     return words
 
 
+def _weight(part: Calibration) -> str:
+    return "" if part.weight == part.rounds else f" with a total weight of {part.weight:,.6g}"
+
+
 def errors(audit: Audit) -> Table:
     """Return the table of errors: all rows, then each group."""
     table = Table(title="Calibration errors", title_justify="left")
@@ -52,11 +56,12 @@ def errors(audit: Audit) -> Table:
         table.add_column(_cell(name))
     names = [] if audit.whole.exact is None else [*audit.whole.exact.errors]
     exact = [] if audit.whole.exact is None else ["forecasts", *(f"exact {name}" for name in names)]
-    for name in ("rows", *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
+    weighted = any(part.weight != part.rounds for part in (audit.whole, *audit.groups.values()))
+    for name in ("rows", *["weight"] * weighted, *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
         table.add_column(name, justify="right")
     for key, part in [(("all",) * len(audit.by), audit.whole), *audit.groups.items()]:
         figures: list[float] = [part.top_label.ece, part.top_label.mce, part.classwise_ece, part.brier]
-        counts = [f"{part.rounds:,}"]
+        counts = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
         if part.exact is not None:
             counts.append(f"{part.exact.forecasts:,}")
             figures = [*(part.exact.errors[name] for name in names), *figures]

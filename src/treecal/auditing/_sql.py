@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from treecal.auditing._weights import counts_sql, whole_sql
+
 
 class Dialect(NamedTuple):
     """The differences between DuckDB and Spark: an array of expressions, and the columns `k` and `p` of its entries.
@@ -21,12 +23,13 @@ DUCKDB = Dialect("[{}]", "unnest(range({d})) AS k, unnest({p}) AS p", by_array=F
 SPARK = Dialect("array({})", "posexplode({p}) AS (k, p)", by_array=True)
 
 
-def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) -> str:
+def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect, weighted: bool = False) -> str:
     """Return SQL for the distinct forecasts, with their rounds and outcomes, of all rows and within each group.
 
-    The rows have the columns `p0`, `p1`, … (probabilities), `label` (the index of the outcome's class) and `by0`, …
-    The result has `k` (a class, or -1 for all together), `p` (the forecast, an array), `rounds`, `n` (how often each of
-    these classes was the outcome, an array), `whole` (whether it is of all rows) and `by0`, …
+    The rows have the columns `p0`, `p1`, … (probabilities), `label` (the index of the outcome's class), if they are
+    `weighted` `w` (a whole number: the row counts so many times), and `by0`, … The result has `k` (a class, or -1 for
+    all together), `p` (the forecast, an array), `rounds`, `n` (how often each of these classes was the outcome, an
+    array), `whole` (whether it is of all rows) and `by0`, …
 
     Two groupings make one answer: by all probabilities together, and by the class and its probability. Grouping sets
     over the columns instead would count all classes for each probability of each: quadratic in the number of classes.
@@ -37,11 +40,21 @@ def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) ->
     array = dialect.array.format
     point = array(", ".join(columns))
 
+    own = ["w"] if weighted else []
+
+    def count(which: str) -> str:
+        # No sum is larger than that of all weights, which 61 bits hold.
+        return (
+            f"CAST(SUM(CASE WHEN {which} THEN w ELSE 0 END) AS BIGINT)"
+            if weighted
+            else f"COUNT(CASE WHEN {which} THEN 1 END)"
+        )
+
     def grouped(k: str, p: str, counted: Sequence[int | str], rows_of: Sequence[str], key: str) -> str:
-        n = array(", ".join(f"COUNT(CASE WHEN label = {number} THEN 1 END)" for number in counted))
+        n = array(", ".join(count(f"label = {number}") for number in counted))
         whole = "GROUPING(by0) = 1" if by else "TRUE"
-        found = ", ".join([k, f"{p} AS p", "COUNT(*) AS rounds", f"{n} AS n", f"{whole} AS whole", *keys])
-        source = f"SELECT {', '.join([*rows_of, 'label', *keys])} FROM ({rows}) AS valid"
+        found = ", ".join([k, f"{p} AS p", f"{count('TRUE')} AS rounds", f"{n} AS n", f"{whole} AS whole", *keys])
+        source = f"SELECT {', '.join([*rows_of, 'label', *own, *keys])} FROM ({rows}) AS valid"
         sets = ", ".join(f"({', '.join([key, *more])})" for more in ([[], keys] if by else [[]]))
         return f"SELECT {found} FROM ({source}) AS forecasts GROUP BY GROUPING SETS ({sets})"
 
@@ -51,12 +64,18 @@ def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect) ->
     return f"{joint} UNION ALL {grouped('k', array('p'), ['k'], apart, 'k, p')}"
 
 
-def indexed(rows: str, *, labels: Sequence[str | int], by: int = 0) -> str:
+def indexed(rows: str, *, labels: Sequence[str | int], by: int = 0, weighted: bool = False) -> str:
     """Return SQL for the same rows with the index of the class instead of its label, NULL for other labels."""
     columns = [f"p{k}" for k in range(len(labels))]
     cases = " ".join(f"WHEN label = {_literal(label)} THEN {k}" for k, label in enumerate(labels))
-    columns += [f"CASE {cases} END AS label", *(f"by{k}" for k in range(by))]
+    columns += [f"CASE {cases} END AS label", *["w"] * weighted, *(f"by{k}" for k in range(by))]
     return f"SELECT {', '.join(columns)} FROM ({rows}) AS all_rows"
+
+
+def weighed(rows: str, *, valid: str, classes: int, by: int, scale: float) -> str:
+    """Return SQL for the valid rows that count, with their weights as whole numbers."""
+    columns = [*(f"p{k}" for k in range(classes)), "label", f"{whole_sql(scale)} AS w", *(f"by{k}" for k in range(by))]
+    return f"SELECT {', '.join(columns)} FROM ({rows}) AS indexed WHERE {valid} AND {counts_sql(scale)}"
 
 
 def _literal(label: str | int) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
@@ -13,10 +15,11 @@ from treecal.auditing._counts import DIGITS, Cells, Counts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
+from treecal.auditing._weights import counts_sql, scale_of, whole_sql
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 from treecal.io import Problems
-from treecal.io._valid import valid_sql
+from treecal.io._valid import valid_sql, valid_weight_sql
 from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._tables import arrow
 
@@ -32,6 +35,7 @@ def audit(
     outcome: str,
     classes: Sequence[str | int],
     by: Sequence[str] = (),
+    weight: str | None = None,
     bins: int = 10,
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
     on_error: Literal["stop", "skip"] = "stop",
@@ -54,6 +58,8 @@ def audit(
         The labels, in the order of the probabilities.
     by
         Columns to group rows by.
+    weight
+        The column of sample weights.
     bins, norms, tolerance
         As for `tc.audit`.
     on_error
@@ -67,46 +73,65 @@ def audit(
         raise ParameterError.expected("on_error", on_error, "'stop' or 'skip'")
     if len(forecast) != len(classes) or len(classes) < 2:
         raise ParameterError(f"{len(forecast)} forecast columns for {len(classes)} classes, expected one each.")
-    for name in (*forecast, outcome, *by):
+    for name in (*forecast, outcome, *by, *([weight] if weight else [])):
         if name not in log.columns:
             raise FileError(f"the log has no column {name!r}; its columns are {', '.join(log.columns)}.")
     bins, d, by = whole_number("bins", bins, least=1, most=MOST_BINS), len(classes), tuple(by)
     distances = named_distances(norms)
-    rows, valid = _rows(log, forecast, outcome, classes, by), valid_sql(classes=d, tolerance=tolerance)
+    rows = _rows(log, forecast, outcome, classes, by, weight)
+    valid = valid_sql(classes=d, tolerance=tolerance, weight=weight is not None)
     problems = Problems("the log", on_error)
     problems.count = rows.where(f"({valid}) IS NOT TRUE").count()
     if problems.count and on_error == "stop":
         example = rows.where(f"({valid}) IS NOT TRUE").take(1)[0].asDict()
         raise FileError(
             f"the log has {problems.count:,} invalid row{'s' * (problems.count != 1)}, such as {example}: expected one "
-            f"of the classes, and probabilities from 0 that sum to 1 within {tolerance:g}.",
+            f"of the classes, and probabilities from 0 that sum to 1 within {tolerance:g}"
+            f"{'' if weight is None else ', and a weight w of 0 or more'}.",
             hint="on_error='skip' leaves them out.",
         )
+    scale = None if weight is None else _scale(rows)
     rows, groups = rows.where(valid), Groups(by)
-    cells = _cells(log.sparkSession.sql(_binned(d, bins, len(by)), rows=rows).toArrow(), groups, d, bins)
+    if scale is not None:
+        rows = rows.where(counts_sql(scale)).withColumn("w", pyspark("pyspark.sql.functions").expr(whole_sql(scale)))
+    question = _binned(d, bins, len(by), weighted=scale is not None)
+    cells = _cells(log.sparkSession.sql(question, rows=rows).toArrow(), groups, d, bins)
     if not cells.weight.any():
-        raise FileError("the log has no valid row.")
+        raise FileError(f"the log has no valid row{'' if scale is None else ' of positive weight'}.")
     errors = ErrorSums(distances, groups)
-    errors.add_rows(_error_sums(rows, distances, groups, d))
-    return Counts(groups, cells, errors).audit("the log", tuple(map(str, classes)), tuple(forecast), problems)
+    errors.add_rows(_error_sums(rows, distances, groups, d, weighted=scale is not None))
+    counts = Counts(groups, cells, errors, scale)
+    return counts.audit("the log", tuple(map(str, classes)), tuple(forecast), problems)
+
+
+def _scale(rows: DataFrame) -> float:
+    """Return what a weight of 1 counts, given all weights."""
+    found = rows.where(valid_weight_sql(positive=True)).selectExpr("COUNT(*) AS rows", "MAX(w) AS most").first()
+    return scale_of(found["rows"], found["most"] or 1.0) if found is not None else 1.0
 
 
 def _rows(
-    log: DataFrame, forecast: Sequence[str], outcome: str, classes: Sequence[str | int], by: Sequence[str]
+    log: DataFrame,
+    forecast: Sequence[str],
+    outcome: str,
+    classes: Sequence[str | int],
+    by: Sequence[str],
+    weight: str | None,
 ) -> DataFrame:
     """Return the columns under the names that the SQL expects; a label is the index of its class."""
     functions = pyspark("pyspark.sql.functions")
     kinds = {name: kind.partition("<")[0] for name, kind in log.dtypes}
-    cell = {name: log[_column(name)] for name in (*forecast, outcome, *by)}
+    numbers = [*forecast, *([weight] if weight else [])]
+    cell = {name: log[_column(name)] for name in (*numbers, outcome, *by)}
     label = functions.lit(None).cast("int")
     for k, name in enumerate(classes):
         label = functions.when(cell[outcome] == name, k).otherwise(label)
     columns = []
-    for k, name in enumerate(forecast):
+    for k, name in enumerate(numbers):
         p = cell[name]
         if kinds[name] == "string":  # Java reads 0.5f and 0x1p-1 as numbers, and no other reader of files does
             p = functions.when(~p.rlike(r"[^0-9eE+. -]"), functions.trim(p)).try_cast("double")
-        columns.append(p.cast("double").alias(f"p{k}"))
+        columns.append(p.cast("double").alias(f"p{k}" if k < len(forecast) else "w"))
     groups = []
     for k, name in enumerate(by):
         key = cell[name]
@@ -124,26 +149,31 @@ def _column(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _binned(d: int, bins: int, by: int) -> str:
+def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     """Return SQL for the counts and sums of `treecal.auditing._kernels.tally`: a cell for each group, class and bin.
 
     Class `d` is the most likely one; class `d + 1`, in bin 0, is half the Brier score. Amounts are rounded to multiples
-    of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow.
+    of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow: nor can they times a weight of
+    53 bits, as decimal numbers of 38 digits.
     """
     p, keys = [f"p{k}" for k in range(d)], "".join(f"by{k}, " for k in range(by))
+    w, times, count, hits = "", "{}", "COUNT(*)", "COUNT(CASE WHEN hit THEN 1 END)"
+    if weighted:
+        w, times = "w, ", "CAST(w AS DECIMAL(18, 0)) * CAST({} AS DECIMAL(18, 0))"
+        count, hits = "SUM(w)", "SUM(CASE WHEN hit THEN w ELSE 0 END)"
+    high, low = times.format("shiftright(digits, 26)"), times.format(f"digits & {(1 << 26) - 1}")
     top = " ".join(f"WHEN p{k} = most THEN {k}" for k in range(d))
     given = " ".join(f"WHEN label = {k} THEN p{k}" for k in range(d))
     each = [f"{k}, p{k}, p{k}, label = {k}" for k in range(d)]
     each += [f"{d}, most, most, label = CASE {top} END"]
     each += [f"{d + 1}, 0D, ({' + '.join(f'{q} * {q}' for q in p)} + 1D) / 2D - CASE {given} END, FALSE"]
     return f"""
-        SELECT {keys} k, b, COUNT(*) AS n, COUNT(CASE WHEN hit THEN 1 END) AS hits,
-            SUM(shiftright(digits, 26)) AS high, SUM(digits & {(1 << 26) - 1}) AS low
+        SELECT {keys} k, b, {count} AS n, {hits} AS hits, SUM({high}) AS high, SUM({low}) AS low, COUNT(*) AS rows
         FROM (
-            SELECT {keys} k, hit, {bin_sql("p", bins)} AS b,
+            SELECT {keys} {w} k, hit, {bin_sql("p", bins)} AS b,
                 CAST((amount + 2D - 2D) * {1 << DIGITS}D AS BIGINT) AS digits
             FROM (
-                SELECT {keys} stack({d + 2}, {", ".join(each)}) AS (k, p, amount, hit)
+                SELECT {keys} {w} stack({d + 2}, {", ".join(each)}) AS (k, p, amount, hit)
                 FROM (SELECT *, GREATEST({", ".join(p)}) AS most FROM {{rows}})
             )
         )
@@ -155,21 +185,34 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
     """Return these counts as cells, and number the groups."""
     by = [counted.column(f"by{i}").combine_chunks() for i in range(len(groups.by))]
     group = groups.of(by, len(counted))
-    k, b, n, hits, high, low = (counted.column(name).to_numpy() for name in ("k", "b", "n", "hits", "high", "low"))
-    ones, rest = high >> (DIGITS - 26), ((high & ((1 << (DIGITS - 26)) - 1)) << 26) + low
+    k, b, n, hits, rows = (counted.column(name).to_numpy() for name in ("k", "b", "n", "hits", "rows"))
+    high, low = (counted.column(name).to_pylist() for name in ("high", "low"))  # integers, or decimals beyond 64 bits
+    sums = [(int(above) << 26) + int(below) for above, below in zip(high, low, strict=True)]
+    ones, rest = (np.array([part(total) for total in sums], np.int64) for part in (_ones, _rest))
     cells = Cells.empty(classes=d, bins=bins).with_room(groups)
     cell, brier = k <= d, k > d
     at = group[cell], k[cell], b[cell]
     for table, counts in zip(cells[:4], (n, hits, ones, rest), strict=True):
         table[at] = counts[cell]
     cells.brier_ones[group[brier]], cells.brier_rest[group[brier]] = ones[brier], rest[brier]
+    cells.rows[group[brier]] = rows[brier]
     return cells
 
 
-def _error_sums(rows: DataFrame, distances: Mapping[str, Distance], groups: Groups, d: int) -> list[dict[str, Any]]:
+def _ones(total: int) -> int:
+    return total >> DIGITS
+
+
+def _rest(total: int) -> int:
+    return total & ((1 << DIGITS) - 1)
+
+
+def _error_sums(
+    rows: DataFrame, distances: Mapping[str, Distance], groups: Groups, d: int, *, weighted: bool
+) -> list[dict[str, Any]]:
     """Return the sums of errors, which each task computes over its distinct forecasts."""
     by = len(groups.by)
-    question = sql.distinct_forecasts("SELECT * FROM {rows}", classes=d, by=by, dialect=sql.SPARK)
+    question = sql.distinct_forecasts("SELECT * FROM {rows}", classes=d, by=by, dialect=sql.SPARK, weighted=weighted)
     found = rows.sparkSession.sql(question, rows=rows)
     schema = _sums_schema(arrow_schema(found), by)
     add_up = partial(_add_up, distances=distances, by=groups.by)

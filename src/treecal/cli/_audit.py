@@ -39,6 +39,7 @@ def audit(
     outcome: str,
     classes: str | None = None,
     by: str | None = None,
+    weight: str | None = None,
     bins: int = 10,
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
@@ -76,6 +77,8 @@ def audit(
         The classes, in the order of the probabilities; by default those found in the log.
     by
         Columns to group rows by, separated by commas.
+    weight
+        Column of the weights of rows: a row of weight 3 counts as three.
     bins
         Number of bins of equal width for the binned errors.
     norm
@@ -106,6 +109,7 @@ def audit(
             "outcome": split("--outcome", outcome),
             "classes": None if classes is None else split("--classes", classes),
             "by": [] if by is None else split("--by", by),
+            "weight": weight,
             "bins": bins,
             "norms": [as_norm(name) for name in split("--norm", norm)],
             "on_error": on_error,

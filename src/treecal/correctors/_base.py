@@ -17,7 +17,7 @@ from treecal._states import Resume, check_count, check_finite, check_like, check
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors._report import ROLES, Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -29,7 +29,9 @@ from treecal.exceptions import (
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import checked_space
 from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._convex import frozen
+from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
+from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
 from treecal.ledger import Ledger
 
 HEAVIEST = 1e12
@@ -48,7 +50,7 @@ class Opened(NamedTuple):
     announced: Forecast
 
 
-_Round = tuple[int, Array, Forecast, Array]  # its number, the two forecasts, and the outcome
+_Numbered = tuple[int, Round]
 
 
 class Corrector(ABC):
@@ -114,14 +116,14 @@ class Corrector(ABC):
         self.space = checked_space(space)
         if scores is not None and scores not in get_args(Kept):
             raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
-        self.scores, self.tolerance = scores, positive_number("tolerance", tolerance, or_zero=True)
+        self.scores, self.tolerance = scores, checked_tolerance(tolerance)
         self._tallies = None if scores is None else Tallies(space)
         self._sums = Sums()
         self._ledgers = {role: Ledger(space) for role in ROLES} if scores == "exact" else None
         self._rounds = 0
         self._open: dict[int, Opened] = {}  # by thread
         self._closed: Opened | None = None  # of those the one whose outcome was learned last
-        self._unrecorded: tuple[_Round, ...] = ()
+        self._unrecorded: tuple[_Numbered, ...] = ()
         self._recording = False
         self._lock = RLock()
 
@@ -291,14 +293,14 @@ class Corrector(ABC):
         now = None if announced is not None and not self.ordered else self._announced(forecast, group)
         if announced is None and now is not None:
             return Opened(self._rounds, forecast, group, now)
-        x = announced if isinstance(announced, Forecast) else self._point(self._read(announced))
+        x = self._said(announced)
         if now is not None and x != now:
             raise ForecastError.at(
                 self._rounds + 1,
                 "is not what would be announced now, and the certificate holds for rounds in order.",
                 hint="use tc.Late(corrector).",
             )
-        return Opened(self._rounds, forecast, group, self._on_space(x))
+        return Opened(self._rounds, forecast, group, x)
 
     def predict_many(self, forecasts: ArrayLike, *, groups: Sequence[Group] | None = None) -> Array:
         """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
@@ -310,10 +312,11 @@ class Corrector(ABC):
         groups
             The group of each, for correctors with groups.
         """
-        P, names = self._read_many(forecasts), _one_each("groups", groups, len(np.asarray(forecasts)))
+        P = self._read_many(forecasts)
+        _one_each("groups", groups, len(P))
         with self._lock:
             self._catch_up()
-            return self._announce_many(P, names)
+            return self._announce_many(P, groups)
 
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         found = [self._announced(b, None if groups is None else groups[i]).mean for i, b in enumerate(forecasts)]
@@ -386,7 +389,7 @@ class Corrector(ABC):
         scored: bool,
     ) -> Array:
         """Learn checked rows in order, and score them if asked to; return the means announced."""
-        means = np.empty_like(forecasts)
+        means = np.empty((len(forecasts), self.space.dim))
         for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
             opened = self._past_round(
                 b, None if groups is None else groups[i], None if announced is None else announced[i]
@@ -400,15 +403,10 @@ class Corrector(ABC):
         changes = self._changed(opened.forecast, outcome, opened.group, weight)
         changes["_rounds"] = self._rounds + 1
         if scored and self._tallies is not None:
-            changes["_sums"] = self._tallies.after(self._sums, opened.forecast, opened.announced, outcome, weight)
-        if scored and self._ledgers is not None:
-            if weight != 1.0:
-                raise UnsupportedError("exact scores count whole rounds.", hint="scores='binned' takes weights.")
-            number = self._sums.rounds + 1
-            changes["_unrecorded"] = (
-                *self._unrecorded,
-                (number, opened.forecast, opened.announced, np.array(outcome)),
-            )
+            learned = Round(opened.forecast, opened.announced, np.array(outcome), weight)
+            changes["_sums"] = self._tallies.after(self._sums, learned)
+            if self._ledgers is not None:
+                changes["_unrecorded"] = (*self._unrecorded, (self._sums.rounds + 1, learned))
         vars(self).update(changes, **also)
         self._catch_up()
 
@@ -429,7 +427,7 @@ class Corrector(ABC):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin.scores, twin._tallies, twin._ledgers, twin._sums = None, None, None, Sums()
+        twin._tallies, twin._ledgers, twin._sums = None, None, Sums()
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -447,37 +445,34 @@ class Corrector(ABC):
             return x
         return Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
 
+    def _said(self, announced: Any) -> Forecast:
+        """Return what was announced: a distribution, or one point."""
+        if isinstance(announced, Forecast):
+            return self._on_space(announced)
+        return self._point(frozen(read_forecast(self.space, announced, self._rounds + 1, self.tolerance)))
+
     def _read(self, forecast: Any) -> Array:
         """Return a forecast as a read-only point of the set, or raise."""
-        b = np.array(read_outcome(self.space, forecast, self._rounds + 1, error=ForecastError))
-        b.setflags(write=False)
-        return b
+        return frozen(read_forecast(self.space, forecast, self._rounds + 1, self.tolerance))
 
-    def _read_many(self, forecasts: Any, first: int = 1) -> Array:
-        """Return forecasts as rows, or raise."""
-        rows = [
-            read_outcome(self.space, b, self._rounds + i, error=ForecastError) for i, b in enumerate(forecasts, first)
-        ]
-        P = np.array(rows, np.float64).reshape(-1, self.space.dim)
-        P.setflags(write=False)
-        return P
+    def _read_many(self, forecasts: Any) -> Array:
+        """Return forecasts as read-only rows, or raise."""
+        rows = read_forecast_rows(self.space, forecasts, before=self._rounds, tolerance=self.tolerance)
+        return frozen(rows)
 
     def _checked_rows(
         self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
     ) -> tuple[Array, Array, Sequence[Forecast] | None, Sequence[Group] | None, Array | None]:
         """Return rows to learn, all valid, or raise."""
-        P = self._read_many(forecasts)
-        if len(outcomes) != len(P):
-            raise ParameterError(f"there are {len(P)} forecasts and {len(outcomes)} outcomes.")
-        first = self._rounds + 1
-        Y = np.array([read_outcome(self.space, y, first + i) for i, y in enumerate(outcomes)]).reshape(P.shape)
-        said = None
+        P, Y = self._read_many(forecasts), read_outcome_rows(self.space, outcomes, before=self._rounds)
+        _one_each("outcomes", Y, len(P))
+        _one_each("groups", groups, len(P))
+        said, w = None, None
         if _one_each("announced", announced, len(P)) is not None:
-            said = [self._on_space(x) if isinstance(x, Forecast) else self._point(self._read(x)) for x in announced]
-        w = None if weights is None else np.array([_checked_weight(each) for each in np.asarray(weights).tolist()])
-        _one_each("weights", w, len(P))
-        names = _one_each("groups", groups, len(P))
-        return P, Y, said, None if names is None else list(names), w
+            said = [self._said(x) for x in announced]
+        if _one_each("weights", weights, len(P)) is not None:
+            w = np.array([_checked_weight(weight) for weight in np.asarray(weights).tolist()])
+        return P, Y, said, None if groups is None else list(groups), w
 
     def _awaiting(self) -> Opened:
         """Return the round that awaits its outcome."""
@@ -509,25 +504,31 @@ class Corrector(ABC):
             )
         self._recording = True
         try:
-            for number, b, x, outcome in self._unrecorded:
+            for number, (b, x, y, weight) in self._unrecorded:
                 for role, each in zip(ROLES, (self._point(b), x, self._point(x.mean)), strict=True):
                     if self._ledgers[role].rounds < number:
-                        self._ledgers[role].record(each, outcome)
+                        self._ledgers[role].record(each, y, weight=weight)
             self._unrecorded = ()
         finally:
             self._recording = False
 
+    def _settle(self) -> None:
+        """Add the rounds that wait to the scores."""
+        self._catch_up()
+        if self._tallies is not None:
+            self._sums = self._tallies.added(self._sums)
+            self._catch_up()
+
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
         with self._lock:
-            self._catch_up()
+            self._settle()
             if self._tallies is None:
-                raise ParameterError(
-                    "scores is None, so none were kept.", hint="make the corrector with scores='binned'."
-                )
+                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             if not self._sums.rounds:
                 raise ParameterError("no round is scored, so there are no scores.")
-            return Correction(self._sums.rounds, **self._tallies.scores(self._sums))
+            before, after, mean = self._tallies.scores(self._sums)
+            return Correction(self._sums.rounds, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -543,7 +544,7 @@ class Corrector(ABC):
             return deepcopy(state)
 
     def _past(self) -> dict[str, Any]:
-        self._catch_up()
+        self._settle()
         state = {"rounds": self._rounds, "own": self._own_state(), "scores": {}}
         if self._tallies is not None:
             state["scores"] = self._tallies.state(self._sums)
@@ -601,8 +602,9 @@ class Corrector(ABC):
         return deepcopy(self)  # a shallow copy would share arrays that change
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self.arguments().items() if v is not None and k != "space")
-        return f"{type(self).__name__}({self.space!r}{', ' * bool(shown)}{shown})"
+        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
+        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
 
 def _checked_weight(weight: Any) -> float:

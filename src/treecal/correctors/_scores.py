@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,29 +16,38 @@ from treecal.geometry._convex import LARGEST
 
 BINS = 10
 """Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""
+BATCH = 64
+"""Rounds that may wait to be added."""
 FLOOR = 1e-9
 """The least probability in a log score: an outcome of probability 0 costs 20.7, not infinity."""
 
 
+class Round(NamedTuple):
+    """A round that is learned."""
+
+    before: Array
+    announced: Forecast
+    outcome: Array
+    weight: float
+
+
 class Sums(NamedTuple):
-    """The sums that are replaced in each round, and cells whose new values may not be written yet."""
+    """Sums that are replaced, never changed; rounds that wait to be added; and cells that may not be written yet."""
 
     rounds: int = 0
     weight: float = 0.0
     totals: tuple[tuple[float, float], ...] = ((0.0, 0.0),) * len(ROLES)
+    waiting: tuple[Round, ...] = ()
     due: tuple[Integers, Array] | None = None
 
 
-@dataclass
 class Tallies:
-    """Sums of the model's forecasts, of those announced, and of their means: `sums` and `cells` are the state.
+    """Sums of the model's forecasts, of those announced, and of their means.
 
     The Brier score is a sum over coordinates, `‖y − p‖² = Σ_k (y_k − p_k)²`, so each coordinate is binned by itself and
-    memory is `O(dim)`. `cells` holds weight, forecasts and outcomes by role, coordinate and bin.
+    memory is `O(dim)`. `cells` holds weight, forecasts and outcomes by role, coordinate and bin. Rounds are added some
+    at once, each cell's in their order, so that it makes no difference when they are added.
     """
-
-    space: ConvexSet
-    cells: Array
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
@@ -51,34 +59,45 @@ class Tallies:
         self._offsets = np.arange(space.dim) * (BINS + 1)
         self.cells = np.zeros((len(ROLES) * space.dim * (BINS + 1), 3))
 
-    def after(self, sums: Sums, before: Array, announced: Forecast, outcome: Array, weight: float) -> Sums:
+    def after(self, sums: Sums, learned: Round) -> Sums:
         """Return the sums after one more round; change nothing."""
-        points = np.concatenate([before[None], announced.points, announced.mean[None]])
-        shares = np.concatenate([[weight], weight * announced.weights, [weight]])
-        roles = np.concatenate([[0], np.ones(len(announced), np.intp), [2]])
-        costs = ((outcome - points) ** 2).sum(axis=1)
-        logs = np.zeros(len(points))
-        if isinstance(self.space, Simplex):
-            logs = -(np.log(np.maximum(points, FLOOR)) * outcome).sum(axis=1)
-        added = np.zeros((len(ROLES), 2))
-        np.add.at(added, roles, np.column_stack([costs, logs]) * shares[:, None])
-        totals = tuple((b + float(db), g + float(dg)) for (b, g), (db, dg) in zip(sums.totals, added, strict=True))
-        return Sums(sums.rounds + 1, sums.weight + weight, totals, self._due(roles, points, shares, outcome))
+        sums = sums._replace(rounds=sums.rounds + 1, waiting=(*sums.waiting, learned))
+        return self.added(sums) if len(sums.waiting) >= BATCH else sums
 
-    def _due(self, roles: Integers, points: Array, shares: Array, outcome: Array) -> tuple[Integers, Array]:
-        """Return the cells that a round changes, and their new values."""
+    def added(self, sums: Sums) -> Sums:
+        """Return the sums with the rounds that wait added; change nothing."""
+        if not sums.waiting:
+            return sums
+        points, shares, roles, places = [], list[Any](), [], []
+        for place, (before, announced, _, weight) in enumerate(sums.waiting):
+            points += [before[None], announced.points, announced.mean[None]]
+            shares += [(weight,), weight * announced.weights, (weight,)]
+            roles += [0, *[1] * len(announced), 2]
+            places += [place] * (len(announced) + 2)
+        p, share, role = np.concatenate(points), np.concatenate(shares), np.array(roles)
+        y = np.array([learned.outcome for learned in sums.waiting])[places]
+        costs = np.zeros((len(p), 2))
+        costs[:, 0] = ((y - p) ** 2).sum(axis=1)
+        if isinstance(self.space, Simplex):
+            costs[:, 1] = -(np.log(np.maximum(p, FLOOR)) * y).sum(axis=1)
+        totals = np.array(sums.totals)
+        np.add.at(totals, role, costs * share[:, None])
+        weight = sums.weight
+        for learned in sums.waiting:
+            weight += learned.weight
+        found = [(float(brier), float(log)) for brier, log in totals]
+        return Sums(sums.rounds, weight, tuple(found), (), self._due(role, p, share, y))
+
+    def _due(self, roles: Integers, points: Array, shares: Array, outcomes: Array) -> tuple[Integers, Array]:
+        """Return the cells that change, and their new values."""
         bins = np.clip(np.rint((points - self._low) / self._width), 0, BINS).astype(np.intp)
-        found = (roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins).ravel()
-        amounts = np.empty((*points.shape, 3))
-        amounts[..., 0], amounts[..., 1], amounts[..., 2] = shares[:, None], points * shares[:, None], outcome
-        amounts[..., 2] *= shares[:, None]
-        rows = amounts.reshape(-1, 3)
-        if len(points) > len(ROLES):  # points of a distribution may share a cell
-            found, place = np.unique(found, return_inverse=True)
-            together = np.zeros((len(found), 3))
-            np.add.at(together, place, rows)
-            rows = together
-        return found, self.cells[found] + rows
+        where, place = np.unique(
+            roles[:, None] * len(self._offsets) * (BINS + 1) + self._offsets + bins, return_inverse=True
+        )
+        values = self.cells[where].ravel()
+        amounts = np.stack(np.broadcast_arrays(1.0, points, outcomes), axis=-1) * shares[:, None, None]
+        np.add.at(values, (3 * place.reshape(points.shape)[..., None] + np.arange(3)).ravel(), amounts.ravel())
+        return where, values.reshape(-1, 3)
 
     def write(self, sums: Sums) -> Sums:
         """Write the cells that are due: again, if that was interrupted."""
@@ -87,7 +106,7 @@ class Tallies:
             self.cells[where] = values
         return sums._replace(due=None)
 
-    def scores(self, sums: Sums) -> dict[str, Scores]:
+    def scores(self, sums: Sums) -> list[Scores]:
         """Return the scores of each role, per unit of weight."""
         found = []
         cells = self.cells.reshape(len(ROLES), -1, 3)
@@ -100,7 +119,7 @@ class Tallies:
             found.append(
                 Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
             )
-        return dict(zip(ROLES, found, strict=True))
+        return found
 
     def state(self, sums: Sums) -> dict[str, Any]:
         """Return the state of written sums."""

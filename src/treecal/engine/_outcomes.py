@@ -11,7 +11,8 @@ from treecal._typing import Array
 from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import LARGEST, TOLERANCE
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._outcomes import class_indices, read_outcome
+from treecal.geometry._rows import unmixed
 
 Outcomes = NDArray[Any]
 """Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
@@ -33,11 +34,15 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
     if type(values).__module__.partition(".")[0] == "pyarrow":
         values = _from_arrow(values, space.dim, before)
     try:
-        raw = values if isinstance(values, np.ndarray) else np.asarray(values)
+        raw = values if isinstance(values, np.ndarray) else unmixed(values, np.asarray(values))
     except (ValueError, TypeError, OverflowError):
         raw = np.empty(0, object)
     if raw.size == 0 and raw.ndim == 1 and raw.dtype != object:
         raw = np.empty((0, space.dim))
+    if raw.dtype.kind in "bOUT" and not np.ma.is_masked(raw):
+        names = class_indices(space, raw, before=before)
+        if names is not None:
+            return names
     classes = raw.ndim == 1 and raw.dtype.kind in "iu" and isinstance(space, Simplex)
     rows = raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
     listed = isinstance(values, list | tuple)
@@ -48,9 +53,8 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         missing = int(np.argmax(np.ma.getmaskarray(raw)))
         raise OutcomeError.at(before + missing + 1, "is missing, expected a class.", hint="drop or impute it.")
     for index, row in enumerate(values if listed else raw if raw.ndim == 2 else ()):
-        if not (isinstance(space, Simplex) and type(row) is int):  # a class among vectors
-            read_outcome(space, row, before + index + 1)
-    kind = ", or integers of shape (n,), the classes" if isinstance(space, Simplex) else ""
+        read_outcome(space, row, before + index + 1)
+    kind = ", or classes of shape (n,), their indices or names" if isinstance(space, Simplex) else ""
     raise OutcomeError(
         f"outcomes from round {before + 1} on are {raw.dtype} of shape {raw.shape}, expected numbers of shape "
         f"(n, {space.dim}){kind}."
@@ -62,12 +66,8 @@ def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outco
     if raw.ndim == 2:
         with np.errstate(over="ignore"):  # infinite values are refused later
             return np.ascontiguousarray(raw, dtype=np.float64)
-    if raw.size and (raw.min() < 0 or raw.max() >= space.dim):
-        bad = int(np.argmax((raw < 0) | (raw >= space.dim)))
-        raise OutcomeError.at(
-            before + bad + 1, f"is the class {raw[bad]}, expected 0 to {space.dim - 1} for {space!r}."
-        )
-    return np.ascontiguousarray(raw, dtype=np.int64)
+    found = class_indices(space, raw, before=before, indices=True)
+    return np.ascontiguousarray(raw if found is None else found, dtype=np.int64)
 
 
 def first_refused(space: ConvexSet, rows: Outcomes) -> int | None:

@@ -1,20 +1,34 @@
-"""Reading one outcome or start point: as float64 and inside the set, or an error that says what to do."""
+"""Reading one outcome, forecast or start point: as float64 and inside the set, or an error that says what to do.
+
+An outcome on a simplex may also be a class: its index (an integer), its name (text) where the classes have names, or
+for two classes without names True or False. A scalar is always a class and a sequence always a point, so that on
+`Simplex(1)` the class is `0` and the point `[1.0]`. An integer is always an index; one that is also the name of another
+class is refused.
+"""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy import ndarray
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry._convex import ConvexSet, frozen
-from treecal.geometry._sets import Simplex
+from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
+from treecal.geometry._sets import Product, Simplex
 
 FLOAT64 = np.dtype(np.float64)
+ROUNDING = 1e-6
+"""How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
+MOST_ROUNDING = 0.1
+"""The largest such tolerance: what is farther away is no rounding."""
 Refusal = type[OutcomeError] | type[ForecastError]
+_SHOWN = 10  # names in a message
+_CLEARLY = 1.001  # by so much more, whatever rounding does
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
@@ -22,30 +36,227 @@ def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
-def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
+def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
-    The error names the 1-based round. Point forecasts are read by the same rules, with `error=ForecastError`.
+    It is a point of the set, or on a simplex a class. The error names the 1-based round.
+
+    Examples
+    --------
+    >>> read_outcome(Simplex(classes=["rain", "snow", "sun"]), "snow", 1)
+    array([0., 1., 0.])
+    >>> read_outcome(Simplex(2), True, 1)
+    array([0., 1.])
     """
     if is_outcome(value, space):
         return value
-    outcome = _coerce(space, value, round_, error)
-    if space.admits(outcome):
+    if isinstance(space, Simplex) and (at := _class_index(space, value, round_)) is not None:
+        outcome = np.zeros(space.dim)
+        outcome[at] = 1.0
         return outcome
-    if not np.isfinite(outcome).all():
-        at = int(np.argmin(np.isfinite(outcome)))
-        problem = f"holds {outcome[at]} at entry {at}, expected finite numbers."
+    return read_point(space, value, round_)
+
+
+def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
+    """Return a point as a float64 vector of the set, perhaps the caller's own array; a class is refused."""
+    if is_outcome(value, space):
+        return value
+    point = _coerce(space, value, round_, OutcomeError)
+    if space.admits(point):
+        return point
+    _check_finite(point, round_, OutcomeError)
+    hint = f"normalise the outcome, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+    raise OutcomeError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
+
+
+def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = ROUNDING) -> Array:
+    """Return a point forecast as a float64 vector of the set; it may be the caller's own array.
+
+    A point of the set is returned as it is, bit for bit. On a simplex, or a part of a product that is one, a point that
+    lies outside by at most `tolerance` was rounded, to float32 or to some decimals: negative entries become 0, and then
+    all are divided by their sum. Where the classes have names, a dictionary may give the probability of each.
+
+    Examples
+    --------
+    >>> read_forecast(Simplex(3), [0.3333333, 0.3333333, 0.3333333], 1)
+    array([0.33333333, 0.33333333, 0.33333333])
+    >>> read_forecast(Simplex(classes=["rain", "sun"]), {"sun": 0.75, "rain": 0.25}, 1)
+    array([0.25, 0.75])
+    """
+    if is_outcome(value, space):
+        return value
+    if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:
+        if value.keys() != set(space.classes):
+            found = f"has entries for {_listed(list(map(str, value)))}, expected {_listed(space.classes)}."
+            raise ForecastError.at(round_, found)
+        value = [value[name] for name in space.classes]
+    point = _coerce(space, value, round_, ForecastError)
+    if space.admits(point):
+        return point
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that their sum is infinite
+        near = _nearest(space, point, tolerance)
+        if space.admits(near):
+            return near
+    _check_finite(point, round_, ForecastError)
+    problem, hint = _too_far(space, near, tolerance)
+    raise ForecastError.at(round_, problem, hint=hint)
+
+
+def _nearest(space: ConvexSet, point: Array, tolerance: float) -> Array:
+    """Return a point outside the set, moved onto it where it was rounded off a simplex by at most the tolerance."""
+    if isinstance(space, Product):
+        parts = zip(space.sets, space._split(point), strict=True)
+        return np.concatenate([p if part.admits(p) else _nearest(part, p, tolerance) for part, p in parts])
+    return renormalised(point) if isinstance(space, Simplex) and space.contains(point, tol=tolerance) else point
+
+
+def renormalised(points: Array) -> Array:
+    """Return points, `(..., d)`, with negative entries at 0, divided by their sums."""
+    positive = np.maximum(points, 0.0)
+    # From left to right, so that one row and many are rounded alike.
+    return np.asarray(positive / np.add.accumulate(positive, axis=-1)[..., -1:])
+
+
+def checked_tolerance(value: Any) -> float:
+    """Return a tolerance for forecasts, or raise."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 0 <= value <= MOST_ROUNDING:
+        raise ParameterError.expected("tolerance", value, f"a number from 0 to {MOST_ROUNDING:g}")
+    return float(value)
+
+
+def class_indices(
+    space: ConvexSet, raw: NDArray[Any], *, before: int = 0, indices: bool = False
+) -> NDArray[Any] | None:
+    """Return the class of each row, if the array holds classes: indices, names, or for two True and False.
+
+    None if it holds something else. `before` is the number of earlier rounds, for the error. Integers that may be meant
+    as names that are numbers are refused, unless they are known to be `indices`.
+    """
+    if raw.ndim != 1 or not isinstance(space, Simplex) or not raw.size:
+        return None
+    kind = raw.dtype.kind
+    if kind in "OUT":
+        names = raw.tolist()
+        if not all(isinstance(name, str) for name in names):
+            return None
+        index = space._index
+        found = [index[name] if name in index else _named(space, name, before + k + 1) for k, name in enumerate(names)]
+        return np.array(found, np.int64)
+    if kind == "b":
+        _boolean(space, raw[0], before + 1)
+        return raw.astype(np.int64)
+    if kind not in "iu":
+        return None
+    doubtful = (raw < 0) | (raw >= space.dim) if raw.min() < 0 or raw.max() >= space.dim else None
+    if space._digits and not indices:
+        other = [k for name, k in space._index.items() if str(k) in space._index and name != str(k)]
+        doubtful = np.isin(raw, other) | (False if doubtful is None else doubtful)
+    if doubtful is not None and doubtful.any():
+        first = int(np.argmax(doubtful))
+        _at(space, int(raw[first]), before + first + 1)
+    return raw.astype(np.int64, copy=False)
+
+
+def _class_index(space: Simplex, value: Any, round_: int) -> int | None:
+    """Return the index of a class, if the value is a scalar that can be one; unknown classes raise."""
+    if type(value) is int:
+        return _at(space, value, round_)
+    if isinstance(value, str):
+        return _named(space, value, round_)
+    if isinstance(value, list | tuple | bytes | None) or np.ma.is_masked(value):
+        return None
+    try:
+        raw = np.asarray(value)
+    except Exception:  # whatever a foreign object raises: `read_point` says that it is no vector
+        return None
+    if raw.ndim or raw.dtype.kind not in "biuUT":
+        return None
+    return _class_index(space, raw.item(), round_) if raw.dtype.kind != "b" else _boolean(space, raw, round_)
+
+
+def _at(space: Simplex, index: int, round_: int) -> int:
+    name = str(index)
+    meant = space._index.get(name)
+    if space.classes is not None and meant is not None and meant != index:
+        raise OutcomeError.at(
+            round_,
+            f"is the integer {index}, and {name!r} is the name of class {meant} of {space!r}.",
+            hint=f"pass the name: {name!r}" + (f" or {space.classes[index]!r}." if 0 <= index < space.dim else "."),
+        )
+    if not 0 <= index < space.dim:
+        raise OutcomeError.at(
+            round_,
+            f"is the class {index}, expected 0 to {space.dim - 1} for {space!r}.",
+            hint="the only point of Simplex(1) is [1.0], and its only class 0." if space.dim == 1 else None,
+        )
+    return index
+
+
+def _named(space: Simplex, name: str, round_: int) -> int:
+    if (at := space._index.get(name)) is not None:
+        return at
+    if space.classes is None:
+        raise OutcomeError.at(
+            round_,
+            f"is {name!r}, and the classes of {space!r} have no names.",
+            hint=f"Simplex(classes=[...]) names them; or pass the index of the class, 0 to {space.dim - 1}.",
+        )
+    plain = name.strip().lower()
+    close = [known for known in space.classes if known.lower() == plain]
+    close += difflib.get_close_matches(name, space.classes, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]!r}?" if close else None
+    raise OutcomeError.at(round_, f"is {name!r}, expected one of {_listed(space.classes)}.", hint=hint)
+
+
+def _boolean(space: Simplex, value: Any, round_: int) -> int:
+    # Of the classes "yes" and "no" True would be the second.
+    if space.dim != 2 or space.classes not in (None, ("0", "1")):
+        raise OutcomeError.at(
+            round_,
+            f"is {bool(value)}, expected a class of {space!r}.",
+            hint="True and False are the classes 1 and 0 of Simplex(2); elsewhere pass the index or the name.",
+        )
+    return int(value)
+
+
+def _check_finite(point: Array, round_: int, error: Refusal) -> None:
+    if not np.isfinite(point).all():
+        at = int(np.argmin(np.isfinite(point)))
+        problem = f"holds {point[at]} at entry {at}, expected finite numbers."
         raise error.at(round_, problem, hint="drop or impute missing values.")
-    hint = f"normalise the {error.what}, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+
+
+def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str | None]:
+    """Return how a forecast lies outside, and a hint."""
+    if not isinstance(space, Simplex):
+        return f"lies outside {space!r}: {_complaint(space, point)}.", None
+    within = max(tolerance, TOLERANCE)
+    with np.errstate(over="ignore"):
+        total = float(point.sum())
+        off = max(1 - total, float(np.abs(point).sum()) - 1)
+    if point.min() < -within:
+        how = f"entry {point.argmin()} is {point.min():.6g}, expected 0 or more, within {within:g}"
+    else:
+        how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
+    hint = "pass probabilities that sum to 1, such as p / p.sum()."
+    if above := next((f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k > off * _CLEARLY), None):
+        hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
+    return f"lies outside {space!r} by {off:.3g}: {how}.", hint
+
+
+def _complaint(space: ConvexSet, point: Array) -> str:
     with np.errstate(over="ignore"):  # of numbers so large that their sum is infinite
-        problem = f"lies outside {space!r}: {space.complaint(outcome)}."
-    raise error.at(round_, problem, hint=hint)
+        return space.complaint(point)
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
     if value is None or isinstance(value, str | bytes):
-        raise error.at(round_, f"is {value!r}, {expected}.")
+        raise error.at(round_, f"is {value!r}, {expected}.", hint=_no_class(space, value, error))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise error.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
     try:
@@ -53,10 +264,8 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     except (ValueError, TypeError, OverflowError) as problem:
         raise error.at(round_, f"is not a vector ({problem}), {expected}.") from None
     if raw.shape != (space.dim,):
-        of_class = isinstance(space, Simplex) and raw.ndim == 0 and raw.dtype.kind in "iu"
-        hint = f"for a class index k pass numpy.eye({space.dim})[k]." if of_class else None
         found = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
-        raise error.at(round_, f"{found}, {expected}.", hint=hint)
+        raise error.at(round_, f"{found}, {expected}.", hint=_no_class(space, raw[()], error) if not raw.ndim else None)
     if raw.dtype.kind not in "biuf":
         kinds = sorted({type(entry).__name__ for entry in raw.tolist()})
         too_large = raw.dtype == object and kinds == ["int"]
@@ -64,6 +273,16 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
         raise error.at(round_, f"holds {what}, {expected}.")
     with np.errstate(over="ignore"):
         return raw.astype(np.float64)
+
+
+def _no_class(space: ConvexSet, value: Any, error: Refusal) -> str | None:
+    """Return a hint for a scalar that is not read as a class."""
+    if not isinstance(space, Simplex) or value is None:
+        return None
+    if error is ForecastError:
+        return "a forecast is the probability of each class: of a classifier predict_proba, not predict."
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return f"for a class pass its index as an integer: {int(value)}." if whole else None
 
 
 def checked_start(space: ConvexSet, start: ArrayLike | None) -> Array:

@@ -78,6 +78,8 @@ class Simplex(ConvexSet):
         self._ones = np.ones(self.dim)
         self._total = self._ones.dot
         self._corners = _corners(self.dim)
+        self._index = {name: k for k, name in enumerate(self.classes or ())}
+        self._digits = any(name.removeprefix("-").isdecimal() for name in self._index)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's argument: the names if there are any, otherwise their number."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +21,10 @@ ROUNDING = 1e-6
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:
-    """Return a new corrector for this many classes, by default `VectorScaling` without an audit."""
+    """Return a new corrector for this many classes, by default `VectorScaling`."""
     space = Simplex(classes)
     if make is None:
-        return VectorScaling(space, scores=None)
+        return VectorScaling(space)
     if not callable(make):
         raise ParameterError.expected(
             "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."
@@ -32,6 +33,12 @@ def new_corrector(make: Make | None, classes: int) -> Corrector:
     if not isinstance(corrector, Corrector) or corrector.space != space:
         raise ParameterError.expected(f"make({space!r})", corrector, f"a corrector on {space!r}")
     return corrector
+
+
+def check_takes_weight(corrector: Corrector, weight: float) -> None:
+    """Raise if a round of this weight cannot be learned; one of weight 0 is not learned."""
+    if weight:
+        corrector._given(weight=weight)
 
 
 def checked_label(label: Any, name: str = "the label") -> Any:
@@ -56,8 +63,8 @@ def without_rounding(forecasts: Array) -> Array:
 
 
 def error_of(points: Array, counts: Array, norm: Distance | str, resolution: float | None) -> float:
-    """Return the total error of distinct forecasts, `(n, d)`, given how often each class followed each, `(n, d)`."""
-    rounds = int(counts.sum())
-    ledger = Ledger.from_rows(Simplex(points.shape[1]), points, counts.sum(axis=1), counts, rounds=rounds)
+    """Return the total error of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`."""
+    weight, space = float(counts.sum()), Simplex(points.shape[1])
+    ledger = Ledger.from_rows(space, points, counts.sum(axis=1), counts, rounds=math.ceil(weight), weight=weight)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm, total=True)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from treecal._typing import Array
+from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
+from treecal.io._naming import columns_of
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -34,6 +36,10 @@ def class_labels(space: ConvexSet) -> tuple[str, ...]:
 def listed(names: Sequence[str]) -> str:
     """Return the first ten names, for a message."""
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def _both(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) == 2 else listed(names)
 
 
 def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> None:
@@ -61,11 +67,13 @@ class Decoder:
         where outcomes are not classes, all columns.
     forecast
         Columns of the probabilities: one of lists, or one per class; for two classes, the second is enough. By default
-        "forecast", or the columns named like the classes.
+        "forecast", or the columns named like the classes, also with a common prefix (`p_rain`, `p_sun`).
     one_hot
         Whether several columns of the outcome must hold one 1, otherwise 0.
     tolerance
         How far from 1 probabilities may sum.
+    weight
+        Column of the weights of rows.
 
     Examples
     --------
@@ -86,9 +94,11 @@ class Decoder:
         forecast: Sequence[str] = (),
         one_hot: bool = False,
         tolerance: float = TOLERANCE,
+        weight: str | None = None,
     ) -> None:
         self.space, self.tolerance = space, tolerance
-        self.columns = (*outcome, *forecast)
+        self.columns = (*outcome, *forecast) if weight is None else (*outcome, *forecast, weight)
+        self._weight = weight
         self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
@@ -109,12 +119,27 @@ class Decoder:
         self._outcome = ("outcome",) if "outcome" in there else tuple(there)
         return self._outcome
 
-    def forecast_columns(self, there: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the columns of the probabilities, some of which may be missing."""
+    def forecast_columns(self, there: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of the probabilities, some of which may be missing; none if nothing looks like them."""
         if self._forecast:
             return self._forecast
-        named = "forecast" not in there and any(label in there for label in self._labels)
-        return self._labels if named else ("forecast",)
+        if "forecast" in there:
+            return ("forecast",)
+        found = columns_of(self._labels, there)
+        if len(found) > 1:
+            sets = " and ".join(listed(columns) for columns in found)
+            raise FileError(f"{sets} may all be the probabilities.", hint="choose with --forecast.")
+        if found:
+            return found[0]
+        return self._labels if any(label in there for label in self._labels) else ()
+
+    def sought(self) -> str:
+        """Return which columns of probabilities are looked for, for a message."""
+        if self._forecast:
+            return listed(self._forecast)
+        if not self._labels:
+            return "forecast"
+        return f"forecast, or {_both(self._labels)}, or {_both([f'p_{label}' for label in self._labels])}"
 
     def complaint(self, row: Any) -> str | None:
         """Return what is wrong with a row, if anything."""
@@ -122,9 +147,20 @@ class Decoder:
             if self._forecast:
                 self.forecast(row)
             self.outcome(row)
+            if self._weight is not None:
+                self.weight(row)
         except TreeCalError as error:
             return str(error)
         return None
+
+    def weight(self, row: dict[str, Any]) -> float:
+        """Return the weight of a row."""
+        assert self._weight is not None
+        name, value = _cell(row, (self._weight,))
+        number = _number(name, value)
+        if not (number == 0 or 1 / HEAVIEST <= number <= HEAVIEST):
+            raise _refusal(name, value, f"a weight: 0, or from {1 / HEAVIEST:g} to {HEAVIEST:g}")
+        return number
 
     def outcome(self, row: Any) -> Array:
         """Return the outcome in a row, which maps columns to values, or is itself the outcome."""

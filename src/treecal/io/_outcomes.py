@@ -12,13 +12,13 @@ from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io._classes import find_classes, given_classes
-from treecal.io._columns import Label, Numbers, hot_label, is_list, label, numbers
+from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import library
 from treecal.io._problems import OnError, Problems
 from treecal.io._sources import LOG, Source, open_source
 from treecal.io._text import Place
-from treecal.io._valid import valid_forecasts
+from treecal.io._valid import valid_forecasts, valid_weights
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 
@@ -36,12 +36,15 @@ class Chunk(NamedTuple):
         The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1.
     kept
         The columns to pass through, as Arrow arrays, by name.
+    weights
+        The weight of each, if they were asked for.
     """
 
     rows: Integers
     outcomes: Integers | Array
     forecasts: Array | None
     kept: dict[str, Any]
+    weights: Array | None = None
 
 
 class Outcomes:
@@ -63,8 +66,10 @@ class Outcomes:
         The invalid rows of the last iteration, once it has ended.
     tolerance
         How far from 1 probabilities may sum.
+    weighted
+        Whether rows have weights.
     sql
-        The columns `p0`, …, then `y0`, … or `label`, then `by0`, …: NULL where a cell is invalid.
+        The columns `p0`, …, then `y0`, … or `label`, perhaps `w`, then `by0`, …: NULL where a cell is invalid.
     rows
         Maximum number of rows in a chunk.
     """
@@ -80,6 +85,7 @@ class Outcomes:
         classes: tuple[str, ...] | None,
         space: ConvexSet,
         on_error: OnError,
+        weight: Numbers | None = None,
     ) -> None:
         self.source, self.space, self.classes, self.tolerance = source, space, classes, decoder.tolerance
         self.problems = Problems(source.name, on_error)
@@ -95,6 +101,10 @@ class Outcomes:
         if self._label is not None:
             columns["label"] = self._label.sql
             parts.append(self._label)
+        self.weighted = weight is not None
+        if weight is not None:
+            columns["w"] = weight.entries[0]
+            parts.append(weight)
         columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
@@ -139,6 +149,10 @@ class Outcomes:
             valid[valid] = self.space.contains(y[valid])
         if len(p):
             valid &= valid_forecasts(p, self.tolerance)
+        weights = None
+        if self.weighted:
+            weights = np.asarray(batch.column("w").to_numpy(zero_copy_only=False), np.float64)
+            valid = valid & valid_weights(weights)
         rows = before + 1 + np.arange(batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         left_out: list[int] = rows[~valid].tolist()
@@ -146,7 +160,8 @@ class Outcomes:
             mask = library("pyarrow").array(valid)
             kept = {name: column.filter(mask) for name, column in kept.items()}
             rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
-        return Chunk(rows, outcomes, p.T if len(p) else None, kept), left_out
+            weights = None if weights is None else weights[valid]
+        return Chunk(rows, outcomes, p.T if len(p) else None, kept, weights), left_out
 
     def _numbers(self, batch: Any, letter: str) -> Array:
         """Return the probabilities ("p") or outcomes ("y") of a batch, `(d, n)`, NaN where one is missing."""
@@ -179,6 +194,7 @@ def read_outcomes(
     space: ConvexSet | None = None,
     on_error: OnError = "stop",
     tolerance: float = 1e-6,
+    weight: str | None = None,
 ) -> Outcomes:
     """Return the outcomes of a file or table of any size, to be read in chunks, in the order of the rows.
 
@@ -205,6 +221,8 @@ def read_outcomes(
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
         How far from 1 probabilities may sum; the default suffices for float32 and for six decimals.
+    weight
+        Column of the weights of rows: 0, or from 1e-12 to 1e12.
 
     Examples
     --------
@@ -254,8 +272,10 @@ def read_outcomes(
     if dim != space.dim or (forecasts and dim != size):
         raise ParameterError(f"outcomes have {dim} coordinates, expected {size or space.dim}.")
     named = Simplex(classes=found) if isinstance(outcomes, Label) and found else space
-    decoder = Decoder(named, outcome=names, forecast=asked, one_hot=hot, tolerance=float(tolerance))
-    return Outcomes(opened, decoder, outcomes, forecasts, keep=keep, classes=found, space=space, on_error=on_error)
+    decoder = Decoder(named, outcome=names, forecast=asked, one_hot=hot, tolerance=float(tolerance), weight=weight)
+    own = None if weight is None else number(opened, weight)
+    options: dict[str, Any] = {"keep": keep, "classes": found, "space": space, "on_error": on_error, "weight": own}
+    return Outcomes(opened, decoder, outcomes, forecasts, **options)
 
 
 def _entries(columns: list[Numbers]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Integers
-from treecal.engine._outcomes import Outcomes, first_refused, read_outcomes
+from treecal.engine._outcomes import Outcomes, first_refused
 from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet
 from treecal.geometry._outcomes import read_outcome
@@ -142,8 +142,6 @@ def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
 def _complaint(space: ConvexSet, value: Any) -> str:
     """Return why an outcome is invalid."""
     try:
-        if isinstance(value, int):
-            read_outcomes(space, np.array([value]), before=-1)
         read_outcome(space, value, 0)
     except OutcomeError as error:
         return error.problem

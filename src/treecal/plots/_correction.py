@@ -38,7 +38,8 @@ def likeliest(reading: Ledger | Reading) -> Reading:
     reading = as_reading(reading)
     top = reading.forecasts.argmax(axis=1)[:, None]
     p, y = (np.take_along_axis(part, top, axis=1) for part in (reading.forecasts, reading.outcomes))
-    return Reading(np.hstack([1 - p, p]), reading.weights, np.hstack([1 - y, y]), reading.rounds, reading.resolution)
+    points, means = np.hstack([1 - p, p]), np.hstack([1 - y, y])
+    return Reading(points, reading.weights, means, reading.rounds, reading.resolution, weight=reading.weight)
 
 
 def _main_bins(r: Reliability) -> Reliability:

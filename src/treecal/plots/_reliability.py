@@ -52,9 +52,9 @@ class Reliability(NamedTuple):
 def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliability:
     """Return the reliability of class `k`: forecasts in bins of equal width, with the 95 % interval of each.
 
-    The intervals count the weight in a bin as independent rounds. They are too wide where forecasts are distributions,
-    which may have only part of their weight in a bin, and may be too narrow where rounds depend on each other beyond
-    what the forecast knows.
+    The intervals count the weight in a bin as independent rounds (sample weights scaled to a mean of 1). They are too
+    wide where forecasts are distributions, which may have only part of their weight in a bin, and may be too narrow
+    where rounds depend on each other beyond what the forecast knows, or where sample weights differ much.
 
     Parameters
     ----------
@@ -92,7 +92,8 @@ def reliability(reading: Ledger | Reading, k: int, *, bins: int = 10) -> Reliabi
     filled = np.flatnonzero(totals[:, 0])
     weight, forecast, outcome = totals[filled].T
     forecast, outcome = np.clip(forecast / weight, 0, 1), np.clip(outcome / weight, 0, 1)
-    hits, misses = weight * outcome, weight * (1 - outcome)
+    count = weight if reading.weight == reading.rounds else weight * (reading.rounds / reading.weight)
+    hits, misses = count * outcome, count * (1 - outcome)
     # betaincinv needs positive parameters; without hits or misses the interval reaches 0 or 1.
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1, 0.025), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.where(misses > 0, misses, 1.0), 0.975), 1.0)

@@ -23,7 +23,12 @@ def heaviest(reading: Reading, most: int = 100) -> tuple[Reading, float]:
     """Return the forecasts of greatest weight, and the share of all weight they hold."""
     order = np.argsort(-reading.weights, kind="stable")[:most]
     chosen = Reading(
-        reading.forecasts[order], reading.weights[order], reading.outcomes[order], reading.rounds, reading.resolution
+        reading.forecasts[order],
+        reading.weights[order],
+        reading.outcomes[order],
+        reading.rounds,
+        reading.resolution,
+        weight=reading.weight,
     )
     return chosen, float(chosen.weights.sum() / reading.weights.sum())
 

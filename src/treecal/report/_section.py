@@ -117,6 +117,7 @@ def audited(found: Calibration, *, title: str) -> Section:
     for name in most:
         bins, full = found.classes[name], found.classes[name].weight > 0
         forecasts, outcomes = (np.column_stack([1 - p, p])[full] for p in (bins.forecast, bins.outcome))
-        reading = Reading(forecasts, bins.weight[full].astype(np.float64), outcomes, found.rounds, 1 / len(bins.weight))
+        weights, width = bins.weight[full].astype(np.float64), 1 / len(bins.weight)
+        reading = Reading(forecasts, weights, outcomes, found.rounds, width, weight=found.weight)
         entries.append(Entry(name, reading))
     return Section(title, entries, ("any other", "this class"))

@@ -26,17 +26,18 @@ def chance_error(reading: Reading, norm: Norm | str) -> float:
     """Return the error that a perfectly calibrated forecaster stays below with a probability of 95 %.
 
     The same forecasts are played again with outcomes drawn from their own probabilities, with a fixed random seed; the
-    value is the mean of the errors and 1.645 standard deviations. Weight counts as independent rounds, which
-    overestimates chance for forecasts that are distributions.
+    value is the mean of the errors and 1.645 standard deviations. Weight counts as independent rounds (sample weights
+    scaled to a mean of 1), which overestimates chance for forecasts that are distributions, and underestimates it
+    where sample weights differ much.
     """
     norm, rng = as_norm(norm), np.random.default_rng(0)
     # At least this many independent rounds make up the weight, however it is split.
-    count = np.maximum(np.floor(reading.weights + 1e-6), 1).astype(np.int64)
+    count = np.maximum(np.floor(reading.independent + 1e-6), 1).astype(np.int64)
     p = np.clip(reading.forecasts, 0, None)
     p /= p.sum(axis=1, keepdims=True)
     times = int(np.clip(2_000_000 // p.size, 20, 400))  # errors of many forecasts hardly vary
     errors = [
-        reading.weights @ norm.between(rng.multinomial(count, p) / count[:, None], p) / reading.rounds
+        reading.weights @ norm.between(rng.multinomial(count, p) / count[:, None], p) / reading.weight
         for _ in range(times)
     ]
     return float(np.mean(errors) + 1.645 * np.std(errors))

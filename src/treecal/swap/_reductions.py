@@ -14,7 +14,7 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
 from treecal.geometry import Ball, ConvexSet, Norm, Polytope, Simplex, as_norm, l1
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._outcomes import read_point
 from treecal.ledger import Ledger
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss, Loss
@@ -72,7 +72,7 @@ class BestResponse(Learner):
     def _read(self, loss: Loss | ArrayLike) -> LinearLoss:
         """Read the vector v of the round, which must be a point of the forecaster's set."""
         vector = loss.vector if isinstance(loss, LinearLoss) else loss
-        return LinearLoss.trusted(read_outcome(self.forecaster.space, vector, self.rounds + 1))
+        return LinearLoss.trusted(read_point(self.forecaster.space, vector, self.rounds + 1))
 
     @property
     def rounds(self) -> int:

@@ -1,0 +1,147 @@
+"""The ledger read in one way: what every error, table and score is computed from."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import ParameterError
+from treecal.geometry import Distance, as_distance, l2
+
+
+class Table(NamedTuple):
+    """One row for each distinct forecast, the largest share of the error first.
+
+    Attributes
+    ----------
+    forecast
+        The forecast point, `(n, d)`.
+    weight
+        Its total weight: the number of rounds it was forecast in, counted by their weights.
+    outcome
+        The mean outcome of those rounds, `(n, d)`.
+    gap
+        The distance of the mean outcome from the forecast; `weight @ gap` is the total error.
+    """
+
+    forecast: Array
+    weight: Array
+    outcome: Array
+    gap: Array
+
+
+class Brier(NamedTuple):
+    """The Brier score per round and its three parts: `score = calibration − resolution + uncertainty` (Murphy 1973).
+
+    Attributes
+    ----------
+    score
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution over points, the expected score of a draw from it.
+    calibration
+        `Σ_p m_p·‖ν_p − p‖₂²`, the squared ℓ2 calibration error.
+    resolution
+        `Σ_p m_p·‖ν_p − ȳ‖₂²`: how far the mean outcomes `ν_p` of the forecasts lie from the mean of all outcomes `ȳ`.
+        A constant forecast has 0. One that never repeats has as much as there can be, and pays for it in calibration.
+    uncertainty
+        The mean of `‖y − ȳ‖₂²`: the score of the best constant, chosen with hindsight.
+    """
+
+    score: float
+    calibration: float
+    resolution: float
+    uncertainty: float
+
+
+class Reading:
+    """The ledger read in one way: exact or binned, per node or not. Made by `Ledger.exact` and `Ledger.binned`.
+
+    Attributes
+    ----------
+    forecasts, weights, outcomes
+        For each group: the forecast, its total weight, and the mean outcome.
+    rounds
+        Number of rounds read.
+    resolution
+        Width of the grid's cells; None for an exact reading.
+    weight
+        Total weight of these rounds, by which errors per round are divided: `rounds`, unless they have weights.
+    """
+
+    def __init__(
+        self,
+        forecasts: Array,
+        weights: Array,
+        outcomes: Array,
+        rounds: int,
+        resolution: float | None,
+        *,
+        weight: float | None = None,
+    ) -> None:
+        self.forecasts, self.weights, self.outcomes = forecasts, weights, outcomes
+        self.rounds, self.resolution = rounds, resolution
+        self.weight = float(rounds) if weight is None else weight
+
+    @property
+    def independent(self) -> Array:
+        """At most how many independent rounds each group stands for: its weight, scaled so that all sum to `rounds`.
+
+        Where weights of rounds differ, chance is greater than so many rounds leave; how much greater, a ledger does
+        not know.
+        """
+        return self.weights if self.weight == self.rounds else self.weights * (self.rounds / self.weight)
+
+    def error(self, distance: Distance | str, *, total: bool = False) -> float:
+        """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
+        # Correctly rounded, so that the order of rounds or ledgers makes no difference.
+        error = math.fsum(self.weights * as_distance(distance).between(self.outcomes, self.forecasts))
+        if total:
+            return error
+        return error / self._divisor("error")
+
+    def _divisor(self, what: str) -> float:
+        if self.rounds == 0:
+            raise ParameterError(f"no round is recorded, so there is no {what} per round.")
+        if self.weight == 0:
+            raise ParameterError(f"all rounds have weight 0, so there is no {what} per round.")
+        return self.weight
+
+    def table(self, distance: Distance | str) -> Table:
+        """Return one row for each group, the largest share of the error first."""
+        gap = as_distance(distance).between(self.outcomes, self.forecasts)
+        order = np.argsort(-self.weights * gap, kind="stable")
+        return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
+
+    def brier(self, squares: float) -> Brier:
+        """Return the Brier score per round and its parts.
+
+        Parameters
+        ----------
+        squares
+            The sum of `‖y‖₂²` over all rounds, each times its weight, which a ledger does not keep: for classes, the
+            ledger's `weight`.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(2))
+        >>> for p, y in [([0.5, 0.5], [1, 0]), ([0.5, 0.5], [0, 1]), ([1, 0], [1, 0]), ([1, 0], [1, 0])]:
+        ...     ledger.record(p, y)
+        >>> ledger.exact().brier(squares=4)
+        Brier(score=0.25, calibration=0.0, resolution=0.125, uncertainty=0.375)
+        """
+        weight = self._divisor("score")
+        calibration = self.error(l2.squared)
+        base = self.weights @ self.outcomes / self.weights.sum()
+        resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / weight
+        uncertainty = max(float(squares) / weight - float(base @ base), 0.0)
+        return Brier(calibration - resolution + uncertainty, calibration, resolution, uncertainty)
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __repr__(self) -> str:
+        how = "exact" if self.resolution is None else f"binned at {self.resolution:g}"
+        return f"Reading({len(self)} groups over {self.rounds} rounds, {how})"

@@ -1,0 +1,116 @@
+"""Reading many outcomes or forecasts at once: the rows that reading them one by one gives, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal._typing import Array
+from treecal.exceptions import ForecastError, OutcomeError
+from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet
+from treecal.geometry._outcomes import ROUNDING, Refusal, class_indices, read_forecast, read_outcome, renormalised
+from treecal.geometry._sets import Simplex
+
+_EDGE = 1e-2
+"""Sums that are this near to a tolerance, in proportion to it, may be rounded to either side of it."""
+_Read = Callable[[ConvexSet, Any, int], Array]
+
+
+def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Array:
+    """Return outcomes as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
+
+    They are points, `(n, d)`, or on a simplex classes, `(n,)`, as `read_outcome` takes them. The error names the first
+    round that is invalid, after `before` earlier ones.
+
+    Examples
+    --------
+    >>> read_outcome_rows(Simplex(classes=["rain", "sun"]), ["sun", "rain"])
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    raw = _as_array(values)
+    if raw is not None and (at := class_indices(space, raw, before=before)) is not None:
+        rows = np.zeros((len(at), space.dim))
+        rows[np.arange(len(at)), at] = 1.0
+        return rows
+    kind = "points of shape (n, {}), or the classes" if isinstance(space, Simplex) else "points of shape (n, {})"
+    return _read(space, values, raw, before, read_outcome, OutcomeError, kind.format(space.dim))
+
+
+def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolerance: float = ROUNDING) -> Array:
+    """Return point forecasts as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
+
+    Each is read as `read_forecast` reads it, with the same tolerance.
+
+    Examples
+    --------
+    >>> read_forecast_rows(Simplex(3), [[0.2, 0.3, 0.5], [0.333333, 0.333333, 0.333333]]).sum(axis=1)
+    array([1., 1.])
+    """
+
+    def read(space: ConvexSet, value: Any, round_: int) -> Array:
+        return read_forecast(space, value, round_, tolerance)
+
+    raw = _as_array(values)
+    if raw is not None and isinstance(space, Simplex) and _are_rows(space, raw):
+        near = np.ascontiguousarray(raw, np.float64)
+        off = _inside(space, near, tolerance * (1 - _EDGE)) & ~_inside(space, near, TOLERANCE * (1 + _EDGE))
+        if off.any():
+            raw = near = np.array(near)
+            near[off] = renormalised(near[off])
+    return _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
+
+
+def _as_array(values: Any) -> NDArray[Any] | None:
+    """Return the values as an array, unless they are ragged or entries are masked."""
+    listed = isinstance(values, list | tuple)
+    if np.ma.is_masked(values) or (listed and any(map(np.ma.is_masked, values))):
+        return None
+    try:
+        return unmixed(values, np.asarray(values))
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def unmixed(values: Any, raw: NDArray[Any]) -> NDArray[Any]:
+    """Return the array of the values; where NumPy turned some into text or integers, one of the values as they are."""
+    if raw.ndim == 1 and isinstance(values, list | tuple) and raw.dtype.kind in "iuUT":
+        kinds = set(map(type, values))
+        if len(kinds) > 1 and kinds & {str, np.str_, bool, np.bool_}:
+            return np.array(values, object)
+    return raw
+
+
+def _are_rows(space: ConvexSet, raw: NDArray[Any]) -> bool:
+    return raw.ndim == 2 and raw.shape[1] == space.dim and raw.dtype.kind in "biuf"
+
+
+def _inside(space: ConvexSet, rows: Array, tolerance: float) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.asarray(space.contains(rows, tol=tolerance) & (np.abs(rows).max(axis=1, initial=0.0) <= LARGEST))
+
+
+def _read(
+    space: ConvexSet, values: Any, raw: NDArray[Any] | None, before: int, read: _Read, error: Refusal, expected: str
+) -> Array:
+    """Return the rows; those that do not surely lie in the set are read one by one, which may raise."""
+    if raw is not None and _are_rows(space, raw):
+        with np.errstate(over="ignore"):
+            rows = np.ascontiguousarray(raw, np.float64)
+        if len(doubtful := np.flatnonzero(~_inside(space, rows, TOLERANCE * (1 - _EDGE)))):
+            rows = rows.copy()
+            for at in doubtful:
+                rows[at] = read(space, rows[at].copy(), before + int(at) + 1)
+        return rows
+    if raw is not None and raw.shape == (0,):
+        return np.empty((0, space.dim))
+    if raw is None or raw.dtype.kind in "OUT":
+        masked = isinstance(values, np.ma.MaskedArray)
+        listed = values if isinstance(values, list | tuple) else list(values) if masked or raw is not None else []
+        if listed and isinstance(listed, list | tuple):
+            return np.array([read(space, value, before + k + 1) for k, value in enumerate(listed)])
+    what = "not an array" if raw is None else f"{raw.dtype} of shape {raw.shape}"
+    raise error(f"{error.what}s from round {before + 1} on are {what}, expected {expected}.")
