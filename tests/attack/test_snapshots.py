@@ -370,10 +370,10 @@ def run(count: int, seed: int, seconds: float = 600.0) -> Counter[str]:
 
 
 def test_crafted_snapshots_are_refused_or_work() -> None:
-    counts = run(300, seed=1)
+    counts = run(150, seed=1)
     assert counts["failures"] == 0
-    assert counts["refused"] + counts["works"] == 300
-    assert min(counts["refused"], counts["works"]) > 20
+    assert counts["refused"] + counts["works"] == 150
+    assert min(counts["refused"], counts["works"]) > 10
 
 
 @pytest.mark.attack

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from tests.forecasters.oracle_guarded import LiteralCodebook
 from tests.strategies import spaces, streams
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
+from treecal.forecasters._codebook import Book, Shelf
 from treecal.streams import iid, play, random_walk, regime_switches
 
 
@@ -155,6 +158,25 @@ def test_memory_is_bounded_and_most_points_repeat() -> None:
     assert sizes[-1] == sizes[-2] <= 2 * 20 * 8 * (2 * 5 + 1) + 200
     assert len(ledger.exact()) <= 2 * 20
     assert ledger.error("l1") < play(tc.Tracker(space), random_walk(space, 3000, rng)).error("l1") / 2
+
+
+def test_a_round_that_is_given_up_leaves_no_trace() -> None:
+    """Its books share their arrays with those of the round before, and never write to them."""
+    space, rng = tc.Simplex(3), np.random.default_rng(0)
+    book = Book(space, [5, 20], capacity=6)
+    plain, trying = Shelf(book, book.empty()), Shelf(book, book.empty())
+    for y in np.eye(3)[rng.integers(3, size=60)]:
+        q, key = rng.dirichlet(np.ones(3)), object()
+        choice = trying.choice((key,), lambda q=q: q)  # type: ignore[misc]
+        assert trying.choice((key,), lambda: pytest.fail("it was asked for twice")) is choice
+        before = deepcopy(trying.books)
+        for lost in np.eye(3):
+            trying.after(choice, lost)
+        assert trying.books == before
+        trying = trying.after(choice, y)
+        plain = plain.after(plain.choice((), lambda q=q: q), y)  # type: ignore[misc]
+        assert trying.books == plain.books
+    assert plain.books.used.tolist() == [6, 6]
 
 
 def test_the_source_is_copied_and_must_be_new() -> None:

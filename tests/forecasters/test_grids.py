@@ -147,7 +147,7 @@ def test_minimax_is_maximin(rows: int, columns: int, seed: int) -> None:
     assert (x @ costs).max() == pytest.approx((costs @ y).min(), abs=1e-7)
 
 
-@pytest.mark.parametrize(("dim", "resolution", "rounds"), [(2, 8, 200), (3, 5, 250), (4, 3, 200)])
+@pytest.mark.parametrize(("dim", "resolution", "rounds"), [(2, 8, 100), (3, 5, 120), (4, 3, 100)])
 @pytest.mark.parametrize("kind", ["iid", "mean", "ledger"])
 def test_simplex_grid_keeps_its_certificate(kind: str, dim: int, resolution: int, rounds: int) -> None:
     space = tc.Simplex(dim)

@@ -103,7 +103,8 @@ def test_it_is_better_than_its_parts_where_they_fail(dim: int) -> None:
         assert guard <= 1.1 * 1.5 * alone + 0.02
 
 
-GAINED = pytest.mark.xfail(strict=True, reason="2.28 times with a budget of 1, expected 2.2")
+# The budget follows safe's error by node, and against this adversary that is half as much again as its exact one.
+GAINED = pytest.mark.xfail(strict=True, reason="2.25 times (0.622 against 0.276) with a budget of 1, expected 2.2")
 
 
 @pytest.mark.heavy

@@ -70,6 +70,7 @@ class Tracker(Forecaster):
     """
 
     name = "tracker"
+    symmetric = False  # squares are added in the order of coordinates, and of equal ones the first is the last class
     ordered = False
 
     def __init__(self, space: ConvexSet) -> None:
