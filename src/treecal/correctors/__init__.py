@@ -10,9 +10,10 @@ from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
-from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
+from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
 __all__ = [
+    "BetaCalibration",
     "ByGroup",
     "ByKey",
     "Cells",
@@ -42,7 +43,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['ByGroup', 'Chain', 'GuardedCorrector', 'Multicalibrator', 'PlattScaling', 'Recalibrator', ...]
+    ['BetaCalibration', 'ByGroup', 'Chain', 'GuardedCorrector', ...]
     """
     things = (globals()[name] for name in __all__)
     return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
