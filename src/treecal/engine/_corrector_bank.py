@@ -23,7 +23,8 @@ from treecal.correctors import (
     TopClass,
     VectorScaling,
 )
-from treecal.correctors._scaling import Newton, project, solve
+from treecal.correctors._scaling import _STEEPEST as STEEPEST
+from treecal.correctors._scaling import LARGEST, project, solve
 from treecal.correctors._scaling import _logs as logs_of
 from treecal.engine._bank import chosen_streams
 from treecal.engine._outcomes import Outcomes, read_outcomes
@@ -102,9 +103,17 @@ class _Scalings:
         return {"theta": theta, "curvature": A}
 
     def check(self, state: Columns, rounds: Integers) -> None:
-        for theta, A, seen in zip(state["theta"], state["curvature"], rounds.tolist(), strict=True):
-            seen += self._of.rounds
-            self._of._check(Newton(theta[None], A[None], np.ones(1), float(seen)), seen)
+        of, theta, A = self._of, state["theta"], state["curvature"]
+        seen = (rounds + of.rounds).astype(np.float64)
+        steepest = np.abs(A).max(axis=(1, 2, 3), initial=0.0) > of.ridge + seen * STEEPEST
+        if np.abs(theta).max(initial=0.0) > LARGEST or steepest.any():
+            raise SnapshotError("theta or the curvature is more than the rounds can give.")
+        if np.sqrt((theta**2).sum(axis=1)).max(initial=0.0) > of.radius * (1 + 1e-9):
+            raise SnapshotError(f"theta is longer than the radius {of.radius:g}.")
+        values = np.linalg.eigvalsh(A)
+        lost = seen[:, None] * float(np.finfo(np.float64).eps) * values[..., -1]
+        if not np.allclose(A, A.swapaxes(-1, -2), rtol=1e-9, atol=0) or (values[..., 0] < of.ridge / 2 - lost).any():
+            raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={of.ridge:g}.")
 
 
 class _Means:
