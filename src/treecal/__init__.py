@@ -18,7 +18,9 @@ from treecal.correctors import (
     ByGroup,
     Chain,
     Corrector,
+    Gated,
     GuardedCorrector,
+    Mixture,
     Multicalibrator,
     PlattScaling,
     Recalibrator,
@@ -59,6 +61,7 @@ from treecal.geometry import (
     l2,
     linf,
 )
+from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -79,12 +82,15 @@ __all__ = [
     "CorrectorBank",
     "Forecast",
     "Forecaster",
+    "Gated",
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "Late",
     "Ledger",
     "Lp",
     "Mahalanobis",
+    "Mixture",
     "Multicalibrator",
     "NegativeEntropy",
     "PlattScaling",

@@ -62,6 +62,23 @@ class ForecastError(_RoundError):
     what = "forecast"
 
 
+class IdError(TreeCalError):
+    """An id that is not known, is in use for another forecast, is void, or has its outcome.
+
+    `reason` is "unknown", "taken", "pending", "void", "repeated" (the outcome it has) or "conflict" (another one).
+    """
+
+    id: str | int = ""
+    reason: str = ""
+
+    @classmethod
+    def of(cls, id: str | int, reason: str, problem: str, *, hint: str | None = None) -> IdError:  # noqa: A002
+        """Name the id, the reason and the problem."""
+        error = cls(f"id {id!r} {problem}", hint=hint)
+        error.id, error.reason = id, reason
+        return error
+
+
 class GeometryError(TreeCalError):
     """An invalid set, norm or regularizer."""
 

@@ -1,4 +1,4 @@
-"""Snapshots: forecasters, correctors, ledgers and banks as files that resume bit for bit.
+"""Snapshots: forecasters, correctors, ledgers, banks and late outcomes as files that resume bit for bit.
 
 A snapshot is a safetensors file. Its arrays are the object's state; its metadata holds a JSON text with the class, the
 constructor's arguments, the rest of the state, the format's version, and the SHA-256 of the whole file (taken with that
@@ -27,6 +27,7 @@ from treecal.forecasters import REGISTRY, Forecaster
 from treecal.forecasters._simplex_grid import MOST_POINTS, points
 from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
+from treecal.late import Late
 from treecal.ledger import Ledger
 
 VERSION = 2
@@ -35,7 +36,7 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Ledger | Bank | CorrectorBank
+Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank
 
 
 def save(thing: Kept, path: str | os.PathLike[str]) -> None:
@@ -254,6 +255,7 @@ _OURS: dict[str, type[Any]] = {
     for kind in (
         Bank,
         CorrectorBank,
+        Late,
         Ledger,
         *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),
     )

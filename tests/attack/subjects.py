@@ -92,7 +92,7 @@ def _update(thing: Any, given: Any) -> None:
 
 
 def _correctors() -> Iterator[Subject]:
-    kinds = (tc.Recalibrator, tc.PlattScaling, tc.TemperatureScaling, tc.VectorScaling, tc.Chain)
+    kinds = (tc.Recalibrator, tc.PlattScaling, tc.TemperatureScaling, tc.VectorScaling, tc.Chain, tc.Gated)
     spaces = (tc.Simplex(2), tc.Simplex(3), tc.Box(-1, 1, dim=2))
     made: list[Corrector] = [c for space in spaces for kind in kinds for c in kind.examples(space)]
     two = tc.Simplex(2)

@@ -11,7 +11,7 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import refused, run, start
-from treecal.correctors import Cells, Centroids, all_correctors
+from treecal.correctors import ByGroup, Cells, Centroids, all_correctors
 
 RNG = np.random.default_rng(0)
 SAID = RNG.dirichlet([2, 2], size=200)
@@ -36,6 +36,7 @@ def text(rows: list[dict[str, Any]]) -> str:
         (["--method", "temperature"], tc.TemperatureScaling(SPACE)),
         (["--method", "vector"], tc.VectorScaling(SPACE)),
         (["--method", "vector-then-mean"], tc.Chain([tc.VectorScaling(SPACE), tc.Recalibrator(SPACE)])),
+        (["--method", "gated"], tc.Gated(tc.VectorScaling(SPACE))),
         (["--method", "guarded"], tc.GuardedCorrector(SPACE)),
         (["--method", "vector-then-guarded"], tc.GuardedCorrector(SPACE, corrector=tc.VectorScaling(SPACE))),
     ],
@@ -79,7 +80,7 @@ def test_it_says_what_the_guard_did() -> None:
 
 def test_every_corrector_of_the_package_is_offered() -> None:
     names = [name for kind in all_correctors() for name in kind.methods()]
-    assert all(kind.methods() for kind in all_correctors())
+    assert [kind for kind in all_correctors() if not kind.methods()] == [ByGroup]  # which --by makes
     assert len(set(names)) == len(names)
     offered = run("recalibrate", "--classes", "a,b", "--method", "guess").err
     assert all(f'"{name}"' in offered for name in names)

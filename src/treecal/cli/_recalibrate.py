@@ -64,7 +64,8 @@ def recalibrate(
         mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt (two classes),
         temperature, vector: online scaling of the logits; vector-then-mean: both; guarded: the model's probabilities
         themselves while their calibration error is within a budget, a certified forecaster's otherwise;
-        vector-then-guarded: those after scaling.
+        vector-then-guarded: those after scaling; gated: the model's probabilities themselves until those after scaling
+        have proved to be better.
     groups
         How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
         the default; by the cell of a grid; or by the nearest of 16 centroids.

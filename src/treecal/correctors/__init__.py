@@ -5,8 +5,10 @@ import inspect
 from treecal.correctors._base import Corrector
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
+from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
+from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
@@ -21,13 +23,17 @@ __all__ = [
     "Chain",
     "Correction",
     "Corrector",
+    "Gated",
     "Groups",
     "GuardedCorrector",
+    "History",
+    "Mixture",
     "Multicalibrator",
     "PlattScaling",
     "Recalibrator",
     "Scaling",
     "Scores",
+    "Switch",
     "TemperatureScaling",
     "TopClass",
     "VectorScaling",
@@ -38,12 +44,13 @@ __all__ = [
 
 
 def all_correctors() -> list[type[Corrector]]:
-    """Return every corrector class of this package, for snapshots, the command line and the tests.
+    """Return every class of this package that corrects one model, for the command line, reports and the tests.
 
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['BetaCalibration', 'ByGroup', 'Chain', 'GuardedCorrector', ...]
+    ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
     things = (globals()[name] for name in __all__)
-    return [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
+    kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
+    return [kind for kind in kinds if kind is not Mixture]  # which takes the forecasts of several

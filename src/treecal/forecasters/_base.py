@@ -67,6 +67,8 @@ class Forecaster(ABC):
     space: ConvexSet
     symmetric: ClassVar[bool] = True
     """Whether permuting the classes permutes the forecasts (on the simplex, from a symmetric start)."""
+    ordered: ClassVar[bool] = True
+    """Whether it needs each outcome before the next forecast: False for those that learn outcomes as they come."""
     _announced: tuple[int, Forecast] | None = None  # and the rounds before it
     _block = 1
 

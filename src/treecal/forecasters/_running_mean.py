@@ -49,6 +49,7 @@ class RunningMean(Forecaster):
     """
 
     name = "running-mean"
+    ordered = False
     _fields = ("space", "start")
 
     def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:

@@ -70,6 +70,7 @@ class Tracker(Forecaster):
     """
 
     name = "tracker"
+    ordered = False
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = checked_space(space)

@@ -1,0 +1,175 @@
+"""Evidence that may be looked at after every outcome: e-values, as logarithms.
+
+The null hypothesis of a forecast `p` is that `p` is the mean of the outcome given all before it: for classes, its law.
+A *bet* is a factor that is at least 0 and has an expectation of at most 1 under the null. A product of bets, each
+chosen before its outcome, is an e-process: by Ville's inequality it ever reaches `1/α` with probability `α` at most,
+however often one looks. A bet is written as its logarithm, and takes another forecast `q` that is thought to be better.
+All are pure functions of points of the set, and none gives NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from treecal._states import check_count, check_number
+from treecal._typing import Array
+from treecal.exceptions import SnapshotError
+
+MOST = 700.0
+"""Of the logarithm of a bet, in size: its exponential is a float. A smaller gain is still a bet; a loss is as good as
+total, since it exceeds it by 1e-304."""
+FLOOR = 1e-9
+"""The least probability in a log score, as in reports."""
+
+
+def likelihood_bet(forecast: Array, rival: Array, outcome: Array) -> float:
+    """Return `ln Σ_i y_i·(q_i + p_i)/(2p_i)`, for classes `ln (q + p)(y)/2p(y)`: half of the money on the rival.
+
+    Its expectation is `Σ_{p_i > 0} (q_i + p_i)/2 <= 1`, and it is never less than `ln ½`: no rival goes bankrupt in a
+    round. An outcome that `p` excludes refutes `p`, whatever the rival forecast: the bet pays all it can, `MOST`, which
+    stands for infinity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, q = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    >>> [round(math.exp(likelihood_bet(p, q, y)), 2) for y in np.eye(2)]
+    [1.5, 0.5]
+    >>> likelihood_bet(q, q, np.array([0.0, 1.0]))
+    700.0
+    """
+    met = outcome > 0
+    p, q, y = forecast[met], rival[met], outcome[met]
+    if (p <= 0).any():
+        return MOST
+    gained = [math.exp(min(math.log(b) - math.log(a), MOST)) if b > 0 else 0.0 for a, b in zip(p, q, strict=True)]
+    return min(math.log(0.5 * (1 + math.fsum(y * gained))), MOST)
+
+
+def linear_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float) -> float:
+    """Return `ln(1 + ⟨λ, y − p⟩)`, for outcomes that are points; `diameter` is the set's in ℓ2.
+
+    `λ` points to the rival: `4(q − p)/D²`, what pays best where outcomes vary as much as they can on the set, shortened
+    until no outcome takes more than half of the money. Its expectation is 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p, q = np.array([0.0]), np.array([0.1])
+    >>> [round(math.exp(linear_bet(p, q, np.array([y]), diameter=2)), 2) for y in (-1.0, 1.0)]
+    [0.9, 1.1]
+    """
+    direction, off = rival - forecast, outcome - forecast
+    length = math.sqrt(direction @ direction)
+    if not length * diameter > 0:
+        return 0.0
+    size = min(4 / diameter**2, 0.5 / (length * diameter))
+    return math.log1p(max(size * float(direction @ off), -0.5))  # which only rounding exceeds
+
+
+def brier_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float) -> float:
+    """Return `(‖y − p‖² − ‖y − q‖²)·2/D²`: on the simplex, the difference of the Brier scores itself.
+
+    With `u = q − p` it is `(2⟨y − p, u⟩ − ‖u‖²)·2/D²`. Under the null `⟨y − p, u⟩` has mean 0 and lies in an interval
+    of length `D‖u‖` or less, so by Hoeffding's lemma `E exp(4⟨y − p, u⟩/D²) <= exp(2‖u‖²/D²)`: the bet's expectation is
+    at most 1. (In the words of Vovk and Zhdanov: the Brier game is 1-mixable.) It lies between −2 and 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> brier_bet(np.array([0.5, 0.5]), np.array([1.0, 0.0]), np.array([1.0, 0.0]), diameter=math.sqrt(2)).__round__(9)
+    0.5
+    """
+    if not diameter > 0:
+        return 0.0
+    missed, rivals = outcome - forecast, outcome - rival
+    return min(max(float(missed @ missed - rivals @ rivals) * 2 / diameter**2, -2.0), 2.0)
+
+
+def log_bet(forecast: Array, rival: Array, outcome: Array) -> float:
+    """Return the difference of the log scores, `Σ_i y_i·ln(q_i/p_i)`, probabilities below 1e-9 read as 1e-9.
+
+    Without that, its exponential has the expectation 1 under the null, and less where outcomes are not classes (the
+    geometric mean of `q_i/p_i` is at most the arithmetic one). With it the expectation is at most `Σ_i max(q_i, 1e-9)`,
+    which is less than `1 + 1e-9·dim`: a logarithm of that much is taken off. It lies between `ln 1e-9` and `ln 1e9`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> math.exp(log_bet(np.array([0.5, 0.5]), np.array([0.75, 0.25]), np.array([1.0, 0.0]))).__round__(3)
+    1.5
+    """
+    met = outcome > 0
+    gained = [
+        y * (math.log(max(q, FLOOR)) - math.log(max(p, FLOOR)))
+        for p, q, y in zip(forecast[met], rival[met], outcome[met], strict=True)
+    ]
+    return math.fsum(gained) - math.log1p(FLOOR * len(outcome))
+
+
+@dataclass(frozen=True)
+class EProcess:
+    """The average of the products of bets from every start on: the start in round `k` has the weight `1/(k(k+1))`.
+
+    So a change after a long good stretch is found almost as soon as one at the beginning. All starts share their bets,
+    so this takes no more than one number: what has been started and what starts next are `C_t = C_{t−1}·f_t + w_{t+1}`,
+    and all that starts later is `1/(t+2)`. An average of e-processes is one. Immutable: `after` returns the next.
+
+    Examples
+    --------
+    >>> e = EProcess()
+    >>> for factor in [1.0, 1.0, 2.0, 2.0, 2.0, 2.0]:
+    ...     e = e.after(math.log(factor))
+    >>> round(e.value, 2), e.onset
+    (12.72, 3)
+    """
+
+    rounds: int = 0
+    capital: float = -math.log(2)
+    """Logarithm of what the starts so far have, and the next one gets."""
+    run: float = 0.0
+    """The largest sum of bets that ends now, or 0 for none: Page's CUSUM."""
+    onset: int = 1
+    """The round in which that sum begins: where a change most likely began."""
+
+    @property
+    def log_value(self) -> float:
+        """The logarithm of the e-value."""
+        return _log_sum(self.capital, -math.log(self.rounds + 2))
+
+    @property
+    def value(self) -> float:
+        """The e-value, at most e^700: evidence against the null, 1 for none."""
+        return math.exp(min(self.log_value, MOST))
+
+    def after(self, bet: float) -> EProcess:
+        """Return the e-process after one more round, by the logarithm of its bet."""
+        gain = min(max(bet, -MOST), MOST)
+        rounds, run = self.rounds + 1, self.run + gain
+        capital = _log_sum(self.capital + gain, _log_weight(rounds + 1))
+        return EProcess(rounds, capital, run, self.onset) if run > 0 else EProcess(rounds, capital, 0.0, rounds + 1)
+
+    @classmethod
+    def checked(cls, state: dict[str, float], *, most: int) -> EProcess:
+        """Return the e-process of a state with the right names and numbers, or raise unless so many rounds allow it."""
+        e = cls(**state)  # type: ignore[arg-type]
+        check_count("the evidence's rounds", e.rounds, most=most)
+        check_count("the evidence's onset", e.onset, most=e.rounds + 1)
+        least, limit = _log_weight(e.rounds + 1), MOST * (e.rounds + 1)
+        check_number("the evidence's capital", e.capital, least=least * (1 + 1e-9), most=limit)
+        if not e.onset:
+            raise SnapshotError("the evidence's onset is round 0, expected 1 or more.")
+        near = 1e-6 * (1 + abs(e.capital))
+        check_number("the evidence's run", e.run, least=0.0, most=max(e.capital - _log_weight(e.onset), 0.0) + near)
+        return e
+
+
+def _log_weight(start: int) -> float:
+    """Return the logarithm of the weight of a start."""
+    return -math.log(start) - math.log(start + 1)
+
+
+def _log_sum(a: float, b: float) -> float:
+    """Return `ln(e^a + e^b)`."""
+    return max(a, b) + math.log1p(math.exp(-abs(a - b)))

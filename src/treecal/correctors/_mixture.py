@@ -1,0 +1,322 @@
+"""Mixture: several models at once, trusted by their past success, then corrected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._states import Resume, State, check_array, check_count, check_like, check_names
+from treecal._typing import Array, Integers
+from treecal._validate import positive_number, whole_number
+from treecal.correctors._base import Corrector, Group, Kept
+from treecal.correctors._scores import Round, Sums, Tallies
+from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
+from treecal.forecast import Forecast
+from treecal.forecasters._base import reach
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._convex import frozen
+from treecal.geometry._outcomes import read_forecast
+
+MOST_KEPT = 256
+"""Rows of the history; when it is full, every second one goes."""
+
+
+class History(NamedTuple):
+    """Weights over time."""
+
+    rounds: Integers
+    """Numbers of rounds, equally spaced, from 0 on: at most 256 of them."""
+    weights: Array
+    """The weights after so many rounds, `(len(rounds), models)`."""
+
+
+@dataclass(eq=False)
+class Shares(State):
+    """The weights of the models now, and at every `step`-th number of rounds."""
+
+    weights: Array
+    step: int
+    past: Array
+
+    def after(self, weights: Array, rounds: int) -> Shares:
+        """Return the shares after so many rounds."""
+        if rounds % self.step:
+            return Shares(weights, self.step, self.past)
+        past = np.concatenate([self.past, weights[None]])
+        return Shares(weights, self.step, past) if len(past) < MOST_KEPT else Shares(weights, 2 * self.step, past[::2])
+
+
+class _OfAverage(Tallies):
+    """Scores whose "before" is the plain average of the models' forecasts."""
+
+    def after(self, sums: Sums, learned: Round) -> Sums:
+        return super().after(sums, learned._replace(before=learned.before.mean(axis=0)))
+
+
+class Mixture(Corrector):
+    """Several models at once: announces a mixture of their forecasts, with weights that follow their success.
+
+    A `Corrector` whose forecast of a round is a list, one forecast for each model: `predict([b1, b2, b3])`, or
+    `predict({"icon": b1, "gfs": b2})`; in batches `(n, models, dim)`. A round multiplies a model's weight by the
+    probability it gave the outcome (`Π_i p_i^{y_i}` if the outcome is not one class), then every model gets the share
+    `γ` of all weight in equal parts, so that a change of the best model is followed (fixed share). With `N` models,
+    after `T` rounds, the total log score of the mixture exceeds that of *any sequence of models* with `k` changes by at
+    most `ln N + k·ln(N/γ) − (T−1−k)·ln(1−γ)`: `regret(changes=k)`. On other sets the factor is `exp(−‖y − p‖²/(2D²))`,
+    `D` the set's ℓ2 diameter, and the bound is `2D²` times as large and holds for the squared score. Both follow from a
+    factor that is concave in the forecast, so that the mixture earns at least the mean factor.
+
+    A corrector may follow, which learns from the mixture; the bound is that of the mixture. In `report` "before" is the
+    plain average of the models. Costs `O(N·dim)` a round, and a round of the corrector.
+
+    Parameters
+    ----------
+    space
+        The set outcomes and forecasts lie in.
+    models
+        The models' names, or how many there are.
+    corrector
+        Applied to the mixture, a copy of it; by default none.
+    share
+        The share `γ` of the weight that is dealt out in each round, more than 0 and at most ½. About `k/T` is best.
+    scores, tolerance
+        As for every `Corrector`.
+
+    Examples
+    --------
+    The first model knows the outcome for 200 rounds, then the second does.
+
+    >>> import treecal as tc
+    >>> f = tc.Mixture(tc.Simplex(2), ["icon", "gfs"])
+    >>> for t in range(400):
+    ...     good, bad = [0.9, 0.1], [0.5, 0.5]
+    ...     x = f.predict([good, bad] if t < 200 else [bad, good])
+    ...     f.update([1, 0])
+    >>> {name: round(weight, 3) for name, weight in f.weights.items()}
+    {'icon': 0.002, 'gfs': 0.998}
+    >>> rounds, weights = f.history
+    >>> rounds[50].item(), weights[50].round(3)
+    (100, array([0.998, 0.002]))
+
+    References
+    ----------
+    Herbster and Warmuth, "Tracking the Best Expert", 1998.
+    """
+
+    _fields = ("space", "models", "corrector", "share", "scores", "tolerance")
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        models: Sequence[str] | int,
+        *,
+        corrector: Corrector | None = None,
+        share: float = 0.002,
+        scores: Kept | None = "binned",
+        tolerance: float = 1e-6,
+    ) -> None:
+        super().__init__(space, scores=scores, tolerance=tolerance)
+        self.models = _names(models)
+        self.share = positive_number("share", share)
+        if self.share > 0.5:
+            raise ParameterError.expected("share", share, "more than 0 and at most 0.5")
+        if corrector is not None and not (isinstance(corrector, Corrector) and corrector.space == space):
+            raise ParameterError.expected("corrector", corrector, f"a Corrector on {space!r}")
+        self._tallies = None if scores is None else _OfAverage(space)
+        self._scale = 0.0 if isinstance(space, Simplex) else 2 * reach(space, "l2") ** 2
+        equal = np.full(len(self.models), 1 / len(self.models))
+        last = None if corrector is None else corrector._unscored()
+        self._now: tuple[Shares, Corrector | None] = Shares(equal, 1, equal[None].copy()), last
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield none: the checks of correctors forecast one point. The tests of this class give them lists."""
+        yield from ()
+
+    @property
+    def corrector(self) -> Corrector | None:
+        """What is applied to the mixture, as it is now."""
+        return self._now[1]
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each model in the coming round, by name."""
+        return dict(zip(self.models, self._now[0].weights.tolist(), strict=True))
+
+    @property
+    def history(self) -> History:
+        """The weights over time, in at most 256 rows: the step doubles as rounds go by."""
+        now = self._now[0]
+        return History(np.arange(len(now.past), dtype=np.int64) * now.step, now.past.copy())
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the corrector needs its outcomes in order."""
+        return self.corrector is not None and self.corrector.ordered
+
+    def predict(
+        self, forecast: ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike], *, group: Group = None
+    ) -> Forecast:
+        """Open a round and return the forecast to announce; the same one for the same input until `update`.
+
+        Parameters
+        ----------
+        forecast
+            The models' forecasts, in the order of `models`, or by name.
+        group
+            What is known of the round beside the forecasts, for a corrector with groups.
+        """
+        models: Any = forecast
+        return super().predict(models, group=group)
+
+    def regret(self, *, changes: int = 0) -> float:
+        """Return the most by which the total score can exceed that of the best sequence of models, so far.
+
+        It is the log score on a simplex and the squared score elsewhere, of the mixture before any corrector, for
+        rounds of weight 1 or less.
+
+        Parameters
+        ----------
+        changes
+            How often the sequence changes from one model to another.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> f = tc.Mixture(tc.Simplex(2), 3)
+        >>> x = f.update_many([[[1, 0], [0, 1], [0.5, 0.5]]] * 1000, [[1, 0]] * 1000)
+        >>> round(f.regret(), 1), round(f.regret(changes=2), 1)
+        (3.1, 17.7)
+        """
+        changes, models = whole_number("changes", changes, least=0), len(self.models)
+        kept = max(self.rounds - 1 - changes, 0)
+        bound = math.log(models) + changes * math.log(models / self.share) - kept * math.log1p(-self.share)
+        return bound if isinstance(self.space, Simplex) else self._scale * bound
+
+    def _mixed(self, forecasts: Array) -> Array:
+        return np.asarray(self._now[0].weights @ forecasts)
+
+    def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
+        corrector, mixed = self.corrector, self._mixed(forecast)
+        if corrector is not None:
+            return corrector._announced(mixed, group)
+        if group is not None:
+            raise UnsupportedError("a Mixture without a corrector knows no groups.", hint="corrector=tc.ByGroup(...).")
+        return self._point(mixed)
+
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+        shares, corrector = self._now
+        if corrector is not None:
+            corrector = corrector._learned(self._mixed(forecast), outcome, group, weight)
+        return {"_now": (self._next(shares, forecast, outcome, weight, self._rounds + 1), corrector)}
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Learn the weights in order, then fit the corrector to the mixtures."""
+        shares, corrector = deepcopy(self._now)
+        if corrector is None:
+            return super()._fit(forecasts, outcomes, announced, groups, weights)
+        mixed, rounds = [], self._rounds
+        for i, (each, y) in enumerate(zip(forecasts, outcomes, strict=True)):
+            mixed.append(shares.weights @ each)
+            rounds += 1
+            shares = self._next(shares, each, y, 1.0 if weights is None else float(weights[i]), rounds)
+        corrector._fit(np.array(mixed).reshape(-1, self.space.dim), outcomes, None, groups, weights)
+        vars(self).update(_now=(shares, corrector), _rounds=rounds)
+        return None
+
+    def _next(self, shares: Shares, forecasts: Array, outcome: Array, weight: float, rounds: int) -> Shares:
+        """Return the shares after round `rounds`."""
+        weights = shares.weights * self._factors(forecasts, outcome) ** weight
+        total = weights.sum()
+        # Where all models exclude the outcome, none is worse than another.
+        weights = weights / total if total > 0 else shares.weights
+        weights = (1 - self.share) * weights + self.share / len(weights)
+        return shares.after(weights / weights.sum(), rounds)
+
+    def _factors(self, forecasts: Array, outcome: Array) -> Array:
+        """Return how well each model did, relative to the best."""
+        if isinstance(self.space, Simplex):
+            met = outcome > 0
+            factors = np.prod(np.maximum(forecasts[:, met], 0.0) ** outcome[met], axis=1)
+            best = factors.max()
+            return np.asarray(factors / best if best > 0 else factors)
+        losses = ((outcome - forecasts) ** 2).sum(axis=1) / (self._scale or 1.0)
+        return np.asarray(np.exp(losses.min() - losses))
+
+    def _point(self, point: Array) -> Forecast:
+        return super()._point(point if point.ndim == 1 else point.mean(axis=0))
+
+    def _read(self, forecast: Any) -> Array:
+        """Return the models' forecasts of a round as read-only rows, `(models, dim)`, or raise."""
+        return frozen(self._one_each_model(forecast, self._rounds + 1))
+
+    def _read_many(self, forecasts: Any) -> Array:
+        """Return the models' forecasts of rounds, `(n, models, dim)`, or raise."""
+        rows = [self._one_each_model(given, number) for number, given in enumerate(forecasts, self._rounds + 1)]
+        return frozen(np.array(rows).reshape(-1, len(self.models), self.space.dim))
+
+    def _one_each_model(self, given: Any, number: int) -> Array:
+        if isinstance(given, Mapping) and given.keys() == set(self.models):
+            given = [given[name] for name in self.models]
+        if isinstance(given, np.ndarray) and given.ndim:
+            given = list(given)  # rows
+        if not isinstance(given, list | tuple) or len(given) != len(self.models):
+            kind = f"has {len(given)} entries" if isinstance(given, list | tuple) else f"is a {type(given).__name__}"
+            expected = f"expected {len(self.models)} points, one for each of {', '.join(self.models)}"
+            raise ForecastError.at(number, f"{kind}, {expected}.")
+        found = np.empty((len(self.models), self.space.dim))
+        for i, b in enumerate(given):
+            try:
+                found[i] = read_forecast(self.space, b, number, self.tolerance)
+            except ForecastError as error:
+                raise ForecastError.at(number, f"of {self.models[i]} {error.problem}", hint=error.hint) from None
+        return found
+
+    def _own_state(self) -> dict[str, Any]:
+        shares, corrector = self._now
+        last = {} if corrector is None else {"corrector": corrector._past()}
+        return {"shares": dict(vars(shares))} | last
+
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        shares, corrector = self._now
+        check_names("the mixture", state, ["shares", *["corrector"] * (corrector is not None)])
+        check_like(dict(vars(shares)), state["shares"], "the shares")
+        shares = Shares(**deepcopy(state["shares"]))
+        check_count("the history's step", shares.step)
+        if shares.step < 1 or shares.step & (shares.step - 1):
+            raise SnapshotError(f"the history's step is {shares.step}, expected a power of 2.")
+        kept = rounds // shares.step + 1
+        if kept >= MOST_KEPT or (shares.step > 1 and kept < MOST_KEPT // 2):
+            raise SnapshotError(f"the history's step is {shares.step} after {rounds} rounds.")
+        check_array("the history", shares.past, (kept, len(self.models)))
+        check_array("the weights", shares.weights, (len(self.models),))
+        for each in (shares.past, shares.weights):
+            if (each < 0).any() or np.abs(each.sum(axis=-1) - 1).max() > 1e-9:
+                raise SnapshotError("the models' weights are not a distribution.")
+        if corrector is not None:
+            corrector = deepcopy(corrector)
+            corrector.set_state(state["corrector"])
+
+        def resume() -> None:
+            self._now = shares, corrector
+
+        return resume
+
+
+def _names(models: Any) -> tuple[str, ...]:
+    """Return the models' names, all different."""
+    if isinstance(models, int | np.integer) and not isinstance(models, bool):
+        models = [f"model {i}" for i in range(1, whole_number("models", models, least=1) + 1)]
+    if isinstance(models, str) or not isinstance(models, Sequence):
+        raise ParameterError.expected("models", models, "their names, or how many there are")
+    names = tuple(models)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ParameterError.expected("models", models, "one name or more, all different")
+    return names

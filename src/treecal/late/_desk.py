@@ -1,0 +1,238 @@
+"""The desk: rounds that wait, rounds that are closed, and the parts that learn; changed as a whole or not at all."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array
+from treecal.correctors import Corrector
+from treecal.correctors._base import Group
+from treecal.exceptions import IdError
+from treecal.forecast import Forecast
+from treecal.forecasters import Forecaster
+from treecal.late._pool import Pool, Thing, announce, divided, following
+from treecal.late._rounds import (
+    REMEMBERED,
+    VOID,
+    ClosedRounds,
+    Counts,
+    Id,
+    Outcome,
+    Pending,
+    PendingRounds,
+    brief,
+    refusal,
+)
+from treecal.ledger import Ledger
+
+
+class Step(NamedTuple):
+    """A part that has seen so many rounds, and what lets it learn one more, or several."""
+
+    part: Any
+    rounds: int
+    act: Callable[[], object]
+
+
+class Task(NamedTuple):
+    """What is being done: steps that learn, rounds to close, and one to open.
+
+    Once the first step has learned, or if there is none, the task will be completed, if interrupted by the next call:
+    each part tells by its number of rounds whether it has learned, and the rest may be done twice. Otherwise it is
+    dropped. So a round is learned or it is not.
+    """
+
+    steps: tuple[Step, ...] = ()
+    closing: tuple[tuple[Id, tuple[Outcome, ...]], ...] = ()  # in the order in which the first step learns them
+    opening: tuple[Id, Pending, Thing | None] | None = None
+    counts: Counts | None = None  # afterwards; None where they follow from what was learned
+
+
+class Desk:
+    """Rounds by id, and the parts that learn their outcomes. For one thread at a time; arguments are valid."""
+
+    def __init__(self, thing: Thing, *, limit: int | None, ledger: bool) -> None:
+        self.space, self.limit, self.corrects = thing.space, limit, isinstance(thing, Corrector)
+        self.front, copied = divided(thing)
+        self.pool = None if copied is None else Pool(copied)
+        self.ledger = Ledger(thing.space) if ledger and not self.corrects else None
+        self.counts = Counts()
+        self.time: float | None = None
+        self.pending: PendingRounds = OrderedDict()
+        self.closed: ClosedRounds = OrderedDict()
+        self.dues: list[tuple[float, int, Id]] = []  # a heap; of rounds that are closed, too
+        self._task: Task | None = None
+
+    def expect(self, named: Id, outcome: Array) -> None:
+        """Raise unless a round awaits this outcome."""
+        if named in self.pending:
+            return
+        error = refusal(named, self.closed.get(named), brief(outcome))
+        if error.reason == "void":
+            self.counts = self.counts._replace(too_late=self.counts.too_late + 1)
+        raise error
+
+    def outcomes(self, named: Id) -> tuple[Outcome, ...]:
+        """Return the outcome of a round and its amendments, or raise."""
+        if named in self.pending:
+            raise IdError.of(named, "pending", "has no outcome yet.", hint="update(id, y).")
+        outcomes = self.closed.get(named)
+        if outcomes is None or outcomes[-1] == VOID:
+            raise refusal(named, outcomes, None)
+        return outcomes
+
+    def pass_time(self, now: float | None) -> list[Id]:
+        """Let it be so late; return the ids that are void since then."""
+        if now is not None and (self.time is None or now > self.time):
+            self.time = now
+        return self._expire()
+
+    def _expire(self) -> list[Id]:
+        gone = []
+        while self.dues and self.time is not None and self.dues[0][0] < self.time:
+            _, order, named = self.dues[0]
+            if named in self.pending and self.pending[named].order == order:
+                gone.append(named)
+                self._do(self._voiding(named))
+            heappop(self.dues)
+        return gone
+
+    def _voiding(self, named: Id) -> Task:
+        return Task(closing=((named, (VOID,)),), counts=self.counts._replace(void=self.counts.void + 1))
+
+    def open(self, named: Id, forecast: Array | None, group: Group, due: float | None) -> Forecast:
+        """Open a round, and make the oldest void if that is one too many; return what to announce."""
+        full = self.limit is not None and len(self.pending) >= self.limit
+        oldest = next(iter(self.pending.items())) if full else None
+        task = Task() if oldest is None else self._voiding(oldest[0])
+        x, told, number, copy = self._announce(forecast, group, None if oldest is None else oldest[1].copy)
+        counts = self.counts if task.counts is None else task.counts
+        waiting = Pending(counts.opened, forecast, group, told, x, due, number)
+        self._do(task._replace(opening=(named, waiting, copy), counts=counts._replace(opened=counts.opened + 1)))
+        return x
+
+    def _announce(
+        self, forecast: Array | None, group: Group, leaving: int | None
+    ) -> tuple[Forecast, Array | None, int | None, Thing | None]:
+        """Return what to announce, what a copy is told, and the copy with its number."""
+        said = None if self.front is None else announce(self.front, forecast, group)
+        if self.pool is None:
+            assert said is not None
+            return said, forecast, None, None
+        number, told = self.pool.best(leaving), forecast
+        copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
+        if said is not None and isinstance(copy, Forecaster):
+            copy = following(copy, said.mean)
+        elif said is not None:
+            told = said.mean
+        return announce(copy, told, group), told, number, copy
+
+    def learn(self, ids: list[Id], outcomes: list[Array], weights: list[float]) -> None:
+        """Learn the outcomes of rounds that wait, in order."""
+        if isinstance(self.front, Corrector) and self.pool is None:
+            self._learn_rows(self.front, ids, np.array(outcomes).reshape(-1, self.space.dim), weights)
+            return
+        for named, outcome, weight in zip(ids, outcomes, weights, strict=True):
+            self._learn(named, np.array(outcome), weight)
+
+    def _learn(self, named: Id, y: Array, weight: float) -> None:
+        waiting, steps = self.pending[named], []
+        copy = None if waiting.copy is None or self.pool is None else self.pool.copies[waiting.copy]
+        for part, told in ((self.front, waiting.forecast), (copy, waiting.told)):
+            if part is not None:
+                act: Callable[[], object] = partial(part.update, y)
+                if isinstance(part, Corrector) and told is not None:
+                    x = waiting.announced
+                    act = partial(part.learn, told, y, announced=x, group=waiting.group, weight=weight)
+                steps.append(Step(part, part.rounds, act))
+        if self.ledger is not None:
+            steps.append(Step(self.ledger, self.ledger.rounds, partial(self.ledger.record, waiting.announced, y)))
+        self._do(Task(tuple(steps), ((named, (brief(y),)),)))
+
+    def _learn_rows(self, front: Corrector, ids: list[Id], Y: Array, weights: list[float]) -> None:
+        """Learn many rounds by one call of the corrector."""
+        rounds = [self.pending[named] for named in ids]
+        P: Any = [each.forecast for each in rounds]
+        groups = [each.group for each in rounds]
+        act = partial(
+            front.update_many,
+            P,
+            Y,
+            announced=[each.announced for each in rounds],
+            groups=None if all(group is None for group in groups) else groups,
+            weights=None if set(weights) <= {1.0} else weights,
+        )
+        self._do(Task((Step(front, front.rounds, act),), tuple((i, (brief(y),)) for i, y in zip(ids, Y, strict=True))))
+
+    def amend(self, named: Id, outcome: Array) -> None:
+        """Keep another outcome of a round that has one."""
+        outcomes, last = self.outcomes(named), brief(outcome)
+        if outcomes[-1] != last:
+            counts = self.counts._replace(amended=self.counts.amended + 1)
+            self._do(Task(closing=((named, (*outcomes, last)),), counts=counts))
+
+    def _do(self, task: Task) -> None:
+        self._task = task
+        if task.steps:
+            task.steps[0].act()
+        self._finish()
+
+    def settle(self) -> None:
+        """Do what remains to be done, if a call was interrupted."""
+        self._finish()
+        self._expire()
+
+    def _finish(self) -> None:
+        if (task := self._task) is None:
+            return
+        closing = task.closing
+        if task.steps:
+            first, *others = task.steps
+            closing = closing[: first.part.rounds - first.rounds]
+            for step in others if closing else ():
+                if step.part.rounds == step.rounds:
+                    step.act()
+        for named, outcomes in closing:
+            if (waiting := self.pending.get(named)) is not None and waiting.copy is not None and self.pool is not None:
+                self.pool.release(waiting.copy)
+            self.closed[named] = outcomes
+            self.pending.pop(named, None)
+        if task.opening is not None:
+            self._begin(*task.opening)
+        while len(self.closed) > REMEMBERED:
+            self.closed.popitem(last=False)
+        counts = task.counts
+        if counts is None:
+            counts = self.counts._replace(learned=self.counts.learned + len(closing))
+        self.counts, self._task = counts, None  # nothing can come between the two
+
+    def _begin(self, named: Id, waiting: Pending, copy: Thing | None) -> None:
+        if copy is not None and waiting.copy is not None and self.pool is not None:
+            self.pool.take(waiting.copy, copy, named)
+        self.pending[named] = waiting
+        if waiting.due is not None:
+            heappush(self.dues, (waiting.due, waiting.order, named))
+            if len(self.dues) > 2 * len(self.pending) + 1000:  # most are of rounds that are closed
+                self.dues = due_heap(self.pending)
+
+    def fresh(self) -> Desk:
+        """Return a copy without rounds, to resume in: its parts are copies, too."""
+        twin = object.__new__(Desk)
+        vars(twin).update(vars(self), front=deepcopy(self.front), _task=None)
+        twin.ledger = None if self.ledger is None else Ledger(self.space)
+        twin.pool = None if self.pool is None else Pool(deepcopy(self.pool.thing))
+        return twin
+
+
+def due_heap(pending: PendingRounds) -> list[tuple[float, int, Id]]:
+    """Return what is due, as a heap."""
+    found = [(each.due, each.order, named) for named, each in pending.items() if each.due is not None]
+    heapify(found)
+    return found

@@ -1,0 +1,217 @@
+"""The pool: copies of a certified forecaster or corrector, each of which sees its own rounds in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from treecal._states import State, check_array, check_count, check_sums
+from treecal._typing import Array
+from treecal.correctors import Corrector, GuardedCorrector
+from treecal.correctors._base import Group
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast, uniform
+from treecal.forecasters import Codebook, Forecaster, Guarded
+from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.late._rounds import Id
+from treecal.theory import Certificate
+
+Thing = Forecaster | Corrector
+FINE = 16
+"""Numbers of rounds at which a bound is computed: all up to this one, then each greater by this share of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Said(State):
+    """The point to announce, and the outcomes seen."""
+
+    rounds: int
+    point: Array
+
+
+class Told(Forecaster):
+    """Announces the point it was told: in the copies of a guard, in place of an eager part that all of them share."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        super().__init__(space)
+        self._state = Said(0, np.array(space.centre))
+
+    def _announce(self) -> Forecast:
+        return Forecast.trusted(self._state.point[None], uniform(1), None, self.space)
+
+    def _after(self, state: Said, outcome: Array) -> Said:
+        return replace(state, rounds=state.rounds + 1)
+
+    _fork = Forecaster._light_fork
+
+    def told(self, point: Array) -> Told:
+        """Return one that announces this point."""
+        twin = self._fork()
+        twin._state, twin._announced = replace(self._state, point=np.array(point)), None
+        return twin
+
+    def _check(self, state: Said) -> None:
+        check_count("rounds", state.rounds)
+        check_array("the point", state.point, (self.space.dim,))
+        check_sums("the point", state.point[None], np.ones(1), self.space, rounds=1)
+
+
+def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
+    """Return the part that learns outcomes as they come, and the one that is copied; either may be None.
+
+    A guard is both: its theorem holds for any rule of forecasting under it, so the copies share one that learns every
+    outcome, and each has its own guard, codebook and safe part.
+    """
+    if not thing.ordered:
+        return deepcopy(thing), None
+    if type(thing) is GuardedCorrector and thing.corrector is not None:
+        inner = thing.corrector
+        if not inner.ordered and "scores" in (given := inner.arguments()):
+            shared = type(inner)(**deepcopy(given | {"scores": thing.scores}))  # it scores what the copies announce
+            return shared, GuardedCorrector(**thing.arguments() | {"corrector": None, "scores": None})
+    if type(thing) is Guarded:
+        eager = thing.eager
+        source = eager.source if type(eager) is Codebook else eager
+        if not source.ordered:
+            told: Forecaster = Told(thing.space)
+            if isinstance(eager, Codebook):
+                told = Codebook(told, sizes=eager.sizes, capacity=eager.capacity)
+            return deepcopy(source), Guarded(**thing.arguments() | {"eager": told})
+    return None, deepcopy(thing)
+
+
+def following(copy: Thing, point: Array) -> Thing:
+    """Return a copy of a guard whose eager part is told to announce this point; the old one is not to be used."""
+    assert isinstance(copy, Guarded)
+    old, guard = copy._now
+    if isinstance(old, Codebook):
+        source, books, change = old._now
+        assert isinstance(source, Told)
+        book = old._fork()
+        book._now, book._announced = (source.told(point), books, change), None
+        eager: Forecaster = book
+    else:
+        assert isinstance(old, Told)
+        eager = old.told(point)
+    twin = copy._fork()
+    twin._now, twin._announced = (eager, guard), None
+    return twin
+
+
+def announce(copy: Thing, told: Array | None, group: Group) -> Forecast:
+    """Return what a copy announces; it changes nothing that lasts."""
+    if isinstance(copy, Corrector):
+        assert told is not None
+        with copy._lock:
+            copy._catch_up()
+            return copy._announced(told, group)
+    return copy.predict()
+
+
+class Pool:
+    """Copies of one thing. A forecast is asked of a free copy, the one with most rounds; if none is free, of a new one.
+
+    So a copy learns each outcome before it forecasts again, and its certificate holds for its own rounds. Most rounds
+    first, because a bound on the error per round falls with the rounds.
+    """
+
+    def __init__(self, thing: Thing) -> None:
+        self.thing = thing
+        self.copies: list[Thing] = []
+        self.holders: dict[int, Id] = {}  # the round that each busy copy waits for
+        self._free: list[tuple[int, int]] = []  # a heap of -rounds and number; those no longer true are skipped
+
+    def new(self) -> Thing:
+        """Return a new copy. All copies draw from one random generator, or they would draw alike."""
+        return deepcopy(self.thing, {id(rng): rng for rng in _generators(self.thing)})
+
+    def best(self, leaving: int | None) -> int:
+        """Return the number of the copy to ask; that of a round about to be void is free, too."""
+        while self._free and not self._is_free(*self._free[0]):
+            heappop(self._free)
+        if leaving is None:
+            return self._free[0][1] if self._free else len(self.copies)
+        rank = -self.copies[leaving].rounds, leaving
+        return min(rank, self._free[0])[1] if self._free else leaving
+
+    def _is_free(self, negative: int, number: int) -> bool:
+        return number not in self.holders and self.copies[number].rounds == -negative
+
+    def take(self, number: int, copy: Thing, holder: Id) -> None:
+        """Let a copy wait for a round. Doing it twice does no harm."""
+        if number == len(self.copies):
+            self.copies.append(copy)
+        else:
+            self.copies[number] = copy
+        self.holders[number] = holder
+
+    def release(self, number: int) -> None:
+        """Make a copy free. Doing it twice does no harm."""
+        self.holders.pop(number, None)
+        heappush(self._free, (-self.copies[number].rounds, number))
+
+    def certify(self, norm: Norm | str) -> Certificate | None:
+        """Return the bound for the rounds so far, `Σ_c U(n_c)/n`."""
+        rounds = [copy.rounds for copy in self.copies if copy.rounds]
+        total, why = 0.0, ""
+        for count in set(rounds):
+            found = _bound(self.thing, as_norm(norm), count)
+            if found is None:
+                return None
+            total, why = total + rounds.count(count) * count * found.bound, found.why
+        if not rounds:
+            raise ParameterError("no round is learned, so there is no error to bound.", hint="pass rounds=.")
+        return Certificate(total / sum(rounds), f"{len(self.copies)} copies: {why}")
+
+    def foresee(self, norm: Norm | str, rounds: int, outstanding: int) -> Certificate | None:
+        """Return the bound for so many rounds, whoever of so many copies gets them.
+
+        The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
+        `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
+        """
+        norm, copies = as_norm(norm), min(outstanding, rounds)
+        found = _bound(self.thing, norm, rounds)
+        if found is None:
+            return None
+        if copies == 1:
+            return found
+        at = [1]
+        while at[-1] < rounds:
+            at.append(min(rounds, at[-1] + max(1, at[-1] // FINE)))
+        totals = [each.bound * count for count in at if (each := _bound(self.thing, norm, count)) is not None]
+        # From the number after the last one on, U is at most what it is at this one.
+        least = [1.0, *(count + 1.0 for count in at[:-1])]
+        hull = np.array(_concave([(0.0, 0.0), *zip(least, np.maximum.accumulate(totals).tolist(), strict=True)]))
+        most = copies * float(np.interp(rounds / copies, hull[:, 0], hull[:, 1])) / rounds
+        return Certificate(min(most, float(self.thing.space.diameter(norm))), f"{copies} copies: {found.why}")
+
+
+def _bound(thing: Thing, norm: Norm, rounds: int) -> Certificate | None:
+    if isinstance(thing, Forecaster | GuardedCorrector):
+        return thing.certificate(norm, rounds=rounds)
+    return None
+
+
+def _concave(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the corners of the least concave function above some points, which are in order."""
+    hull: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(hull) > 1 and (hull[-1][1] - hull[-2][1]) * (x - hull[-2][0]) <= (y - hull[-2][1]) * (
+            hull[-1][0] - hull[-2][0]
+        ):
+            hull.pop()
+        hull.append((x, y))
+    return hull
+
+
+def _generators(thing: Any) -> Iterator[np.random.Generator]:
+    for value in thing.arguments().values():
+        if isinstance(value, np.random.Generator):
+            yield value
+        elif isinstance(value, Thing):
+            yield from _generators(value)

@@ -1,0 +1,353 @@
+"""Late outcomes: the example that went wrong, outcomes on time, errors that change nothing, time, limits, memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.attack.subjects import kept
+from tests.late.things import POOLS, SHARED, THINGS, asked, outcomes, points
+from treecal.exceptions import ForecastError, IdError, OutcomeError, ParameterError, UnsupportedError
+from treecal.late import _desk
+from treecal.late._pool import Pool
+from treecal.state import dumps, loads
+
+
+def test_a_right_model_stays_right_with_outcomes_one_round_late() -> None:
+    rng, late = np.random.default_rng(0), tc.Late(tc.PlattScaling(tc.Simplex(2), scores="exact"))
+    P = rng.random(5000)
+    Y = rng.random(5000) < P
+    announced = []
+    for i in range(5000):
+        announced.append(late.predict([1 - P[i], P[i]], id=i).mean)
+        if i:
+            late.update(i - 1, int(Y[i - 1]))
+    assert abs(late.predict([0.05, 0.95], id="last").mean[1] - 0.95) < 0.02
+    report, truth = late.report(), np.eye(2)[Y.astype(int)][:-1]
+    assert report.rounds == 4999
+    assert report.before.brier == pytest.approx(((np.column_stack([1 - P, P])[:-1] - truth) ** 2).sum(axis=1).mean())
+    assert report.after.brier == pytest.approx(((np.array(announced)[:-1] - truth) ** 2).sum(axis=1).mean())
+    assert late.ledgers["after"].rounds == 4999
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_outcomes_on_time_are_as_without(name: str) -> None:
+    thing, late = THINGS[name](), tc.Late(THINGS[name]())
+    ledger, space = tc.Ledger(thing.space), thing.space
+    for t, (b, y) in enumerate(zip(points(space, 60, 1), outcomes(space, 60, 2), strict=True)):
+        x = thing.predict(*asked(thing, b))
+        assert late.predict(*asked(thing, b), id=t) == x
+        thing.update(y)
+        late.update(t, y)
+        ledger.record(x, y)
+    assert late.copies == (name in POOLS)
+    if isinstance(thing, tc.Corrector):
+        ours, theirs = late.report(), thing.report()
+        assert (ours.rounds, ours.before, ours.after, ours.mean) == (60, theirs.before, theirs.after, theirs.mean)
+    else:
+        assert kept(late.ledger) == kept(ledger)
+    if name in POOLS and name != "trees in groups":
+        norm = space.default_norm
+        assert late.certificate(norm).bound == pytest.approx(thing.certificate(norm, rounds=60).bound)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_the_report_is_of_what_was_announced_then(name: str) -> None:
+    late, rng = tc.Late(THINGS[name]()), np.random.default_rng(3)
+    space, thing = late.space, late.thing
+    waiting: list[Any] = []
+    scores: list[float] = []
+    ledger = tc.Ledger(space)
+    for t, b in enumerate(points(space, 80, 1)):
+        waiting.append((t, late.predict(*asked(thing, b), id=t)))
+        if len(waiting) > 5:
+            at, x = waiting.pop(int(rng.integers(len(waiting))))
+            y = outcomes(space, 80, 2)[at]
+            late.update(at, y)
+            scores.append(float(x.weights @ ((x.points - y) ** 2).sum(axis=1)))
+            ledger.record(x, y)
+    if isinstance(thing, tc.Corrector):
+        assert late.report().after.brier == pytest.approx(np.mean(scores))
+        if thing.scores == "exact":
+            assert late.ledgers["after"].error("l1") == pytest.approx(ledger.error("l1"))
+    else:
+        assert late.ledger.error("l1") == pytest.approx(ledger.error("l1"))
+    assert late.copies == 6 * (name in POOLS)
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_a_snapshot_with_rounds_that_wait_goes_on_bit_for_bit(name: str) -> None:
+    late = tc.Late(THINGS[name](), limit=7)
+    space, thing = late.space, late.thing
+    for t, (b, y) in enumerate(zip(points(space, 60, 1), outcomes(space, 60, 2), strict=True)):
+        late.predict(*asked(thing, b), id=t, due=t + 6.0, now=t)
+        if t % 3 == 2:
+            late.update(t - 2, y)
+            late.predict(*asked(thing, b), id=f"{t}")
+        if t % 7 == 3:
+            again = loads(dumps(late))
+            assert kept(again) == kept(late)
+            assert dumps(again) == dumps(late)
+            late = again
+    assert late.void > 10
+    assert len(late.pending) == 7
+
+
+def everything_invalid(late: tc.Late, thing: Any, b: Any, y: Any) -> list[tuple[type[Exception], Any]]:
+    given = asked(thing, b)
+    wrong = np.full(late.space.dim, 7.0)
+    calls: list[tuple[type[Exception], Any]] = [
+        (ParameterError, lambda: late.predict(*given, id=1.5)),  # type: ignore[arg-type]
+        (ParameterError, lambda: late.predict(*given, id=True)),
+        (ParameterError, lambda: late.predict(*given, id=None)),  # type: ignore[arg-type]
+        (ParameterError, lambda: late.predict(*given, id=2**63)),
+        (ParameterError, lambda: late.predict(*given, id="n", due=np.nan, now=50)),
+        (ParameterError, lambda: late.predict(*given, id="n", due=20, now=50)),
+        (ParameterError, lambda: late.predict(*given, id="n", now="noon")),  # type: ignore[arg-type]
+        (IdError, lambda: late.predict_many([b, b] if given else None, ids=["n", "n"])),
+        (OutcomeError, lambda: late.update("waits", wrong, now=50)),
+        (OutcomeError, lambda: late.update("waits", [np.nan] * late.space.dim)),
+        (ParameterError, lambda: late.update("waits", y, weight=-1.0)),
+        (ParameterError, lambda: late.update("waits", y, now=np.inf)),
+        (IdError, lambda: late.update("nobody", y, now=50)),
+        (IdError, lambda: late.update(1, y, now=50)),
+        (IdError, lambda: late.update_many(["waits", "waits"], [y, y])),
+        (IdError, lambda: late.update_many(["waits", "nobody"], [y, y])),
+        (OutcomeError, lambda: late.update_many(["waits", "too"], [y, wrong])),
+        (ParameterError, lambda: late.update_many(["waits", "too"], [y])),
+        (IdError, lambda: late.amend("waits", y)),
+        (IdError, lambda: late.history("waits")),
+        (IdError, lambda: late.amend("nobody", y)),
+        (OutcomeError, lambda: late.amend("done", wrong)),
+        (ParameterError, lambda: late.expire(np.nan)),
+    ]
+    if given:
+        calls += [
+            (ForecastError, lambda: late.predict(wrong, id="n", now=50)),
+            (ParameterError, lambda: late.predict(id="n")),
+            (ForecastError, lambda: late.predict_many([b, wrong], ids=["n", "m"])),
+            (ParameterError, lambda: late.predict_many([b], ids=["n", "m"])),
+            (UnsupportedError, lambda: late.predict(b, id="n", group=object())),
+        ]
+    else:
+        calls += [
+            (ParameterError, lambda: late.predict(b, id="n")),
+            (UnsupportedError, lambda: late.update("waits", y, weight=2.0)),
+        ]
+    return calls
+
+
+@pytest.mark.parametrize("name", THINGS)
+def test_invalid_input_changes_nothing(name: str) -> None:
+    late = tc.Late(THINGS[name]())
+    thing, (b, y) = late.thing, (points(late.space, 1, 0)[0], outcomes(late.space, 1, 0)[0])
+    for each in ("done", "waits", "too", 1):
+        late.predict(*asked(thing, b), id=each, due=30, now=10)
+    late.update_many(["done", 1], [y, y])
+    before = kept(late)
+    for number, (error, call) in enumerate(everything_invalid(late, thing, b, y)):
+        with pytest.raises(error):
+            call()
+        assert kept(late) == before, number
+
+
+def test_what_cannot_be_wrapped_is_refused() -> None:
+    played = tc.TreeCal(tc.Simplex(2))
+    played.update([1, 0])
+    for thing in (played, tc.Ledger(tc.Simplex(2)), None):
+        with pytest.raises(ParameterError, match="thing is"):
+            tc.Late(thing)  # type: ignore[arg-type]
+    for wrong in ({"limit": 0}, {"limit": 1.5}, {"ledger": 1}):
+        with pytest.raises(ParameterError):
+            tc.Late(tc.TreeCal(tc.Simplex(2)), **wrong)
+
+
+def test_a_corrector_may_have_learned_before() -> None:
+    space = tc.Simplex(2)
+    fitted = tc.PlattScaling(space).fit(points(space, 30, 0), outcomes(space, 30, 1))
+    late = tc.Late(fitted)
+    b = [0.25, 0.75]
+    assert late.predict(b, id=1) == fitted.predict(b)
+    late.update(1, 0)
+    again = loads(dumps(late))
+    assert (again.rounds, again.thing.rounds, again.report().rounds) == (1, 31, 1)
+    assert fitted.rounds == 30  # a copy is played
+
+
+def test_time_is_what_it_is_told() -> None:
+    late = tc.Late(tc.TreeCal(tc.Simplex(2)))
+    with pytest.raises(ParameterError, match="not known what time"):
+        late.predict(id="a", due=5)
+    late.predict(id="a", due=5, now=0)
+    late.predict(id="b", due=5)  # since it is known by now
+    late.predict(id="c")
+    late.update("a", 1, now=5)  # at the last moment
+    assert late.expire(4.0) == []  # time does not go back
+    assert late.now == 5
+    with pytest.raises(IdError, match="is void") as caught:
+        late.update("b", 1, now=5.1)
+    assert caught.value.reason == "void"
+    assert late.pending == ["c"]
+    assert late.counts == (3, 1, 1, 1, 0)
+    late.update("c", 0, now=1e9)
+
+
+def test_an_id_asked_for_again_keeps_its_first_due() -> None:
+    late = tc.Late(tc.TreeCal(tc.Simplex(2)))
+    late.predict(id="a", due=5, now=0)
+    late.predict(id="a", due=9, now=1)
+    assert late.expire(6) == ["a"]
+
+
+def test_the_oldest_is_void_beyond_the_limit_and_its_copy_is_free() -> None:
+    late = tc.Late(tc.TreeCal(tc.Simplex(2)), limit=3)
+    late.predict_many(ids=range(10))
+    assert late.pending == [7, 8, 9]
+    assert (late.void, late.copies) == (7, 3)
+    late.update_many([9, 7], [0, 1])
+    assert late.rounds == 2
+
+
+def test_many_at_once_equal_one_after_the_other() -> None:
+    for name in THINGS:
+        one, many = (tc.Late(THINGS[name]()) for _ in range(2))
+        space, given = one.space, isinstance(one.thing, tc.Corrector)
+        P, Y, ids = points(space, 30, 0), outcomes(space, 30, 1), [*range(15), *map(str, range(15))]
+        means = many.predict_many(np.array(P) if given else None, ids=ids)
+        assert np.array_equal(
+            means, [one.predict(*asked(one.thing, b), id=i).mean for b, i in zip(P, ids, strict=True)]
+        )
+        order = np.random.default_rng(2).permutation(30)
+        many.update_many([ids[i] for i in order], [Y[i] for i in order])
+        for i in order:
+            one.update(ids[i], Y[i])
+        assert kept(one) == kept(many)
+
+
+def test_groups_and_weights_reach_the_corrector() -> None:
+    class Grouped(tc.Corrector):
+        """Announces the mean outcome of the group, by weight."""
+
+        def __init__(self, space: tc.ConvexSet) -> None:
+            super().__init__(space)
+            self.sums: dict[Any, Any] = {}
+
+        def _announce(self, forecast: Any, *, group: Any = None) -> tc.Forecast:
+            weight, total = self.sums.get(group, (0.0, 0.0))
+            return self._point(total / weight if weight else forecast)
+
+        def _after(self, forecast: Any, outcome: Any, *, group: Any = None, weight: float = 1.0) -> dict[str, Any]:
+            old, total = self.sums.get(group, (0.0, 0.0))
+            return {"sums": self.sums | {group: (old + weight, total + weight * outcome)}}
+
+        def _own_state(self) -> dict[str, Any]:
+            return {}
+
+        def _own_prepared(self, state: Any, rounds: int) -> Any:
+            return lambda: None
+
+        def arguments(self) -> dict[str, Any]:
+            return {"space": self.space}
+
+    late = tc.Late(Grouped(tc.Simplex(2)))
+    for i, group in enumerate([("JFK", 1), ("LGA", 2)] * 2):
+        late.predict([0.5, 0.5], id=i, group=group)
+    with pytest.raises(IdError, match="another forecast"):
+        late.predict([0.5, 0.5], id=0, group=("LGA", 2))
+    late.update(2, 1, weight=3.0)
+    late.update_many([0, 1], [0, 1], weights=[1.0, 5.0])
+    assert late.predict([0.5, 0.5], id="a", group=("JFK", 1)).mean.tolist() == [0.25, 0.75]
+    assert late.report().rounds == 3
+    state = late.get_state()
+    late.set_state(state)
+    assert late.predict([0.5, 0.5], id=3, group=("LGA", 2)).mean.tolist() == [0.5, 0.5]
+
+
+def test_copies_that_draw_do_not_draw_alike() -> None:
+    late = tc.Late(tc.Sampled(tc.TreeCal(tc.Simplex(2), arity=2), block=1))
+    for t in range(60):
+        late.predict_many(ids=[f"{t} {i}" for i in range(20)])
+        late.update_many([f"{t} {i}" for i in range(20)], [int(t % 3 == 0)] * 20)
+    drawn = late.predict_many(ids=range(20))  # of twenty copies with the same past
+    assert len(np.unique(drawn, axis=0)) > 1
+    assert np.array_equal(loads(dumps(late)).predict_many(ids=range(30)), late.predict_many(ids=range(30)))
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_desk, "REMEMBERED", 100)
+    late, sizes = tc.Late(tc.PlattScaling(tc.Simplex(2)), limit=20), []
+    for t in range(3000):
+        late.predict([0.25, 0.75], id=t, due=t + 1e6, now=t)
+        if t % 2:
+            late.update(t, t % 3 % 2)
+        if t % 500 == 499:
+            sizes.append(len(dumps(late)))
+        assert len(late._desk.dues) <= 1050
+    assert max(sizes[1:]) < 1.02 * sizes[1]
+    assert (len(late._desk.closed), len(late.pending), late.void) == (100, 19, 1481)
+    with pytest.raises(IdError, match="is not known"):
+        late.update(1, 0)
+    with pytest.raises(IdError, match="has this outcome"):
+        late.update(2999, 0)
+
+
+@pytest.mark.parametrize("name", ["platt", "guarded", "guarded scaling"])
+def test_threads_lose_nothing(name: str) -> None:
+    late, failures = tc.Late(THINGS[name]()), list[BaseException]()
+    P, Y = points(late.space, 40, 0), outcomes(late.space, 40, 1)
+
+    def play(me: int) -> None:
+        try:
+            for t in range(40):
+                late.predict(*asked(late.thing, P[t]), id=f"{me} {t}")
+                if t >= 2:
+                    late.update(f"{me} {t - 2}", Y[t - 2])
+                late.get_state()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=play, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert late.counts[:3] == (160, 152, 0)
+    assert kept(loads(dumps(late))) == kept(late)
+
+
+def test_shared_eager_parts_learn_every_outcome() -> None:
+    """With outcomes 20 rounds late the copies of a guard are better for it."""
+    space, rng = tc.Simplex(2), np.random.default_rng(0)
+    Y = (rng.random(800) < np.linspace(0.1, 0.9, 800)).astype(int)
+    errors = []
+    for shares in (True, False):
+        late = tc.Late(tc.Guarded(space))
+        if not shares:
+            late._desk.front, late._desk.pool = None, Pool(tc.Guarded(space))
+        for t in range(len(Y)):
+            late.predict(id=t)
+            if t >= 20:
+                late.update(t - 20, int(Y[t - 20]))
+        errors.append(late.ledger.error("l1"))
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_what_has_no_scores_says_so() -> None:
+    forecaster, corrector = tc.Late(tc.TreeCal(tc.Simplex(2)), ledger=False), tc.Late(tc.PlattScaling(tc.Simplex(2)))
+    for ask in (forecaster.report, lambda: forecaster.ledger, lambda: forecaster.ledgers, lambda: corrector.ledger):
+        with pytest.raises(UnsupportedError):
+            ask()
+    calls: list[Any] = [corrector.report, lambda: corrector.ledgers, lambda: forecaster.certificate("l1")]
+    for call in calls:
+        with pytest.raises(ParameterError):
+            call()
+    assert corrector.certificate("l1") is None
+    with pytest.raises(ParameterError):
+        tc.Late(tc.GuardedCorrector(tc.Simplex(2))).report()
+    assert repr(forecaster) == "Late(TreeCal(Simplex(2)), ledger=False)"
+    assert set(SHARED) < set(POOLS)
