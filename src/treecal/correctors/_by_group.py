@@ -124,14 +124,22 @@ class ByGroup(Corrector):
         return parts.get(name) or _Part(len(parts), self.corrector)
 
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
-        names = [read_name(group) for group in groups or [None] * len(forecasts)]
-        rows: dict[Hashable, list[int]] = {}
-        for i, name in enumerate(names):
-            rows.setdefault(name, []).append(i)
         means = np.empty_like(forecasts)
-        for name, chosen in rows.items():
-            means[chosen] = self._part(name).corrector._announce_many(forecasts[chosen], None)
+        for name, rows in _rows(groups, len(forecasts)).items():
+            means[rows] = self._part(name).corrector._announce_many(forecasts[rows], None)
         return means
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Fit each group's corrector to the group's rows, as it fits; all take their place at once."""
+        parts = dict(self._parts())
+        for name, rows in _rows(groups, len(forecasts)).items():
+            number, corrector = parts.get(name) or _Part(len(parts), self.corrector)
+            fitted = deepcopy(corrector)
+            fitted._fit(forecasts[rows], outcomes[rows], None, None, None if weights is None else weights[rows])
+            parts[name] = _Part(number, fitted)
+        vars(self).update(_met=parts, _newest=None, _rounds=self._rounds + len(forecasts))
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         name = read_name(group)
@@ -169,3 +177,11 @@ class ByGroup(Corrector):
 
     def __repr__(self) -> str:
         return f"ByGroup({self.corrector!r})"
+
+
+def _rows(groups: Sequence[Group] | None, count: int) -> dict[Hashable, list[int]]:
+    """Return the rows of each group, by name."""
+    rows: dict[Hashable, list[int]] = {}
+    for i in range(count):
+        rows.setdefault(None if groups is None else read_name(groups[i]), []).append(i)
+    return rows
