@@ -52,6 +52,7 @@ def all_correctors() -> list[type[Corrector]]:
 
     Examples
     --------
+    >>> [kind.__name__ for kind in all_correctors()]
     ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
     things = (globals()[name] for name in __all__)
