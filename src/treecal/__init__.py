@@ -29,7 +29,7 @@ from treecal.correctors import (
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, CorrectorBank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -82,6 +82,7 @@ __all__ = [
     "Codebook",
     "ConvexSet",
     "Corrector",
+    "CorrectorBank",
     "Forecast",
     "Forecaster",
     "Gated",
