@@ -58,6 +58,7 @@ from treecal.geometry import (
     linf,
 )
 from treecal.ledger import Ledger
+from treecal.measures import sample_size
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
@@ -107,5 +108,6 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_size",
     "save",
 ]
