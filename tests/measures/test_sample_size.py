@@ -69,7 +69,7 @@ EFFECTS: list[tuple[int, dict[str, Any]]] = [
 def test_the_formula_agrees_with_the_bettor(d: int, effect: dict[str, Any]) -> None:
     base = np.random.default_rng(d).dirichlet(np.ones(d), 2000)
     line = []
-    for power, slack in (0.5, 0.25), (0.8, 0.25), (0.95, 0.4):
+    for power, slack in (0.5, 0.2), (0.8, 0.2), (0.95, 0.35):
         said = sample_size(base, power=power, **effect)
         got = seen(base, 400, power, 2 * said.outcomes, effect)
         line += [said.outcomes, round(got)]
