@@ -112,7 +112,7 @@ def test_thin_bins_are_left_out_of_the_largest_gap() -> None:
 @given(st.integers(0, 10**6))
 def test_the_brier_score_is_calibration_less_resolution_and_uncertainty(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    points = rng.dirichlet(np.ones(3), 4)
+    points = rng.multinomial(50, rng.dirichlet(np.ones(3)), size=4) / 50  # equal in a class, or in other bins
     at = np.repeat(np.arange(4), 25)
     P, y = points[at], rng.integers(0, 3, 100)
     n, shares = 100, np.bincount(y, minlength=3) / 100
