@@ -17,7 +17,7 @@ from treecal.exceptions import ParameterError
 from treecal.measures import brier, debiased_ece, ece, mce, resolution
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 12))
 def test_errors_are_what_their_definitions_say(seed: int, d: int, bins: int) -> None:
     rng = np.random.default_rng(seed)
@@ -73,6 +73,7 @@ def test_ece_as_the_audit() -> None:
     assert brier(P, y) == pytest.approx(audit.brier)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 60))
 def test_bins_of_equal_mass(seed: int, bins: int, rows: int) -> None:
     from treecal.measures._cells import _by_mass
@@ -109,6 +110,7 @@ def test_thin_bins_are_left_out_of_the_largest_gap() -> None:
         mce(p, y, view=1, least=41)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_brier_score_is_calibration_less_resolution_and_uncertainty(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -34,6 +34,7 @@ def literal_smooth(p: Array, y: Array) -> float:
     return -float(found.fun)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.sampled_from([None, 1]))
 def test_atb_is_its_integral_and_its_kernel(seed: int, n: int, decimals: int | None) -> None:
     p, y = rows(seed, n, decimals=decimals)
@@ -43,6 +44,7 @@ def test_atb_is_its_integral_and_its_kernel(seed: int, n: int, decimals: int | N
     assert atb(p, y) == pytest.approx(kernel, abs=1e-15)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6))
 def test_the_other_class_says_the_same(seed: int) -> None:
     p, y = rows(seed, 30)
@@ -54,6 +56,7 @@ def test_the_other_class_says_the_same(seed: int) -> None:
         assert measure(P, k) == pytest.approx(np.mean(each))
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 4))
 def test_parts_of_a_log_add_up_bit_for_bit(seed: int, parts: int) -> None:
     p, y = rows(seed, 60, decimals=2)
@@ -114,6 +117,7 @@ def test_the_smooth_error_is_the_linear_program(seed: int, n: int, decimals: int
     assert smooth_calibration_error(p, y) == pytest.approx(literal_smooth(p, y), abs=1e-9)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0, 0.1))
 def test_the_smooth_error_is_continuous_and_below_the_exact_error(seed: int, by: float) -> None:
     p, y = rows(seed, 40, decimals=1)

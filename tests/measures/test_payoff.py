@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
@@ -15,6 +15,7 @@ from treecal.exceptions import LossError, ParameterError
 from treecal.measures import payoff_loss
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 3), st.integers(2, 4))
 def test_it_is_the_best_replacement_of_actions(seed: int, d: int, actions: int) -> None:
     rng = np.random.default_rng(seed)
@@ -27,6 +28,7 @@ def test_it_is_the_best_replacement_of_actions(seed: int, d: int, actions: int) 
     assert payoff_loss(P, y, loss) == pytest.approx((cost - best) / 25, abs=1e-12)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6))
 def test_by_forecast_it_is_read_from_the_ledger(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
@@ -26,6 +26,7 @@ def test_as_scikit_learn(d: int, weighted: bool) -> None:
     assert accuracy(P, y, weights=w) == pytest.approx(accuracy_score(y, P.argmax(axis=1), sample_weight=w))
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_skill_is_one_less_the_ratio_to_the_best_constant(seed: int, d: int) -> None:
     P, y = world(d)(40, np.random.default_rng(seed))
