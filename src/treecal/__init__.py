@@ -65,6 +65,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
+from treecal.measures import sample_size
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
@@ -122,5 +123,6 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_size",
     "save",
 ]
