@@ -39,7 +39,7 @@ _ROOM = 2**20  # numbers that the arguments of any file may ask for
 Kept = Forecaster | Corrector | Late | Ledger | Bank
 
 
-def save(thing: Kept, path: str | os.PathLike[str]) -> None:
+def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
     """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
 
     A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
@@ -51,6 +51,8 @@ def save(thing: Kept, path: str | os.PathLike[str]) -> None:
         A forecaster, corrector, ledger or bank of this package.
     path
         The file; an existing one is replaced.
+    notes
+        JSON values to keep with it, such as how far a file has been learned: `read_notes` returns them.
 
     Examples
     --------
@@ -63,7 +65,7 @@ def save(thing: Kept, path: str | os.PathLike[str]) -> None:
     >>> again.rounds, again.predict() == f.predict()
     (1, True)
     """
-    content = dumps(thing)
+    content = dumps(thing, notes=notes)
     with new_file(path, force=True) as temporary:
         temporary.write_bytes(content)
 
@@ -89,8 +91,28 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     return loads(Path(path).read_bytes(), space=space)
 
 
-def dumps(thing: Kept) -> bytes:
-    """Return the snapshot as bytes.
+def read_notes(content: bytes) -> dict[str, Any]:
+    """Return the notes that were kept with a snapshot, from its bytes; none if there were none.
+
+    They are as whoever wrote the file left them: check what you read.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> read_notes(dumps(tc.TreeCal(tc.Simplex(2)), notes={"learned": "days.csv"}))
+    {'learned': 'days.csv'}
+    """
+    try:
+        notes = json.loads(_header(content).get("notes", "{}"), parse_constant=_no_number)
+    except (ValueError, TypeError, RecursionError):
+        notes = None
+    if not isinstance(notes, dict):
+        raise SnapshotError("the snapshot's notes are not an object of JSON.")
+    return notes
+
+
+def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
+    """Return the snapshot as bytes, with `notes` as in `save`.
 
     Examples
     --------
@@ -113,6 +135,7 @@ def dumps(thing: Kept) -> bytes:
         "state": {key: value for key, value in state.items() if key not in arrays},
         "version": VERSION,
         "sha256": _BLANK.decode(),
+        **({"notes": json.dumps(notes, allow_nan=False)} if notes else {}),  # as text: nothing in it is taken for ours
     }
     # All in one entry: safetensors writes several in no fixed order, and equal states should be equal files.
     content = pack(arrays, metadata={"treecal": json.dumps(header, allow_nan=False)})
@@ -186,7 +209,7 @@ def _header(content: bytes) -> dict[str, Any]:
             if older
             else None,
         )
-    check_names("the header", header, [*(["name"] if "name" in header else []), *_HEADER])
+    check_names("the header", header, [*(key for key in ("name", "notes") if key in header), *_HEADER])
     if _depth(header) > _MOST_DEPTH:
         raise SnapshotError(f"the snapshot's header is nested more than {_MOST_DEPTH} deep.")
     return dict(header)

@@ -48,9 +48,15 @@ app.register_install_completion_command(help="Set up completion in your shell.")
 
 def run(arguments: list[str]) -> int:
     """Run a command, and return its exit code; an error is one message on standard error, without a traceback."""
-    debug, arguments = "--debug" in arguments, [word for word in arguments if word not in ("--debug", "-")]
+    debug, piped = "--debug" in arguments, "-" in arguments
+    arguments = [word for word in arguments if word not in ("--debug", "-")]
     code: object = Exit.REFUSED
     try:
+        if piped and arguments[:1] in (["audit"], ["replay"]):
+            raise TreeCalError(
+                f"{arguments[0]} reads a file, some of it twice, and so not standard input.",
+                hint="write it to a file first; forecast and recalibrate read pipes.",
+            )
         _prepare_streams()
         interrupts.check()
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
