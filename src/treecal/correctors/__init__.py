@@ -53,7 +53,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()][:4]
-    ['BetaCalibration', 'Chain', 'Gated', 'GuardedCorrector']
+    ['BetaCalibration', 'ByGroup', 'Chain', 'Gated']
     >>> [kind.__name__ for kind in all_correctors()]
     ['ByGroup', 'Chain', 'Gated', 'GuardedCorrector', ...]
     """
