@@ -29,7 +29,7 @@ from treecal.correctors import (
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, CorrectorBank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -65,6 +65,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
+from treecal.measures import sample_size
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
@@ -82,6 +83,7 @@ __all__ = [
     "Codebook",
     "ConvexSet",
     "Corrector",
+    "CorrectorBank",
     "Forecast",
     "Forecaster",
     "Gated",
@@ -121,5 +123,6 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_size",
     "save",
 ]

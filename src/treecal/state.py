@@ -21,7 +21,7 @@ from treecal._atomic import new_file
 from treecal._generators import generator_from, generator_state
 from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
-from treecal.engine import Bank
+from treecal.engine import Bank, CorrectorBank
 from treecal.exceptions import SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.forecasters._simplex_grid import MOST_POINTS, points
@@ -36,7 +36,7 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Late | Ledger | Bank
+Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank
 
 
 def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
@@ -277,6 +277,7 @@ _OURS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Bank,
+        CorrectorBank,
         Late,
         Ledger,
         *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),

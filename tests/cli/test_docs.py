@@ -73,7 +73,8 @@ def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "name", ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "arena", "game", "doctor"]
+    "name",
+    ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "sample-size", "arena", "game", "doctor"],
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
@@ -91,6 +92,9 @@ def test_the_table_of_json_keys_is_complete(tmp_path: Path) -> None:
         ("audit", path, "--forecast", "rain,sun", "--outcome", "outcome", "--json"),
         ("plan", "--dim", 2, "--error", 0.5, "--json"),
         ("recommend", "--dim", 2, "--rounds", 20, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--temperature", 2, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--outcomes", 99, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--outcomes", 99, "--of", 0, "--json"),
         ("arena", "--dim", 2, "--rounds", 10, "--workers", 1, "--streams", "drift", "--json"),
         ("game", "chicken", "--rounds", 10, "--json"),
     ]

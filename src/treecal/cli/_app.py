@@ -22,6 +22,7 @@ from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
+from treecal.cli._sample_size import sample_size
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
 from treecal.exceptions import TreeCalError
@@ -41,7 +42,7 @@ other error; 130 interrupted. An error is one message; with `--debug` anywhere, 
     ),
     suppress_keyboard_interrupt=False,
 )
-for command in (forecast, replay, audit, recalibrate, plan, recommend, arena, game, demo, doctor):
+for command in (forecast, replay, audit, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
     app.command(command)
 app.register_install_completion_command(help="Set up completion in your shell.")
 
@@ -109,7 +110,7 @@ def _spelled(message: str) -> str:
     """Return a message about arguments in the words of the command line."""
     for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
         message = re.sub(rf"\b{name}\b", option, message)
-    return re.sub(r"\b(arity|depth|rounds)=(?=[ .,;])", r"--\1", message)
+    return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 
 def _name(file: object) -> str:
