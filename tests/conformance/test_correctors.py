@@ -125,6 +125,10 @@ class Shallow(Shift):
         vars(again).update(vars(self))
         return again
 
+    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+        self._state.total += outcome - forecast
+        return {}
+
 
 class Random(Shift):
     """Breaks its contract: hidden randomness."""
@@ -136,7 +140,7 @@ class Random(Shift):
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (Restless, "forecasts differently"),
+        (Restless, "forecasts differently|changed the next"),
         (Aliasing, "a state taken after 0 rounds changed"),
         (Greedy, "holds nan"),
         (Careless, "rounds is 2 in round 2|does not name round 1"),

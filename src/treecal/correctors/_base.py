@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_count, check_finite, check_like, check_names
+from treecal._states import Resume, check_array, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import positive_number
+from treecal.correctors._names import plain_name, saved_names
 from treecal.correctors._report import ROLES, Correction
 from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import (
@@ -122,7 +123,6 @@ class Corrector(ABC):
         self._ledgers = {role: Ledger(space) for role in ROLES} if scores == "exact" else None
         self._rounds = 0
         self._open: dict[int, Opened] = {}  # by thread
-        self._closed: Opened | None = None  # of those the one whose outcome was learned last
         self._unrecorded: tuple[_Numbered, ...] = ()
         self._recording = False
         self._lock = RLock()
@@ -219,27 +219,24 @@ class Corrector(ABC):
         group
             What is known of the round beside the forecast, for correctors with groups.
         """
-        b = self._read(forecast)
+        b, group = self._read(forecast), plain_name(group)
         with self._lock:
             self._catch_up()
             opened = self._open.get(get_ident())
-            if opened is None or opened is self._closed:
-                opened = None
-            elif not np.array_equal(opened.forecast, b) or opened.group != group:
+            if opened is not None and (not np.array_equal(opened.forecast, b) or opened.group != group):
                 raise ForecastError.at(
                     self._rounds + 1,
                     "came while another one awaits its outcome.",
                     hint="for outcomes that come late use tc.Late(corrector); if none will come, call cancel() first.",
                 )
-            if opened is None or opened.rounds != self._rounds:  # another thread has learned since
+            if opened is None or (self.ordered and opened.rounds != self._rounds):
                 opened = self._open[get_ident()] = Opened(self._rounds, b, group, self._announced(b, group))
             return opened.announced
 
     def cancel(self) -> None:
         """Give up the open round: its outcome will not come. Without one, nothing happens."""
         with self._lock, suppress(OutcomeError):
-            opened = self._awaiting()
-            self._open = {thread: other for thread, other in self._open.items() if other is not opened}
+            self._open = self._without(self._awaiting())
 
     def update(self, outcome: ArrayLike, *, weight: float = 1.0) -> None:
         """Learn the outcome of the open round. An invalid one raises a `TreeCalError` and changes nothing.
@@ -255,7 +252,17 @@ class Corrector(ABC):
         with self._lock:
             self._catch_up()
             opened = self._awaiting()
-            self._commit(opened, y, _checked_weight(weight), _closed=opened)
+            if self.ordered and opened.rounds != self._rounds:
+                raise OutcomeError.at(
+                    self._rounds + 1,
+                    "belongs to a forecast after which another outcome was learned, and the certificate needs order.",
+                    hint="call cancel(); where several rounds are open at once, use tc.Late(corrector).",
+                )
+            self._commit(opened, y, _checked_weight(weight), _open=self._without(opened))
+
+    def _without(self, opened: Opened) -> dict[int, Opened]:
+        """Return the open rounds but for this one."""
+        return {thread: other for thread, other in self._open.items() if other is not opened}
 
     def learn(
         self,
@@ -279,11 +286,8 @@ class Corrector(ABC):
         group, weight
             As for `predict` and `update`.
         """
-        b, y, weight = (
-            self._read(forecast),
-            read_outcome(self.space, outcome, self._rounds + 1),
-            _checked_weight(weight),
-        )
+        b, group, weight = self._read(forecast), plain_name(group), _checked_weight(weight)
+        y = read_outcome(self.space, outcome, self._rounds + 1)
         with self._lock:
             self._catch_up()
             self._commit(self._past_round(b, group, announced), y, weight)
@@ -313,10 +317,10 @@ class Corrector(ABC):
             The group of each, for correctors with groups.
         """
         P = self._read_many(forecasts)
-        _one_each("groups", groups, len(P))
+        names = self._checked_groups(groups, len(P), 1.0)
         with self._lock:
             self._catch_up()
-            return self._announce_many(P, groups)
+            return self._announce_many(P, names)
 
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         found = [self._announced(b, None if groups is None else groups[i]).mean for i, b in enumerate(forecasts)]
@@ -421,13 +425,13 @@ class Corrector(ABC):
         """Return a corrector, without scores, that has learned a round: for those that are made of others."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **self._changed(forecast, outcome, group, weight))
-        twin._rounds, twin._open, twin._closed = self._rounds + 1, {}, None
+        twin._rounds, twin._open = self._rounds + 1, {}
         return twin
 
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin._tallies, twin._ledgers, twin._sums = None, None, Sums()
+        twin._tallies, twin._ledgers, twin._sums, twin._open = None, None, Sums(), {}
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -466,17 +470,31 @@ class Corrector(ABC):
         """Return rows to learn, all valid, or raise."""
         P, Y = self._read_many(forecasts), read_outcome_rows(self.space, outcomes, before=self._rounds)
         _one_each("outcomes", Y, len(P))
-        _one_each("groups", groups, len(P))
         said, w = None, None
         if _one_each("announced", announced, len(P)) is not None:
             said = [self._said(x) for x in announced]
         if _one_each("weights", weights, len(P)) is not None:
             w = np.array([_checked_weight(weight) for weight in np.asarray(weights).tolist()])
-        return P, Y, said, None if groups is None else list(groups), w
+        heaviest = 1.0 if w is None or not len(w) else float(w[np.abs(w - 1).argmax()])
+        return P, Y, said, self._checked_groups(groups, len(P), heaviest), w
+
+    def _checked_groups(self, groups: Sequence[Group] | None, count: int, weight: float) -> list[Group] | None:
+        """Return the groups of so many rows, or raise unless rounds of these groups and this weight can be learned."""
+        if _one_each("groups", groups, count) is None:
+            self._check_given(None, weight)
+            return None
+        names = [plain_name(group) for group in groups or ()]
+        for name in names:
+            self._check_given(name, weight)
+        return names
+
+    def _check_given(self, group: Group, weight: float) -> None:
+        """Raise unless rounds of this group and weight can be learned."""
+        self._given(group=group, weight=weight)
 
     def _awaiting(self) -> Opened:
         """Return the round that awaits its outcome."""
-        awaiting = {thread: opened for thread, opened in self._open.items() if opened is not self._closed}
+        awaiting = self._open
         own = awaiting.get(get_ident())
         if own is not None:
             return own
@@ -539,8 +557,10 @@ class Corrector(ABC):
         with self._lock:
             state = self._past()
             with suppress(OutcomeError):
-                opened = self._awaiting()
-                state["open"] = {"forecast": opened.forecast, "group": opened.group}
+                rounds, forecast, group, x = self._awaiting()
+                nodes = np.empty((0, 2), np.int64) if x.nodes is None else x.nodes
+                announced = {"points": x.points, "weights": x.weights, "nodes": nodes}
+                state["open"] = {"rounds": rounds, "forecast": forecast, "group": group, "announced": announced}
             return deepcopy(state)
 
     def _past(self) -> dict[str, Any]:
@@ -552,7 +572,8 @@ class Corrector(ABC):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
-        self._prepared(state)()
+        with self._lock:
+            self._prepared(state)()
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
         """Check a state, a copy of which is kept; return what puts it in place."""
@@ -572,11 +593,7 @@ class Corrector(ABC):
         parts.append(self._own_prepared(state["own"], rounds))
         opened = None
         if waits:
-            check_names("the open round", state["open"], ("forecast", "group"))
-            opened = deepcopy(state["open"]["forecast"]), _read_group(state["open"]["group"])
-            rehearsal = deepcopy(self)  # what cannot be announced is refused before anything has changed
-            rehearsal.set_state({name: value for name, value in state.items() if name != "open"})
-            rehearsal.predict(opened[0], group=opened[1])
+            opened = self._checked_open(state["open"], rounds)
 
         def resume() -> None:
             for part in parts:
@@ -584,11 +601,25 @@ class Corrector(ABC):
             if tallies is not None and cells is not None:
                 tallies.cells = cells
             self._rounds, self._sums = int(rounds), sums
-            self._open, self._closed, self._unrecorded = {}, None, ()
-            if opened is not None:
-                self.predict(opened[0], group=opened[1])
+            self._open, self._unrecorded = {} if opened is None else {get_ident(): opened}, ()
 
         return resume
+
+    def _checked_open(self, state: Any, rounds: int) -> Opened:
+        """Return the open round of a state, or raise."""
+        check_names("the open round", state, Opened._fields)
+        check_count("the open round's number", state["rounds"], most=rounds)
+        check_names("what was announced", state["announced"], ("points", "weights", "nodes"))
+        points, weights, nodes = (state["announced"][name] for name in ("points", "weights", "nodes"))
+        (group,) = saved_names([state["group"]])
+        for name, array in (("points", points), ("weights", weights), ("nodes", nodes)):
+            check_array(name, array, np.shape(array), np.int64 if name == "nodes" else np.float64)
+        try:
+            self._check_given(group, 1.0)
+            x = Forecast(points, weights=weights, nodes=nodes if len(nodes) else None, space=self.space)
+            return Opened(int(state["rounds"]), self._read(state["forecast"]), group, x)
+        except (ForecastError, ParameterError, UnsupportedError) as error:
+            raise SnapshotError(f"the open round cannot be: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -617,15 +648,10 @@ def _checked_weight(weight: Any) -> float:
 
 def _one_each(name: str, given: Any, count: int) -> Any:
     """Return what is given for each row, if anything is, or raise unless there are so many."""
-    if given is not None and len(given) != count:
+    if given is None:
+        return None
+    if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+        raise ParameterError.expected(name, given, f"a sequence of {count}, one for each forecast")
+    if len(given) != count:
         raise ParameterError(f"there are {count} forecasts and {len(given)} {name}.")
     return given
-
-
-def _read_group(name: Any) -> Group:
-    """Return the name of a group, a tuple where a file has a list."""
-    found = tuple(_read_group(part) for part in name) if isinstance(name, list | tuple) else name
-    check_finite("the open round's group", found)
-    if not isinstance(found, str | int | float | tuple | None):
-        raise SnapshotError(f"the open round's group is a {type(found).__name__}, expected text, numbers or tuples.")
-    return found

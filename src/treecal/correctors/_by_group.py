@@ -66,7 +66,6 @@ class ByGroup(Corrector):
             raise ParameterError.expected("corrector", corrector, "a corrector to copy for each group")
         super().__init__(corrector.space, scores=scores, tolerance=tolerance)
         self.corrector = corrector._unscored()
-        self.corrector._open, self.corrector._closed = {}, None  # a round of the one that was given
         self._met: dict[Hashable, _Part] = {}
         self._newest: tuple[Hashable, _Part] | None = None  # that of the last round, perhaps not in `_met` yet
 
@@ -104,11 +103,16 @@ class ByGroup(Corrector):
         """Whether the corrector of a group needs its outcomes in order."""
         return self.corrector.ordered
 
+    def _check_given(self, group: Group, weight: float) -> None:
+        read_name(group)
+        self.corrector._check_given(None, weight)
+
     def _parts(self) -> dict[Hashable, _Part]:
         """Return the groups' correctors, by name."""
         if self._newest is not None:
             name, part = self._newest
             self._met[name] = part
+            self._newest = None  # once: those that have learned since share the groups
         return self._met
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:

@@ -112,6 +112,10 @@ class Chain(Corrector):
     def _known_rows(self, part: Corrector, groups: Sequence[Group] | None) -> Sequence[Group] | None:
         return None if groups is None else [self._known(part, group) for group in groups]
 
+    def _check_given(self, group: Group, weight: float) -> None:
+        for part in self.parts:
+            part._check_given(self._known(part, group), weight)
+
     def _known(self, part: Corrector, group: Group) -> Group:
         """Return the group for a part: None for one that knows none, if another does."""
         return group if "group" in part._takes or not any("group" in other._takes for other in self.parts) else None

@@ -95,9 +95,11 @@ class Gated(Corrector):
     `ln(2/alpha) + 20.8` for each switch, `ln(2/alpha)` for the last stretch, and `1e-9·dim` a round. It finds errors in
     small probabilities much sooner.
 
-    Where outcomes come late, evidence is collected in order of arrival: what is then tested is whether `p` is right
-    given all that had arrived before the outcome. Evidence counts each round once, whatever its weight, and those of
-    `fit` not at all. Costs a round of the corrector and `O(dim)`.
+    The second guarantee is one of rounds in order, with weights of 1. Where outcomes come late (`tc.Late`, `learn`),
+    evidence is collected in order of arrival, with the corrector as it is then: what is tested is whether `p` is right
+    given all that had arrived before the outcome, and `excess()` does not cover what was announced meanwhile. Evidence
+    counts each round once, whatever its weight, so it does not cover weighted scores either; the rounds of `fit` are
+    not counted at all. Costs a round of the corrector and `O(dim)`.
 
     Parameters
     ----------
@@ -218,6 +220,9 @@ class Gated(Corrector):
             floor = math.log1p(FLOOR * self.space.dim)
             return switches * (stretch - math.log(FLOOR)) + stretch + self.rounds * floor
         return (switches * (stretch + 2) + stretch) * self._diameter**2 / 2
+
+    def _check_given(self, group: Group, weight: float) -> None:
+        self.corrector._check_given(group, weight)
 
     def _corrected(self, forecast: Array, group: Group) -> Forecast:
         """Return the corrector's forecast: asked once, to be announced and to be compared."""

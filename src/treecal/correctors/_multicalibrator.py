@@ -152,6 +152,9 @@ class Multicalibrator(Corrector):
             leaving = float((1 / start).sum()) / 2
             return math.sqrt(2 * (self._spent + leaving) * float((1 / own.steps[0]).sum())) / own.weight
 
+    def _check_given(self, group: Group, weight: float) -> None:
+        read_name(group)
+
     def _one(self, group: Group) -> _Tested:
         own = self._tested().get(read_name(group))
         if own is None:
@@ -160,7 +163,9 @@ class Multicalibrator(Corrector):
 
     def _tested(self) -> dict[Hashable, _Tested]:
         """Return what is known of each group, by name."""
-        self._met.update(self._newest)
+        if self._newest:
+            self._met.update(self._newest)
+            self._newest = {}  # once: those that have learned since share the groups
         return self._met
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:

@@ -23,6 +23,13 @@ def read_name(name: Any) -> Hashable:
     raise ParameterError.expected("group", name, "text, finite numbers, None, or tuples of them", hint=hint)
 
 
+def plain_name(name: Any) -> Any:
+    """Return a name with NumPy's scalars as Python's; anything else as it is."""
+    if isinstance(name, tuple):
+        return tuple(map(plain_name, name))
+    return name.item() if isinstance(name, np.generic) else name
+
+
 def saved_names(names: Any) -> list[Hashable]:
     """Return the names in a state, tuples where a file has lists, or raise unless they are all different."""
     if not isinstance(names, list):

@@ -17,7 +17,7 @@ from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import HEAVIEST, Corrector, Kept
+from treecal.correctors._base import HEAVIEST, Corrector, Group, Kept
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
@@ -351,7 +351,13 @@ class Recalibrator(Corrector):
         if self._newest is not None:
             key, group = self._newest
             self._met[key] = group
+            self._newest = None  # once: those that have learned since share the groups
         return self._met
+
+    def _check_given(self, group: Group, weight: float) -> None:
+        super()._check_given(group, weight)
+        if self._make is not None and weight != 1.0:
+            raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
 
     @property
     def ordered(self) -> bool:

@@ -371,7 +371,7 @@ class Late:
         if isinstance(thing, Corrector):
             if forecast is None:
                 raise ParameterError("there is no forecast to correct.", hint="predict(b, id=...).")
-            thing._given(group=group)
+            thing._check_given(group, 1.0)
             return thing._read(forecast)
         if forecast is not None or group is not None:
             raise ParameterError("a forecaster takes no forecast and no group.", hint="predict(id=...).")
@@ -390,7 +390,7 @@ class Late:
 
     def _check_weight(self, weight: float) -> None:
         if isinstance(self._thing, Corrector):
-            self._thing._given(weight=weight)
+            self._thing._check_given(None, weight)
         elif weight != 1.0:
             raise UnsupportedError("forecasters know no weights: their rounds count alike.")
 

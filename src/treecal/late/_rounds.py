@@ -12,10 +12,12 @@ import numpy as np
 
 from treecal._states import check_array, check_count, check_names
 from treecal._typing import Array, Integers
-from treecal.correctors._base import Group, _read_group
+from treecal.correctors._base import Group
+from treecal.correctors._names import saved_names
 from treecal.exceptions import IdError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
+from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import read_outcome
 
 Id = str | int
@@ -181,7 +183,7 @@ def pending_state(pending: PendingRounds, dim: int) -> dict[str, Any]:
     }
     if rounds and rounds[0].forecast is not None:
         state["groups"] = packed(each.group for each in rounds)
-        state["forecasts"] = np.array([each.forecast for each in rounds]).reshape(-1, dim)
+        state["forecasts"] = np.array([each.forecast for each in rounds])
     return state
 
 
@@ -235,12 +237,20 @@ def pending_rounds(state: Any, counts: Counts, time: float | None, space: Convex
     groups: list[Group] = [None] * n
     forecasts: list[Array | None] = [None] * n
     if more:
-        groups = [_read_group(group) for group in unpacked("the groups", state["groups"])]
-        check_array("the pending forecasts", state["forecasts"], (n, space.dim))
+        groups = [_as_name(group) for group in unpacked("the groups", state["groups"])]
+        shape = np.shape(state["forecasts"])  # of a mixture, a row for each model
+        check_array("the pending forecasts", state["forecasts"], (n, *shape[1:-1], space.dim))
         if len(groups) != n:
             raise SnapshotError("the pending rounds are not as many as their groups.")
-        forecasts = [frozen_point(space, row) for row in state["forecasts"]]
+        for point in state["forecasts"].reshape(-1, space.dim):
+            read_outcome(space, point, 0)
+        forecasts = [frozen(row) for row in state["forecasts"]]
     return list(zip(ids, orders.tolist(), dues, groups, forecasts, strict=True))
+
+
+def _as_name(group: Any) -> Group:
+    (name,) = saved_names([group])
+    return name
 
 
 def frozen_point(space: ConvexSet, row: Array) -> Array:
