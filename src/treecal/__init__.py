@@ -15,10 +15,12 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    BetaCalibration,
     Chain,
     Corrector,
     Gated,
     GuardedCorrector,
+    IsotonicCalibration,
     Mixture,
     PlattScaling,
     Recalibrator,
@@ -70,6 +72,7 @@ __all__ = [
     "AdaptiveTreeCal",
     "Ball",
     "Bank",
+    "BetaCalibration",
     "BinaryGrid",
     "Box",
     "Chain",
@@ -82,6 +85,7 @@ __all__ = [
     "Guarded",
     "GuardedCorrector",
     "Harmonic",
+    "IsotonicCalibration",
     "Late",
     "Ledger",
     "Lp",

@@ -68,12 +68,13 @@ def top_class(b: Array) -> Hashable:
 @pytest.mark.parametrize("dim", [2, 3])
 def test_it_is_calibeating_to_the_letter(dim: int, groups: Any, key: Any, prior: float) -> None:
     forecasts, outcomes = some_rounds(dim, 150, dim)
-    announced = run(tc.Recalibrator(tc.Simplex(dim), groups=groups, prior=prior), forecasts, outcomes)
+    announced = run(tc.Recalibrator(tc.Simplex(dim), groups=groups, prior=prior, forget=False), forecasts, outcomes)
     assert all(len(x) == 1 for x in announced)
     np.testing.assert_allclose(
         [x.mean for x in announced], literal_mean(forecasts, outcomes, key, prior), rtol=0, atol=1e-14
     )
-    announced = run(tc.Recalibrator(tc.Simplex(dim), groups=groups, prior=prior, make="shift"), forecasts, outcomes)
+    f = tc.Recalibrator(tc.Simplex(dim), groups=groups, prior=prior, make="shift", forget=False)
+    announced = run(f, forecasts, outcomes)
     expected = literal_mean(forecasts, outcomes, key, prior, shift=True)
     np.testing.assert_allclose([x.mean for x in announced], expected, rtol=0, atol=1e-13)
 
@@ -126,12 +127,13 @@ def test_each_group_has_a_forecaster_of_its_own(name: str) -> None:
     st.sampled_from([TopClass(bins=2), Cells(width=0.4), Centroids(count=3), ByKey(lambda b: 0)]),
     st.sampled_from(["drawn", "soft", "against", "away"]),
     st.sampled_from(["mean", "shift"]),
+    st.booleans(),
 )
 def test_simple_calibeating_keeps_its_bound(
-    dim: int, rounds: int, seed: int, prior: float, groups: Groups, kind: str, make: Simple
+    dim: int, rounds: int, seed: int, prior: float, groups: Groups, kind: str, make: Simple, forget: bool
 ) -> None:
     space, rng = tc.Simplex(dim), np.random.default_rng(seed)
-    f = tc.Recalibrator(space, groups=groups, prior=prior, make=make)
+    f = tc.Recalibrator(space, groups=groups, prior=prior, make=make, forget=forget)
     for _ in range(rounds):
         x = f.predict(rng.dirichlet(np.full(dim, 0.5))).mean
         f.update(
@@ -147,7 +149,7 @@ def test_simple_calibeating_keeps_its_bound(
     best = report.group_refinement if make == "mean" else report.shift_refinement
     assert best is not None
     diameter = float(space.diameter("l2")) * (1 if make == "mean" else 2)
-    bound = calibeating_bound(rounds, groups=report.groups, diameter=diameter, prior=prior)
+    bound = calibeating_bound(rounds, groups=report.groups, diameter=diameter, prior=prior, forget=forget)
     assert report.after.brier <= best + bound + 1e-9
     assert report.shift_refinement is not None
     assert -1e-9 <= report.shift_refinement <= report.before.brier + 1e-12
@@ -157,7 +159,7 @@ def test_simple_calibeating_keeps_its_bound(
 def test_the_bound_is_not_idle(prior: float) -> None:
     """Outcomes that alternate cost a quarter of it or so; and it falls like log T/T."""
     for rounds in (100, 1000):
-        f = tc.Recalibrator(tc.Simplex(2), groups=lambda b: 0, prior=prior)
+        f = tc.Recalibrator(tc.Simplex(2), groups=lambda b: 0, prior=prior, forget=False)
         run(f, np.tile([0.0, 1.0], (rounds, 1)), np.eye(2)[np.arange(rounds) % 2])
         report, bound = f.report(), calibeating_bound(rounds, groups=1, diameter=ROOT_TWO, prior=prior)
         assert report.group_refinement == pytest.approx(0.5)

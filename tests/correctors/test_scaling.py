@@ -25,6 +25,7 @@ KINDS: list[tuple[type[Scaling], int]] = [
     (tc.TemperatureScaling, 4),
     (tc.VectorScaling, 2),
     (tc.VectorScaling, 3),
+    (tc.BetaCalibration, 2),
 ]
 
 
@@ -35,6 +36,9 @@ def said(kind: type[Scaling], theta: Array, b: Array) -> Array:
         a, c = theta
         q = 1 / (1 + math.exp(-(a * math.log(b[1] / b[0]) + c)))
         return np.array([1 - q, q])
+    if kind is tc.BetaCalibration:
+        q = theta[0] * math.log(b[1]) - theta[1] * math.log(b[0]) + theta[2]
+        return np.array([1 / (1 + math.exp(q)), 1 / (1 + math.exp(-q))])
     if kind is tc.TemperatureScaling:
         powers = b ** theta[0]
         return np.asarray(powers / powers.sum())
@@ -50,7 +54,8 @@ def slope(kind: type[Scaling], theta: Array, b: Array, y: Array) -> Array:
 
 
 def start(kind: type[Scaling], dim: int) -> list[float]:
-    return {tc.PlattScaling: [1.0, 0.0], tc.TemperatureScaling: [1.0]}.get(kind, [1.0] * dim + [0.0] * dim)
+    known = {tc.PlattScaling: [1.0, 0.0], tc.TemperatureScaling: [1.0], tc.BetaCalibration: [1.0, 1.0, 0.0]}
+    return known.get(kind, [1.0] * dim + [0.0] * dim)
 
 
 def nearest(goal: Array, matrix: Array, reach: float) -> Array:
@@ -78,7 +83,8 @@ def test_it_is_the_online_newton_step(kind: type[Scaling], dim: int, radius: flo
     """Gradients from differences, a dense inverse, and, where the ball is small, a projection by a general solver."""
     theta = np.array(start(kind, dim))
     reach = radius or 1.01 * math.sqrt(theta @ theta)
-    f, A = kind(tc.Simplex(dim), radius=reach, ridge=100.0 if radius else 1.0), np.eye(len(theta))
+    f = kind(tc.Simplex(dim), radius=reach, ridge=100.0 if radius else 1.0, forget=False)
+    A = np.eye(len(theta))
     A *= 100.0 if radius else 1.0
     rounds, projected = 150 if radius else 25, 0
     for b, y in zip(*some_rounds(dim, rounds, 3), strict=True):
@@ -126,7 +132,7 @@ def test_projection_meets_its_optimality_conditions(dim: int, seed: int, spread:
 def test_the_bound_of_its_docstring_holds(kind: type[Scaling], dim: int, radius: float) -> None:
     """For outcomes that follow no model, and every fixed φ in the ball; the projection must be in the norm of A."""
     rng, rate, ridge = np.random.default_rng(dim), 0.1, 100.0 if radius == 100 else 0.5
-    f = kind(tc.Simplex(dim), radius=radius, rate=rate, ridge=ridge)
+    f = kind(tc.Simplex(dim), radius=radius, rate=rate, ridge=ridge, forget=False)
     first = f.theta
     fixed = np.vstack([first, rng.normal(size=(50, len(first)))])
     fixed *= np.minimum(1, radius / np.linalg.norm(fixed, axis=1, keepdims=True))
@@ -139,7 +145,11 @@ def test_the_bound_of_its_docstring_holds(kind: type[Scaling], dim: int, radius:
         x = f.predict(b).mean
         f.update(y)
         logs = np.log(np.clip(b, LEAST, 1))
-        features = {tc.PlattScaling: np.array([[0, 0], [logs[-1] - logs[0], 1]]), tc.TemperatureScaling: logs[:, None]}
+        features = {
+            tc.PlattScaling: np.array([[0, 0], [logs[-1] - logs[0], 1]]),
+            tc.TemperatureScaling: logs[:, None],
+            tc.BetaCalibration: np.array([[0, 0, 0], [logs[-1], -logs[0], 1]]),
+        }
         g = (x - y) @ features.get(kind, np.hstack([np.diag(logs), np.eye(dim)]))
         A += np.outer(g, g)
         c = (theta - fixed) @ g
@@ -157,12 +167,12 @@ def test_the_bound_of_its_docstring_holds(kind: type[Scaling], dim: int, radius:
 def test_regret_is_logarithmic(scaling: type[Scaling], dim: int, kind: str) -> None:
     """Against the best fixed parameters in hindsight: at most what the docstring says, and it grows like log T."""
     forecasts, outcomes = model(kind, dim, 4000, dim)
-    f, losses, curvatures = scaling(tc.Simplex(dim), scores=None), [], []
+    f, losses, curvatures = scaling(tc.Simplex(dim), forget=False, scores=None), [], []
     first = f.theta
     for b, y in zip(forecasts, outcomes, strict=True):
         losses.append(-y @ np.log(f.predict(b).mean))
         f.update(y)
-        curvatures.append(np.trace(f.get_state()["own"]["curvature"]))
+        curvatures.append(np.trace(f.get_state()["own"]["curvature"][0, 0]))
     k = len(first)
 
     def regret(rounds: int) -> float:

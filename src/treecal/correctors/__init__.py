@@ -4,15 +4,18 @@ import inspect
 
 from treecal.correctors._base import Corrector
 from treecal.correctors._chain import Chain
+from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
+from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
-from treecal.correctors._scaling import PlattScaling, Scaling, TemperatureScaling, VectorScaling
+from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
 __all__ = [
+    "BetaCalibration",
     "ByKey",
     "Cells",
     "Centroids",
@@ -23,6 +26,7 @@ __all__ = [
     "Groups",
     "GuardedCorrector",
     "History",
+    "IsotonicCalibration",
     "Mixture",
     "PlattScaling",
     "Recalibrator",
@@ -34,6 +38,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "tracking_bound",
 ]
 
 
@@ -42,8 +47,8 @@ def all_correctors() -> list[type[Corrector]]:
 
     Examples
     --------
-    >>> [kind.__name__ for kind in all_correctors()]
-    ['Chain', 'Gated', 'GuardedCorrector', 'PlattScaling', 'Recalibrator', 'TemperatureScaling', 'VectorScaling']
+    >>> [kind.__name__ for kind in all_correctors()][:4]
+    ['BetaCalibration', 'Chain', 'Gated', 'GuardedCorrector']
     """
     things = (globals()[name] for name in __all__)
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 from treecal._states import Resume, check_names
@@ -90,6 +91,26 @@ class Chain(Corrector):
             parts.append(part._learned(forecast, outcome, known, weight))
             forecast = part._announced(forecast, known).mean
         return {"parts": tuple(parts)}
+
+    def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
+        for part in self.parts:
+            forecasts = part._announce_many(forecasts, self._known_rows(part, groups))
+        return forecasts
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Fit one part after the other, each to what the one before it, now fitted, makes of the log."""
+        rounds, parts = self._rounds + len(forecasts), []
+        for part in map(deepcopy, self.parts):
+            known = self._known_rows(part, groups)
+            part._fit(forecasts, outcomes, None, known, weights)
+            forecasts = part._announce_many(forecasts, known)
+            parts.append(part)
+        vars(self).update(parts=tuple(parts), _rounds=rounds)
+
+    def _known_rows(self, part: Corrector, groups: Sequence[Group] | None) -> Sequence[Group] | None:
+        return None if groups is None else [self._known(part, group) for group in groups]
 
     def _known(self, part: Corrector, group: Group) -> Group:
         """Return the group for a part: None for one that knows none, if another does."""

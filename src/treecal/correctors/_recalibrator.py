@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,19 +12,27 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums
+from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums, slack
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors import _forgetting as forgetting
+from treecal.correctors._base import HEAVIEST, Corrector, Kept
+from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
-from treecal.exceptions import ParameterError, SnapshotError
+from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Simplex, l2
+from treecal.geometry._convex import LARGEST
 
 Simple = Literal["mean", "shift"]
+
+
+FIRST = 4
+"""The shortest half-life of a group is `2^4` visits: with shorter ones, streams where nothing changes pay too much."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +41,15 @@ class _Group:
 
     number: int
     first: Array
-    sums: Array  # (2, 3 + 2·dim): rounds, ‖y‖², ‖y − b‖², y, b; and below them what rounding took from the sums
+    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; their part from `fit`
+    copies: Array  # (copies that forget, 1 + dim): weight, and the sum of `y` or `y − b`
+    trust: Array  # in the copy that never forgets, which is `sums`, and in the others
     forecaster: Forecaster | None
 
-    def after(self, forecast: Array, outcome: Array) -> _Group:
-        total, lost = two_sum(self.sums[0], _amounts(forecast, outcome))
-        return replace(self, sums=np.stack([total, self.sums[1] + lost]))
+    def after(self, forecast: Array, outcome: Array, weight: float, *, fitted: bool) -> _Group:
+        amounts = weight * _amounts(forecast, outcome)
+        total, lost = two_sum(self.sums[0], amounts)
+        return replace(self, sums=np.stack([total, self.sums[1] + lost, self.sums[2] + fitted * amounts]))
 
 
 def _amounts(forecast: Array, outcome: Array) -> Array:
@@ -89,7 +101,18 @@ class Recalibrator(Corrector):
       calibrated: their error is at most the sum of the groups' errors, and the Brier score is at most `R` plus the
       groups' squared ℓ2 errors, each group's first round included.
 
-    A round costs `O(dim)` (and a projection for a shift), or a round of one forecaster, however many groups there are.
+    Means and shifts forget where that pays. A group has copies that forget, of half-lives of 16, 32, 64, … visits, up to
+    the number of its visits, and one that never does; it announces their mean by trust, which is `exp(−Σ‖y − q‖²/(2D²))`
+    of a copy's past forecasts `q`, `D` the set's ℓ2 diameter, with fixed share. That factor is concave in `q`, so for any
+    forecasts and outcomes a group's Brier score is within `2D²·tracking_bound(...)`, in total, of that of any sequence
+    of its copies, and within `O(log T)` of that of the one that never forgets: with `forget=True` the bounds above hold
+    with `calibeating_bound(..., forget=True)`.
+
+    A weight counts as so many rounds in all sums and for all half-lives. The copies' forecasts are scored once: those
+    from before the round.
+
+    A round costs `O(dim·log T)` (and as many projections for a shift), or a round of one forecaster, however many groups
+    there are. It is online histogram binning, with the groups as bins: after `fit` it announces each bin's frequency.
 
     Parameters
     ----------
@@ -101,8 +124,10 @@ class Recalibrator(Corrector):
     make
         "mean", "shift", or each group's forecaster: one to make more of, or a function that makes equal ones.
     prior
-        How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; with 0 it is
-        calibeating exactly as published.
+        How many outcomes a group's first forecast counts for in "mean" and "shift", 1 by default; with 0 and
+        `forget=False` it is calibeating exactly as published.
+    forget
+        Whether means and shifts forget. By default they do, on sets that know their size.
     scores, tolerance
         As for every `Corrector`.
 
@@ -129,7 +154,7 @@ class Recalibrator(Corrector):
     Foster and Hart, "Calibeating: Beating Forecasters at Their Own Game", 2023.
     """
 
-    _fields = ("space", "groups", "make", "prior", "scores", "tolerance")
+    _fields = ("space", "groups", "make", "prior", "forget", "scores", "tolerance")
 
     def __init__(
         self,
@@ -138,6 +163,7 @@ class Recalibrator(Corrector):
         groups: Groups | Callable[[Array], Hashable] | None = None,
         make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
         prior: float | None = None,
+        forget: bool | None = None,
         scores: Kept | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
@@ -155,6 +181,7 @@ class Recalibrator(Corrector):
         if self.prior is not None and self.prior > MOST_ROUNDS:
             raise ParameterError.expected("prior", prior, "at most 2**62, as many as there can be outcomes")
         self.make = _checked(make(), space) if callable(make) else make
+        self.forget, self._scale = self._forgetting(forget)
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
@@ -162,13 +189,27 @@ class Recalibrator(Corrector):
         self._newest: tuple[Hashable, _Group] | None = None  # the group of the last round, perhaps not in `_met` yet
         self._last: tuple[Array | None, Hashable] = None, None
 
+    def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
+        """Return whether groups forget, and `2D²`, by which the squares of their errors are divided."""
+        if forget not in (None, True, False) or (forget and self._make):
+            expected = "True or False" if self._make is None else "nothing, because make decides"
+            raise ParameterError.expected("forget", forget, expected)
+        if forget is False or self._make:
+            return False, 1.0
+        try:
+            return True, max(2 * reach(self.space, "l2") ** 2, 1e-300)
+        except UnsupportedError:  # the set does not know its size
+            if forget:
+                raise
+            return False, 1.0
+
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield means, shifts and forecasters, in groups of every kind."""
         rule = None if isinstance(space, Simplex) else Cells(width=1.0)
         yield cls(space, groups=rule)
         yield cls(space, groups=Cells(width=0.3), prior=0.0)
-        yield cls(space, groups=Centroids(count=3), scores=None)
+        yield cls(space, groups=Centroids(count=3), forget=False, scores=None)
         yield cls(space, groups=rule, make=lambda: TreeCal(space, arity=3))
         yield cls(space, groups=Centroids(count=2), make=lambda: AdaptiveTreeCal(space))
         if isinstance(space, Simplex):
@@ -198,27 +239,101 @@ class Recalibrator(Corrector):
         return self._point(forecast if group is None else self._corrected(group, forecast))
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
-        prior = 1.0 if self.prior is None else self.prior
-        (total, lost), end = group.sums[:, 2:], 1 + self.space.dim
-        weight = prior + group.sums[0, 0]
-        if self.make == "shift":
-            errors = total[1:end] - total[end:] + (lost[1:end] - lost[end:])
-            return self.space.project(forecast + errors / weight)
-        return np.asarray((prior * group.first + total[1:end] + lost[1:end]) / weight)
+        """Return the mean by trust of what the copies forecast."""
+        points = self._points(group, forecast)
+        if len(points) == 1:
+            return points[0]
+        return np.asarray(np.add.accumulate(group.trust[:, None] * points, axis=0)[-1])
 
-    def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
+    def _points(self, group: _Group, forecast: Array) -> Array:
+        """Return the forecast of each copy, first of the one that never forgets; `b` itself before the first round."""
+        known = self._lasting(group)
+        sums = np.vstack([known, group.copies]) if len(group.copies) else known[None]
+        if not known[0]:
+            return forecast[None]
+        means = sums[:, 1:] / sums[:, :1]
+        return np.asarray(self.space.project(forecast + means)) if self.make == "shift" else means
+
+    def _lasting(self, group: _Group) -> Array:
+        """Return the weight and the sum of the copy that never forgets, with the prior."""
+        prior, dim = 1.0 if self.prior is None else self.prior, self.space.dim
+        total, lost, _ = group.sums
+        if not total[0]:
+            return np.zeros(1 + dim)
+        y, b = slice(3, 3 + dim), slice(3 + dim, None)
+        if self.make == "shift":
+            return np.append(prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
+        return np.append(prior + total[0], prior * group.first + total[y] + lost[y])
+
+    def _announce_many(self, forecasts: Array, groups: Any) -> Array:
+        """Find each group's mean once; what is not a mean is announced one by one."""
+        if self.make != "mean" or groups is not None:
+            return super()._announce_many(forecasts, groups)
+        met, means = self._groups(), np.array(forecasts)
+        found: dict[Hashable, Array] = {}
+        for i, b in enumerate(forecasts):
+            key = self._rule.key(b)
+            if key not in found and key in met:
+                found[key] = self._corrected(met[key], b)
+            means[i] = found.get(key, b)
+        return means
+
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         """Learn on copies of the rule and of the round's group: there may be very many groups."""
         key, rule = self._key(forecast), self._rule
-        group = self._groups().get(key) or self._new_group(forecast, np.zeros((2, 3 + 2 * self.space.dim)))
-        if group.forecaster is not None:
-            forecaster = group.forecaster._fork()
-            forecaster.update(outcome)
-            group = replace(group, forecaster=forecaster)
+        group = self._group_after(self._groups().get(key), forecast, outcome, weight)
         if learned := rule.get_state():
             rule = self.groups.fresh(self.space)
             rule.set_state(deepcopy(learned))
         rule.learn(forecast)
-        return {"_newest": (key, group.after(forecast, outcome)), "_rule": rule}
+        return {"_newest": (key, group), "_rule": rule}
+
+    def _group_after(
+        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, fitted: bool = False
+    ) -> _Group:
+        """Return a group, or a new one, after one more round; change nothing."""
+        if group is None:
+            zeros = np.zeros((3, 3 + 2 * self.space.dim)), np.zeros((0, 1 + self.space.dim))
+            group = _Group(len(self._met), forecast, *zeros, np.ones(1), self._make() if self._make else None)
+        if group.forecaster is not None:
+            if weight != 1.0:
+                raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
+            forecaster = group.forecaster._fork()
+            forecaster.update(outcome)
+            group = replace(group, forecaster=forecaster)
+        learned = group.after(forecast, outcome, weight, fitted=fitted)
+        return self._forgotten(group, learned, forecast, outcome, weight) if self.forget else learned
+
+    def _forgotten(self, before: _Group, now: _Group, forecast: Array, outcome: Array, weight: float) -> _Group:
+        """Return a group, now that its sums are those after the round, with the copies and their trust after it."""
+        met, copies, trust, count = now.sums[0, 0], before.copies, before.trust, forgetting.copies(now.sums[0, 0], FIRST)
+        keeps = forgetting.kept(count, FIRST)
+        if len(copies):
+            losses = l2.square(outcome - self._points(before, forecast)) / self._scale
+            trust = forgetting.trusted(trust, losses, met, weight)
+            left, counts = forgetting.after(keeps[1 : len(trust)], weight)
+            learned = outcome - forecast if self.make == "shift" else outcome
+            copies = left[:, None] * copies + counts[:, None] * np.append(1.0, learned)
+        if count > len(trust):
+            lasting = self._lasting(now)
+            # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
+            parts = np.minimum(1.0, 1 / (1 - keeps[len(trust) :]) / met)
+            copies = np.vstack([copies, parts[:, None] * lasting])
+            trust = forgetting.joined(trust, count)
+        return replace(now, copies=copies, trust=trust)
+
+    def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
+        """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
+        for name in () if groups is None else groups:
+            self._given(group=name)
+        met, rule = dict(self._groups()), self.groups.fresh(self.space)
+        rule.set_state(deepcopy(self._rule.get_state()))
+        for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
+            key, weight = rule.key(b), 1.0 if weights is None else float(weights[i])
+            group = self._group_after(met.get(key), b, y, weight, fitted=True)
+            met[key] = group if key in met else replace(group, number=len(met))
+            rule.learn(b)
+        vars(self).update(_met=met, _newest=None, _rule=rule, _last=(None, None), _rounds=self._rounds + len(forecasts))
 
     def _groups(self) -> dict[Hashable, _Group]:
         """Return the groups met, by name."""
@@ -226,9 +341,6 @@ class Recalibrator(Corrector):
             key, group = self._newest
             self._met[key] = group
         return self._met
-
-    def _new_group(self, first: Array, sums: Array) -> _Group:
-        return _Group(len(self._met), first, sums, self._make() if self._make else None)
 
     @property
     def ordered(self) -> bool:
@@ -239,16 +351,20 @@ class Recalibrator(Corrector):
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""
         with self._lock:
             report = super().report()
-            sums = np.array([group.sums.sum(axis=0) for group in self._groups().values()])
-        (rounds, squares, errors), (outcomes, forecasts) = sums[:, :3].T, np.split(sums[:, 3:], 2, axis=1)
-        scatter = math.fsum(squares) - math.fsum(l2.square(outcomes) / rounds)
-        left = math.fsum(errors) - math.fsum(l2.square(outcomes - forecasts) / rounds)
+            sums = np.array([total + lost - fitted for total, lost, fitted in self._scored()])
+        (weight, squares, errors), (outcomes, forecasts) = sums[:, :3].T, np.split(sums[:, 3:], 2, axis=1)
+        scatter = math.fsum(squares) - math.fsum(l2.square(outcomes) / weight)
+        left = math.fsum(errors) - math.fsum(l2.square(outcomes - forecasts) / weight)
         return replace(
             report,
             groups=len(sums),
-            group_refinement=max(0.0, scatter) / self.rounds,
-            shift_refinement=max(0.0, left) / self.rounds,
+            group_refinement=max(0.0, scatter) / math.fsum(weight),
+            shift_refinement=max(0.0, left) / math.fsum(weight),
         )
+
+    def _scored(self) -> list[Array]:
+        """Return the sums of the groups that were met in rounds, not only in `fit`."""
+        return [group.sums for group in self._groups().values() if group.sums[0, 0] > group.sums[2, 0]]
 
     def _check_savable(self) -> None:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
@@ -264,27 +380,35 @@ class Recalibrator(Corrector):
         return {
             "names": list(self._met),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
-            "sums": np.array([group.sums for group in groups]).reshape(-1, 2, 3 + 2 * dim),
+            "sums": np.array([group.sums for group in groups]).reshape(-1, 3, 3 + 2 * dim),
+            "copies": np.concatenate([np.zeros((0, 1 + dim)), *(group.copies for group in groups)]),
+            "trust": np.concatenate([np.zeros(0), *(group.trust for group in groups)]),
             "rule": self._rule.get_state(),
             "inside": {str(group.number): group.forecaster.get_state() for group in groups if group.forecaster},
         }
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
         self._check_savable()
-        check_names("the groups", state, ("names", "first", "sums", "rule", "inside"))
+        check_names("the groups", state, ("names", "first", "sums", "copies", "trust", "rule", "inside"))
         names = _checked_names(state["names"])
         self._check_sums(len(names), state["first"], state["sums"], rounds)
+        weights = state["sums"][:, 0, 0].tolist()
+        counts = [forgetting.copies(weight, FIRST) if self.forget else 1 for weight in weights]
+        self._check_copies(counts, weights, state["copies"], state["trust"], rounds)
         check_names("inside", state["inside"], [str(number) for number in range(len(names))] if self._make else [])
         rule = self.groups.fresh(self.space)
         rule.set_state(state["rule"])
         met: dict[Hashable, _Group] = {}
+        end = 0
         for number, (name, first, sums) in enumerate(zip(names, state["first"], state["sums"], strict=True)):
             forecaster = self._make() if self._make else None
             if forecaster is not None:
                 forecaster.set_state(state["inside"][str(number)])
                 if forecaster.rounds != sums[0, 0]:
                     raise SnapshotError(f"the forecaster of group {number} is not one of {sums[0, 0]:g} rounds.")
-            met[name] = _Group(number, first.copy(), sums.copy(), forecaster)
+            start, end = end, end + counts[number]
+            copies, trust = state["copies"][start - number : end - number - 1], state["trust"][start:end]
+            met[name] = _Group(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
         def resume() -> None:
             self._rule, self._met, self._newest, self._last = rule, met, None, (None, None)
@@ -295,14 +419,56 @@ class Recalibrator(Corrector):
         """Raise unless so many groups can have seen this in so many rounds."""
         dim = self.space.dim
         check_array("first", first, (groups, dim))
-        check_array("sums", sums, (groups, 2, 3 + 2 * dim))
+        check_array("sums", sums, (groups, 3, 3 + 2 * dim))
         check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
-        counts = sums[:, 0, 0]
-        if (counts != np.rint(counts)).any() or (counts < 1).any() or counts.sum() != rounds or sums[:, 1, 0].any():
+        weights, fitted = sums[:, 0, 0], sums[:, 2]
+        if groups > rounds or (rounds and not groups) or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
+            raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
+        if self._make and ((weights != np.rint(weights)).any() or weights.sum() != rounds or sums[:, 1, 0].any()):
             raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
-        for total in (sums[:, 0], sums.sum(axis=1)):  # without and with what rounding lost
+        if (fitted[:, 0] < 0).any() or (fitted[:, 0] > weights * (1 + slack(rounds))).any():
+            raise SnapshotError("the groups learned more from a log than in all.")
+        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], fitted):  # without and with what rounding lost
+            counts = weights if total is not fitted else fitted[:, 0]
             for what, part in (("outcomes", total[:, 3 : 3 + dim]), ("forecasts", total[:, 3 + dim :])):
                 check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
+            self._check_squares(total, counts, rounds)
+
+    def _check_squares(self, total: Array, counts: Array, rounds: int) -> None:
+        """Raise unless `Σ‖y‖²` and `Σ‖y − b‖²` are at least what the sums of `y` and `y − b` imply, and no more than can be."""
+        dim, met = self.space.dim, counts > 0
+        y, b, counts = total[met, 3 : 3 + dim], total[met, 3 + dim :], counts[met]
+        most = LARGEST**2 * dim
+        with suppress(UnsupportedError):
+            low, high = self.space.bounds()
+            most = float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())
+        near = 10 * slack(rounds) * counts * max(most, 1.0)
+        for squares, sums, factor in ((total[met, 1], y, 1), (total[met, 2], y - b, 4)):
+            least = l2.square(sums) / counts
+            if (squares < least - near).any() or (squares > factor * most * counts + near).any():
+                raise SnapshotError("the groups' squares are not those of their outcomes and forecasts.")
+        if total[~met].any():
+            raise SnapshotError("the groups' sums are not 0 where nothing was added up.")
+
+    def _check_copies(
+        self, counts: list[int], weights: list[float], copies: Array, trust: Array, rounds: int
+    ) -> None:
+        """Raise unless groups of these weights can have such copies, and so much trust in them."""
+        check_array("the copies", copies, (sum(counts) - len(counts), 1 + self.space.dim))
+        check_array("the trust in the copies", trust, (sum(counts),))
+        prior = 1.0 if self.prior is None else self.prior
+        most = np.repeat(np.array(weights) + prior, np.array(counts, np.int64) - 1) * (1 + 1e-6)
+        if (copies[:, 0] <= 0).any() or (copies[:, 0] > most).any():
+            raise SnapshotError("the copies' weights are not between 0 and those of the groups.")
+        if self.make == "shift":
+            if (np.abs(copies[:, 1:]) > copies[:, :1] * (math.sqrt(self._scale / 2) * (1 + 1e-6))).any():
+                raise SnapshotError("the copies' errors are larger than the set.")
+        else:
+            check_sums("the copies' outcomes", copies[:, 1:], copies[:, 0], self.space, rounds=rounds)
+        end = 0
+        for count in counts:
+            end += count
+            forgetting.check_trust(trust[end - count : end], count)
 
 
 def _checked_names(names: Any) -> list[Hashable]:
@@ -320,7 +486,9 @@ def _checked_names(names: Any) -> list[Hashable]:
     return found
 
 
-def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0) -> float:
+def calibeating_bound(
+    rounds: int, *, groups: int, diameter: float, prior: float = 1.0, forget: bool = False
+) -> float:
     """Return the most that simple calibeating can lose to the best constants, in Brier score per round.
 
     With `κ` the prior, `m_t = (κs + Σ_{i≤t} y_i)/(κ + t)` minimises `κ‖q − s‖² + Σ_{i≤t} ‖y_i − q‖²`, and that minimum
@@ -338,6 +506,8 @@ def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float
         The set's ℓ2 diameter: `√2` on the simplex. For shifts, twice that.
     prior
         As for `Recalibrator`.
+    forget
+        Whether groups forget: adds `2D²·tracking_bound(rounds of a group)` for each.
 
     Examples
     --------
@@ -348,5 +518,8 @@ def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float
     prior = positive_number("prior", prior, or_zero=True)
     groups = min(groups, rounds)
     each, more = divmod(rounds, groups)
-    lost = prior + math.fsum(1 / (prior + np.arange(1, each + 1)))
-    return float(diameter**2 * (groups * lost + more / (prior + each + 1)) / rounds)
+    lost = groups * (prior + math.fsum(1 / (prior + np.arange(1, each + 1)))) + more / (prior + each + 1)
+    if forget:
+        sizes = ((groups - more, each), (more, each + 1))
+        lost += 2 * sum(count * tracking_bound(size) for count, size in sizes if count)
+    return float(diameter**2 * lost / rounds)
