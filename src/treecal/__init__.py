@@ -63,6 +63,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
+from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
@@ -91,6 +92,7 @@ __all__ = [
     "Lp",
     "Mahalanobis",
     "Mixture",
+    "Monitor",
     "NegativeEntropy",
     "PlattScaling",
     "Polytope",
