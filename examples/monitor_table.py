@@ -1,7 +1,7 @@
 """Simulate monitors on streams that are right and streams that are not, and print the tables of the documentation.
 
-    python examples/monitor_table.py                       # all of it: 2,000 streams of 5,000 rounds a row
-    python examples/monitor_table.py --streams 50          # a quick look
+python examples/monitor_table.py                       # all of it: 2,000 streams of 5,000 rounds a row
+python examples/monitor_table.py --streams 50          # a quick look
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _shown(rounds: float) -> str:
 
 
 def detectors(streams: int, rounds: int = 10_000) -> Iterator[str]:
-    """Yield the lines of the table beside river's detectors on the error stream, binary: 5,000 good rounds, then not."""
+    """Yield the lines of the table beside river's detectors on the error stream: two classes, 5,000 good rounds."""
     from river import drift
 
     def of_river(kind: type, model: Array, outcomes: NDArray[np.int64]) -> float:

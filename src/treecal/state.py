@@ -41,7 +41,7 @@ Kept = Forecaster | Corrector | Late | Ledger | Bank | Monitor
 
 
 def save(thing: Kept, path: str | os.PathLike[str]) -> None:
-    """Write a forecaster, corrector, monitor, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
+    """Write a forecaster, corrector, monitor, ledger or bank to a file, atomically: a crash leaves the old or the new.
 
     A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
     is not a regular file, such as a device or a pipe, is refused.

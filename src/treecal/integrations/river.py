@@ -260,11 +260,11 @@ class CalibrationDrift(base.DriftDetector):
     Examples
     --------
     >>> drift = CalibrationDrift(["rain", "sun"])
-    >>> for day in range(60):
+    >>> for day in range(42):
     ...     drift.update(({"rain": 0.2, "sun": 0.8}, "rain" if day % 5 == 0 or day > 30 else "sun"))
     ...     if drift.drift_detected:
     ...         print(day, drift.alarm.where, drift.alarm.direction)
-    36 sun too high
+    39 sun too high
     """
 
     def __init__(self, classes: Iterable[Hashable], alpha: float = 0.05) -> None:
@@ -282,7 +282,8 @@ class CalibrationDrift(base.DriftDetector):
         found = self._alarm
         if found is None or found.kind not in ("class", "base rate") or not isinstance(found.where, int):
             return found
-        return replace(found, where=self.classes[found.where])
+        label: Any = self.classes[found.where]
+        return replace(found, where=label)
 
     def update(self, x: Any) -> None:
         """Take one data point: the probabilities that were forecast, and the label.

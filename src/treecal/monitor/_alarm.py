@@ -160,12 +160,14 @@ def checked_alarm(state: Any, groups: list[Hashable], *, rounds: int, threshold:
     check_names("the alarm", state, [field.name for field in fields(Alarm)])
     check_count("the alarm's round", state["round"], most=rounds)
     check_count("the alarm's onset", state["onset"], most=state["round"])
-    check_count("the alarm's group, from 1 on,", state["group"] + 1, most=len(groups))
-    if state["kind"] not in KINDS or state["direction"] not in _DIRECTIONS:
+    check_number("the alarm's group", state["group"], least=-1, most=len(groups) - 1)
+    at = int(state["group"])
+    words = isinstance(state["kind"], str) and isinstance(state["direction"], str)
+    if not words or state["kind"] not in KINDS or state["direction"] not in _DIRECTIONS:
         raise SnapshotError("the alarm's kind or direction is not known.")
     if not isinstance(state["where"], str | int | float | None):
         raise SnapshotError("the alarm's place is neither text nor a number.")
     for name in ("size", "gap"):
         check_number(f"the alarm's {name}", state[name], least=-MOST, most=MOST)
     check_number("the alarm's evidence", state["e_value"], least=threshold, most=2 * MOST)
-    return Alarm(**state | {"group": None if state["group"] < 0 else groups[state["group"]]})
+    return Alarm(**state | {"group": None if at < 0 else groups[at]})

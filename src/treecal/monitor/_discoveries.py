@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from treecal.exceptions import ParameterError
 
+Name = TypeVar("Name", bound=Hashable)
 
-def discoveries(e_values: Mapping[Hashable, float], alpha: float = 0.05) -> list[Hashable]:
+
+def discoveries(e_values: Mapping[Name, float], alpha: float = 0.05) -> list[Name]:
     """Return the streams whose forecasts are off, the strongest evidence first, by e-BH (Wang and Ramdas 2022).
 
     Of `n` e-values, those at or above `n/(alpha·k)` are discoveries, for the largest `k` for which there are `k` of

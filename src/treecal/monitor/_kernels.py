@@ -36,10 +36,10 @@ def _advance(cells: Array, i: int, factor: float, start: float, gap: float, numb
 @strict
 def value(e: Evidence, r: int, shares: Array, restarts: bool) -> float:
     """Return a stream's e-value; or, where every start counts as much as the first, Shiryaev and Roberts' statistic."""
-    total = 0.0
+    total, base = 0.0, 1.0 if restarts else 0.0  # of all starts, the one to come has had no round
     for i in range(len(shares)):
-        total += shares[i] * e.cells[r, i, CAPITAL]
-    return max(total - 1.0, 0.0) if restarts else total + 1.0 / (e.rounds[r] + 2)
+        total += shares[i] * (e.cells[r, i, CAPITAL] - base)
+    return total if restarts else total + 1.0 / (e.rounds[r] + 2)
 
 
 @strict

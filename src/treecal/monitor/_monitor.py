@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from threading import RLock
 from typing import Any, NamedTuple, Self
@@ -42,15 +42,15 @@ class Monitor:
 
     The null hypothesis is that each forecast `p` is the law of its outcome, given everything before it; for outcomes
     that are points, its mean. Against it stands an *e-value*: a number that starts at 1, and if the null is true ever
-    reaches `1/alpha` with probability `alpha` at most, however often one looks (Ville's inequality). It is the average of
-    many bets, each of which gains where the forecasts have one error: logits too large by a factor, the probability of
-    one class too low by so many logits, the base rates, the confidence at some level. And it is the average over all
-    rounds in which an error may have begun, the `k`-th with weight `1/(k(k+1))`, so that a model that fails after a long
-    good stretch is found out soon.
+    reaches `1/alpha` with probability `alpha` at most, however often one looks (Ville's inequality). It is the average
+    of many bets, each of which gains where the forecasts have one error: logits too large by a factor, the probability
+    of one class too low by so many logits, the base rates, the confidence at some level. And it is the average over all
+    rounds in which an error may have begun, the `k`-th with weight `1/(k(k+1))`, so that a model that fails after a
+    long good stretch is found out soon.
 
-    On a simplex a bet multiplies its capital by `q(y)/p(y)`, `q` another forecast, so that an outcome with a probability
-    of 0 is proof: the alarm comes at once. On other sets a bet is `1 + ⟨λ, y − p⟩`. Of a forecast that is a distribution
-    over points the mean is watched.
+    On a simplex a bet multiplies its capital by `q(y)/p(y)`, `q` another forecast, so that an outcome with a
+    probability of 0 is proof: the alarm comes at once. On other sets a bet is `1 + ⟨λ, y − p⟩`. Of a forecast that is a
+    distribution over points the mean is watched.
 
     *Late outcomes.* Outcomes count in the order of `update`, and the null is about that order: `p` is the law of `y`
     given all outcomes that came before `y` *arrived*. That is more than the law given what was known when `p` was
@@ -172,7 +172,7 @@ class Monitor:
 
     @property
     def peak(self) -> float:
-        """The largest that `statistic` has been. (Evidence may be quoted as the e-value of a moment, not as this.)"""
+        """The largest that `statistic` has been: enough for an alarm, but as evidence quote the e-value of a moment."""
         return self._now.peak
 
     @property
@@ -242,8 +242,9 @@ class Monitor:
         P = read_forecast_rows(self.space, forecasts, before=before, tolerance=self.tolerance)
         Y = read_outcome_rows(self.space, outcomes, before=before)
         _one_each("outcomes", Y, len(P))
+        _one_each("groups", groups, len(P))
         names = None
-        if _one_each("groups", groups, len(P)) is not None:
+        if groups is not None:
             names = [None if name is None else self._checked_group(name) for name in groups]
         with self._lock:
             for at in range(0, len(P), _CHUNK):
@@ -328,14 +329,13 @@ class Monitor:
         with self._lock:
             names, now = list(self._settled()), self._now
             parts = list(self._groups.values())
-            empty = Evidence(*(part[:0] for part in now.evidence))
             return {
                 "rounds": now.rounds,
                 "peak": now.peak,
                 "alarm": alarm_state(now.alarm, names),
                 "evidence": now.evidence.copy()._asdict(),
                 "names": deepcopy(names),
-                "groups": (stacked(parts) if parts else empty.copy())._asdict(),
+                "groups": (stacked(parts) if parts else now.evidence.first(0))._asdict(),
             }
 
     def set_state(self, state: dict[str, Any]) -> None:

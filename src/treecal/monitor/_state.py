@@ -32,14 +32,19 @@ class Evidence(NamedTuple):
         """Return a copy, to be changed."""
         return Evidence(self.rounds.copy(), self.cells.copy(), self.learned.copy())
 
+    def first(self, streams: int) -> Evidence:
+        """Return a copy of the first streams'."""
+        return Evidence(self.rounds[:streams].copy(), self.cells[:streams].copy(), self.learned[:streams].copy())
+
     def row(self, r: int) -> Evidence:
         """Return a copy of one stream's."""
         return Evidence(self.rounds[r : r + 1].copy(), self.cells[r : r + 1].copy(), self.learned[r : r + 1].copy())
 
     def values(self, shares: Array, *, restarts: bool) -> Array:
         """Return the value of each stream, bit for bit as the kernel finds it: from left to right."""
-        totals = np.add.accumulate(self.cells[:, :, CAPITAL] * shares, axis=1)[:, -1]
-        return np.maximum(totals - 1, 0) if restarts else totals + 1 / (self.rounds + 2)
+        base = 1.0 if restarts else 0.0
+        totals = np.add.accumulate((self.cells[:, :, CAPITAL] - base) * shares, axis=1)[:, -1]
+        return np.asarray(totals if restarts else totals + 1 / (self.rounds + 2))
 
 
 def fresh(family: Family, *, restarts: bool) -> Evidence:
@@ -80,7 +85,9 @@ def read_evidence(state: Any, streams: int, rounds: int, family: Family, *, rest
     else:
         widest = max(float(table.ranges.max(initial=0.0)), 1.0)
         held = np.abs(e.learned) <= max(table.diameter, table.diameter**2) * (1 + 1e-6)
-        held[:, len(table.centre) :: len(table.centre) + 1] &= e.learned[:, len(table.centre) :: len(table.centre) + 1] >= 0
+        held[:, len(table.centre) :: len(table.centre) + 1] &= (
+            e.learned[:, len(table.centre) :: len(table.centre) + 1] >= 0
+        )
     sound = whole & (capital >= least) & (capital <= 2 * MOST) & (run >= 1) & (run <= MOST)
     sound &= (since >= 1) & (since <= rounds + 1) & (length >= 0) & (length <= n)
     sound &= np.abs(excess) <= length * widest * (1 + 1e-6)

@@ -19,9 +19,9 @@ from treecal.monitor._monitor import Monitor
 class Watched(Corrector):
     """A corrector that changes nothing, and watches: for outcomes by id (`tc.Late`), in chains, behind other wrappers.
 
-    Announces each forecast as it is, and gives it with its outcome to a monitor. In `tc.Late(Watched(monitor))` outcomes
-    count in order of arrival; what that means for the null hypothesis, `tc.Monitor` says. As the last part of a `Chain`
-    it watches the corrected forecasts.
+    Announces each forecast as it is, and gives it with its outcome to a monitor. In `tc.Late(Watched(monitor))`
+    outcomes count in order of arrival; what that means for the null hypothesis, `tc.Monitor` says. As the last part of
+    a `Chain` it watches the corrected forecasts.
 
     Parameters
     ----------
