@@ -16,18 +16,20 @@ Examples
 from treecal.auditing import audit
 from treecal.correctors import (
     BetaCalibration,
+    ByGroup,
     Chain,
     Corrector,
     Gated,
     GuardedCorrector,
     IsotonicCalibration,
     Mixture,
+    Multicalibrator,
     PlattScaling,
     Recalibrator,
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, replay
+from treecal.engine import Bank, CorrectorBank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -63,6 +65,7 @@ from treecal.geometry import (
 )
 from treecal.late import Late
 from treecal.ledger import Ledger
+from treecal.measures import sample_size
 from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
@@ -76,10 +79,12 @@ __all__ = [
     "BetaCalibration",
     "BinaryGrid",
     "Box",
+    "ByGroup",
     "Chain",
     "Codebook",
     "ConvexSet",
     "Corrector",
+    "CorrectorBank",
     "Forecast",
     "Forecaster",
     "Gated",
@@ -93,6 +98,7 @@ __all__ = [
     "Mahalanobis",
     "Mixture",
     "Monitor",
+    "Multicalibrator",
     "NegativeEntropy",
     "PlattScaling",
     "Polytope",
@@ -119,5 +125,6 @@ __all__ = [
     "plan",
     "recommend",
     "replay",
+    "sample_size",
     "save",
 ]

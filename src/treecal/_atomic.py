@@ -14,6 +14,7 @@ from pathlib import Path
 from treecal.exceptions import FileError
 
 _PREFIX, _SUFFIX = ".treecal-", ".part"  # of unfinished files, short enough beside names of any length
+_LOCK = ".lock"
 _SWEEP_AGAIN = 60.0  # seconds until a folder is searched again for what killed writers left
 _swept: dict[Path, float] = {}
 _KINDS = {
@@ -78,6 +79,64 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
             os.close(folder)
 
 
+@contextmanager
+def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a file for this process: until the block ends, whoever else wants to hold it is refused at once.
+
+    The lock is a file beside it, which names the process and is removed at the end. One that a killed process
+    left locks nothing. Where the system has no locks, nobody is refused.
+
+    Parameters
+    ----------
+    path
+        The file to hold, which need not exist.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, exclusive(f"{folder}/s.treecal"):
+    ...     try:
+    ...         with exclusive(f"{folder}/s.treecal"):
+    ...             pass
+    ...     except FileError as error:
+    ...         print(str(error).replace(folder, "folder").replace(str(os.getpid()), "1234"))
+    folder/s.treecal is in use by another treecal, process 1234.
+    <BLANKLINE>
+    Hint: let it end first; two at once would overwrite each other's work.
+    """
+    if check_regular(path) is None:
+        check_folder(path)
+    beside = Path(os.path.realpath(path))
+    lock = beside.with_name(f"{beside.name}{_LOCK}")
+    while True:
+        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+        if _lock(descriptor) is False:
+            owner = os.read(descriptor, 20).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise FileError(
+                f"{os.fspath(path)} is in use by another treecal{f', process {owner}' if owner.isdecimal() else ''}.",
+                hint="let it end first; two at once would overwrite each other's work.",
+            )
+        with suppress(OSError):
+            if os.path.samestat(os.stat(lock), os.fstat(descriptor)):
+                break
+        os.close(descriptor)  # it was removed by its last owner between the two calls
+    try:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()  # before it is released, so that nobody else's is removed
+        os.close(descriptor)
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise unless there is a folder to write this file to."""
+    if not Path(os.path.realpath(path)).parent.is_dir():
+        raise FileError(f"{os.fspath(path)} cannot be written: there is no folder {Path(path).parent}.")
+
+
 def check_regular(path: str | os.PathLike[str]) -> os.stat_result | None:
     """Return what is known of a file, or None if there is none; raise if it is not a regular file."""
     try:
@@ -94,8 +153,8 @@ def _checked(path: str | os.PathLike[str], *, force: bool) -> os.stat_result | N
     found = check_regular(path)
     if found is not None and not force:
         raise _exists(path)
-    if found is None and not Path(os.path.realpath(path)).parent.is_dir():
-        raise FileError(f"{os.fspath(path)} cannot be written: there is no folder {Path(path).parent}.")
+    if found is None:
+        check_folder(path)
     return found
 
 

@@ -21,7 +21,7 @@ from treecal._atomic import new_file
 from treecal._generators import generator_from, generator_state
 from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
-from treecal.engine import Bank
+from treecal.engine import Bank, CorrectorBank
 from treecal.exceptions import SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.forecasters._simplex_grid import MOST_POINTS, points
@@ -37,10 +37,10 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Late | Ledger | Bank | Monitor
+Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank | Monitor
 
 
-def save(thing: Kept, path: str | os.PathLike[str]) -> None:
+def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
     """Write a forecaster, corrector, monitor, ledger or bank to a file, atomically: a crash leaves the old or the new.
 
     A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
@@ -52,6 +52,8 @@ def save(thing: Kept, path: str | os.PathLike[str]) -> None:
         A forecaster, corrector, monitor, ledger or bank of this package.
     path
         The file; an existing one is replaced.
+    notes
+        JSON values to keep with it, such as how far a file has been learned: `read_notes` returns them.
 
     Examples
     --------
@@ -64,7 +66,7 @@ def save(thing: Kept, path: str | os.PathLike[str]) -> None:
     >>> again.rounds, again.predict() == f.predict()
     (1, True)
     """
-    content = dumps(thing)
+    content = dumps(thing, notes=notes)
     with new_file(path, force=True) as temporary:
         temporary.write_bytes(content)
 
@@ -90,8 +92,28 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     return loads(Path(path).read_bytes(), space=space)
 
 
-def dumps(thing: Kept) -> bytes:
-    """Return the snapshot as bytes.
+def read_notes(content: bytes) -> dict[str, Any]:
+    """Return the notes that were kept with a snapshot, from its bytes; none if there were none.
+
+    They are as whoever wrote the file left them: check what you read.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> read_notes(dumps(tc.TreeCal(tc.Simplex(2)), notes={"learned": "days.csv"}))
+    {'learned': 'days.csv'}
+    """
+    try:
+        notes = json.loads(_header(content).get("notes", "{}"), parse_constant=_no_number)
+    except (ValueError, TypeError, RecursionError):
+        notes = None
+    if not isinstance(notes, dict):
+        raise SnapshotError("the snapshot's notes are not an object of JSON.")
+    return notes
+
+
+def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
+    """Return the snapshot as bytes, with `notes` as in `save`.
 
     Examples
     --------
@@ -114,6 +136,7 @@ def dumps(thing: Kept) -> bytes:
         "state": {key: value for key, value in state.items() if key not in arrays},
         "version": VERSION,
         "sha256": _BLANK.decode(),
+        **({"notes": json.dumps(notes, allow_nan=False)} if notes else {}),  # as text: nothing in it is taken for ours
     }
     # All in one entry: safetensors writes several in no fixed order, and equal states should be equal files.
     content = pack(arrays, metadata={"treecal": json.dumps(header, allow_nan=False)})
@@ -187,7 +210,7 @@ def _header(content: bytes) -> dict[str, Any]:
             if older
             else None,
         )
-    check_names("the header", header, [*(["name"] if "name" in header else []), *_HEADER])
+    check_names("the header", header, [*(key for key in ("name", "notes") if key in header), *_HEADER])
     if _depth(header) > _MOST_DEPTH:
         raise SnapshotError(f"the snapshot's header is nested more than {_MOST_DEPTH} deep.")
     return dict(header)
@@ -255,6 +278,7 @@ _OURS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Bank,
+        CorrectorBank,
         Late,
         Ledger,
         Monitor,

@@ -50,6 +50,22 @@ def test_json_is_the_audit(tmp_path: Path) -> None:
     assert document["whole"]["classes"]["a"]["exact"] is None
 
 
+def test_weights_are_a_column(tmp_path: Path) -> None:
+    log, rng = tmp_path / "log.csv", np.random.default_rng(0)
+    lines = write_log(tmp_path / "plain.csv").read_text().splitlines()
+    weights = rng.integers(0, 3, size=300).tolist()
+    rows = [lines[0] + ",w", *(f"{line},{w}" for line, w in zip(lines[1:], weights, strict=True))]
+    log.write_text("\n".join(rows))
+    repeated = [line for line, w in zip(lines[1:], weights, strict=True) for _ in range(w)]
+    (tmp_path / "repeated.csv").write_text("\n".join([lines[0], *repeated]))
+    weighed = json.loads(run("audit", log, *WIDE, "--weight", "w", "--json").out)["whole"]
+    expected = json.loads(run("audit", tmp_path / "repeated.csv", *WIDE, "--json").out)["whole"]
+    assert weighed | {"rounds": len(repeated)} == expected
+    table = run("audit", log, *WIDE, "--weight", "w").out
+    assert f"with a total weight of {len(repeated)}" in table
+    refused(run("audit", log, *WIDE, "--weight", "x"), "has no column 'x'")
+
+
 def test_the_table_is_for_people(tmp_path: Path) -> None:
     done = run("audit", write_log(tmp_path / "log.csv"), *WIDE, "--by", "model")
     assert (done.code, done.err) == (0, "")

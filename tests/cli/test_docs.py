@@ -13,24 +13,34 @@ import pytest
 
 from tests.cli.support import TREECAL, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
-BLOCK = re.compile(r"^```console\n(.*?)^```$", re.M | re.S)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, NIGHTLY = DOCS / "reference" / "cli.md", DOCS / "howto" / "cron.md"
+BLOCK = re.compile(r"^```(console|sh)\n(.*?)^```$", re.M | re.S)
 SCRIPT = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
 
 
-def examples() -> list[tuple[str, str]]:
-    """Return each command and each script with what is printed below it."""
-    found, page = [], PAGE.read_text("utf-8")
-    for block in BLOCK.findall(page):
+def commands(page: str) -> list[tuple[str, str]]:
+    """Return each command of a page with what is printed below it; a script prints nothing."""
+    found = list[tuple[str, str]]()
+    for kind, block in BLOCK.findall(page):
+        if kind == "sh":
+            found.append((block, ""))
+            continue
         for example in re.split(r"^\$ ", block, flags=re.M)[1:]:
             command, _, printed = example.partition("\n")
             found.append((command, printed))
-    return found + [(f"python - <<'END'\n{code}END\n", printed) for code, printed in SCRIPT.findall(page)]
+    return found
+
+
+def examples() -> list[tuple[str, str]]:
+    """Return each command and each script of the reference with what is printed below it."""
+    page = PAGE.read_text("utf-8")
+    return commands(page) + [(f"python - <<'END'\n{code}END\n", printed) for code, printed in SCRIPT.findall(page)]
 
 
 def shown(command: str) -> str:
     """Run a line of shell, and return what a person would see: output, words, and a code other than 0."""
-    if command.startswith("treecal ") and "|" not in command:  # no shell is needed, nor another process
+    if command.startswith("treecal ") and not set("|>") & set(command):  # no shell is needed, nor another process
         done = run(*shlex.split(command)[1:])
         seen, code = done.out + done.err, done.code
     else:
@@ -43,19 +53,28 @@ def shown(command: str) -> str:
     return "".join(line.rstrip() + "\n" for line in seen.splitlines()) + f"[{code}]\n" * bool(code)
 
 
+def wrong(examples: list[tuple[str, str]]) -> str:
+    same = doctest.OutputChecker().check_output
+    return "\n".join(
+        f"$ {command}\n{got}"
+        for command, printed in examples
+        if not same(printed, got := shown(command), doctest.ELLIPSIS)
+    )
+
+
 def test_every_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    same = doctest.OutputChecker().check_output
-    wrong = [
-        f"$ {command}\n{got}"
-        for command, printed in examples()
-        if not same(printed, got := shown(command), doctest.ELLIPSIS)
-    ]
-    assert not wrong, "\n".join(wrong)
+    assert not wrong(examples())
+
+
+def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not wrong(commands(NIGHTLY.read_text("utf-8")))
 
 
 @pytest.mark.parametrize(
-    "name", ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "arena", "game", "doctor"]
+    "name",
+    ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "sample-size", "arena", "game", "doctor"],
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
@@ -73,6 +92,9 @@ def test_the_table_of_json_keys_is_complete(tmp_path: Path) -> None:
         ("audit", path, "--forecast", "rain,sun", "--outcome", "outcome", "--json"),
         ("plan", "--dim", 2, "--error", 0.5, "--json"),
         ("recommend", "--dim", 2, "--rounds", 20, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--temperature", 2, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--outcomes", 99, "--json"),
+        ("sample-size", "--base", "0.7,0.3", "--outcomes", 99, "--of", 0, "--json"),
         ("arena", "--dim", 2, "--rounds", 10, "--workers", 1, "--streams", "drift", "--json"),
         ("game", "chicken", "--rounds", 10, "--json"),
     ]

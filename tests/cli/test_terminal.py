@@ -20,7 +20,19 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, printable
 from treecal.forecasters import REGISTRY
 
-COMMANDS = ("arena", "audit", "demo", "doctor", "forecast", "game", "plan", "recalibrate", "recommend", "replay")
+COMMANDS = (
+    "arena",
+    "audit",
+    "demo",
+    "doctor",
+    "forecast",
+    "game",
+    "plan",
+    "recalibrate",
+    "recommend",
+    "replay",
+    "sample-size",
+)
 
 
 def terminal(script: str) -> pexpect.spawn[str]:

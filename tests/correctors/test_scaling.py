@@ -15,7 +15,7 @@ import treecal as tc
 from tests.correctors.models import model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors._scaling import LEAST, Scaling, project
+from treecal.correctors._scaling import Scaling, project
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.testing import bad_outcomes
 
@@ -31,7 +31,7 @@ KINDS: list[tuple[type[Scaling], int]] = [
 
 def said(kind: type[Scaling], theta: Array, b: Array) -> Array:
     """Platt's, and Guo et al.'s: one formula for each kind."""
-    b = np.clip(b, LEAST, None)
+    b = np.clip(b, kind._least, None)
     if kind is tc.PlattScaling:
         a, c = theta
         q = 1 / (1 + math.exp(-(a * math.log(b[1] / b[0]) + c)))
@@ -144,7 +144,7 @@ def test_the_bound_of_its_docstring_holds(kind: type[Scaling], dim: int, radius:
         theta = f.theta
         x = f.predict(b).mean
         f.update(y)
-        logs = np.log(np.clip(b, LEAST, 1))
+        logs = np.log(np.clip(b, kind._least, 1))
         features = {
             tc.PlattScaling: np.array([[0, 0], [logs[-1] - logs[0], 1]]),
             tc.TemperatureScaling: logs[:, None],
@@ -176,7 +176,7 @@ def test_regret_is_logarithmic(scaling: type[Scaling], dim: int, kind: str) -> N
     k = len(first)
 
     def regret(rounds: int) -> float:
-        logs = np.log(np.clip(forecasts[:rounds], LEAST, 1))
+        logs = np.log(np.clip(forecasts[:rounds], scaling._least, 1))
 
         def loss(theta: Array) -> float:
             if scaling is tc.PlattScaling:

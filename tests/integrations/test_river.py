@@ -107,15 +107,6 @@ def test_it_learns_before_the_classifier_does() -> None:
         assert f.predict_proba_one({})[1 - last] > 0.9
 
 
-def test_keywords_go_to_the_classifier() -> None:
-    f, g = (RecalibratedClassifier(linear_model.LogisticRegression()) for _ in range(2))
-    f.learn_one({"a": 1.0}, True, w=3.0)
-    g.learn_one({"a": 1.0}, True)
-    assert f.classifier.weights["a"] == pytest.approx(3 * g.classifier.weights["a"])  # type: ignore[attr-defined]
-    assert f.corrector is not None
-    assert f.corrector.rounds == 1
-
-
 # Integers come over time
 
 
@@ -312,7 +303,7 @@ def test_the_metric_among_rivers() -> None:
     assert 0 < error < 1
     assert 0.3 < accuracy < 1
     metric = CalibrationError()
-    assert (metric.bigger_is_better, metric.requires_labels, metric.works_with_weights) == (False, False, False)
+    assert (metric.bigger_is_better, metric.requires_labels, metric.works_with_weights) == (False, False, True)
     assert metric.works_with(model)
     assert not metric.works_with(linear_model.LinearRegression())
     assert repr(metric) == "CalibrationError: 0."
@@ -325,7 +316,7 @@ def test_the_metric_among_rivers() -> None:
     [
         (lambda: CalibrationError("l7.."), "l7"),
         (lambda: CalibrationError(resolution=-1), "resolution is -1"),
-        (lambda: CalibrationError().update("a", {"a": 1.0}, 2.0), "w is 2.0"),
+        (lambda: CalibrationError().update("a", {"a": 1.0}, -2.0), "w is -2.0"),
         (lambda: CalibrationError().update("a", {}), "y_pred is {}"),
         (lambda: CalibrationError().update(True, 0.7), "y_pred is 0.7"),  # type: ignore[arg-type]
         (lambda: CalibrationError().revert("a", {"a": 1.0}), "no round"),

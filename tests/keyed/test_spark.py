@@ -171,3 +171,16 @@ def test_a_replay_has_the_points_of_one_machine(classes: bool, cluster: Any, mon
         assert forecasts[t]["points"] == f.predict().points.ravel().tolist()
         np.testing.assert_allclose(forecasts[t]["mean"], f.predict().mean, rtol=1e-14)
         f.update(outcome)
+
+
+def test_a_weighted_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
+    weights = np.random.default_rng(2).lognormal(sigma=9, size=3000).clip(1e-11, 1e11).tolist()
+    weights[:8] = [1.0, -1.0, None, float("nan"), float("inf"), 0.0, 1e13, 3]
+    log = a_log(3000).append_column("w", pa.array(weights))
+    arguments = {**ARGUMENTS, "weight": "w", "on_error": "skip"}
+    here, there = audit(log, **arguments), spark_audit(cluster.createDataFrame(log), **arguments)
+    assert (here.problems.count, there.problems.count) == (5, 5)
+    assert here.whole.to_dict() == there.whole.to_dict()
+    assert {key: part.to_dict() for key, part in here.groups.items()} == {
+        key: part.to_dict() for key, part in there.groups.items()
+    }

@@ -81,7 +81,7 @@ def audit(
     weight
         The column of sample weights, or an array of them beside two arrays: 0, or from 1e-12 to 1e12. A row of weight 3
         counts as three rows, and one of weight 0 as none. Whole numbers are exact; others are rounded down to multiples
-        of a power of two, at most `2^-60` times the largest weight and the number of rows.
+        of a power of two, and lose less than `2^-59` times the largest weight and the number of rows (or 128).
     bins
         Number of bins of equal width for the binned errors.
     norms

@@ -2,7 +2,7 @@
 
 Each weight is multiplied by one power of two and rounded down. The power depends only on the number of weights and the
 largest: all together stay below 2^61 and each below 2^53. So weights that are whole numbers stay exact (up to 2^60 in
-all), and any other loses less than `largest * rows / 2^60`.
+all), and any other loses less than `largest * max(rows, 128) / 2^59`.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
+from treecal.cli._sample_size import sample_size
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
 from treecal.exceptions import TreeCalError
@@ -43,16 +44,22 @@ first.""",
     ),
     suppress_keyboard_interrupt=False,
 )
-for command in (forecast, replay, audit, monitor, recalibrate, plan, recommend, arena, game, demo, doctor):
+for command in (forecast, replay, audit, monitor, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
     app.command(command)
 app.register_install_completion_command(help="Set up completion in your shell.")
 
 
 def run(arguments: list[str]) -> int:
     """Run a command, and return its exit code; an error is one message on standard error, without a traceback."""
-    debug, arguments = "--debug" in arguments, [word for word in arguments if word not in ("--debug", "-")]
+    debug, piped = "--debug" in arguments, "-" in arguments
+    arguments = [word for word in arguments if word not in ("--debug", "-")]
     code: object = Exit.REFUSED
     try:
+        if piped and arguments[:1] in (["audit"], ["replay"]):
+            raise TreeCalError(
+                f"{arguments[0]} reads a file, some of it twice, and so not standard input.",
+                hint="write it to a file first; forecast and recalibrate read pipes.",
+            )
         _prepare_streams()
         interrupts.check()
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
@@ -105,7 +112,7 @@ def _spelled(message: str) -> str:
     """Return a message about arguments in the words of the command line."""
     for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
         message = re.sub(rf"\b{name}\b", option, message)
-    return re.sub(r"\b(arity|depth|rounds)=(?=[ .,;])", r"--\1", message)
+    return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 
 def _name(file: object) -> str:

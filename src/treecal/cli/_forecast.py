@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from cyclopts import Parameter
 
-from treecal._atomic import check_regular
 from treecal.cli._guard import Guard
-from treecal.cli._options import FileKind, Method, OnInvalid, Outcomes, described, split
+from treecal.cli._options import (
+    Every,
+    FileKind,
+    Force,
+    Method,
+    NewFile,
+    OnInvalid,
+    OutcomeFor,
+    Outcomes,
+    SnapshotFile,
+    split,
+)
+from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, line, rows, source_name
+from treecal.cli._session import session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.forecasters import Guarded
 from treecal.io import Decoder, Problems
-from treecal.io._decoder import class_labels
-from treecal.state import load, save
+from treecal.late import Late
 
 if TYPE_CHECKING:
-    from treecal.forecasters import Forecaster
+    from treecal.cli._rounds import Rounds
+    from treecal.forecast import Forecast
 
 Announce = Literal["distribution", "mean", "draw"]
 
@@ -33,9 +46,16 @@ def forecast(
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
     method: Method = Method(),  # noqa: B008 # frozen
     outcome: str | None = None,
+    id_: Annotated[
+        str | None, Parameter(name="--id", help="Column or key of the id of a forecast that is asked for.")
+    ] = None,
+    outcome_for: OutcomeFor = "outcome_for",
     announce: Announce = "distribution",
-    snapshot: Path | None = None,
-    every: int = 1000,
+    snapshot: SnapshotFile = None,
+    every: Every = 1000,
+    new_file: NewFile = False,
+    output: Path | None = None,
+    force: Force = False,
     kind: FileKind = None,
     on_error: OnInvalid = "stop",
 ) -> int:
@@ -47,8 +67,12 @@ def forecast(
     An outcome is a line of JSON: the name of a class (on standard input also without quotes), the number of a class, a
     list of numbers, or an object that holds one of these under "outcome". Or it is a row of a CSV or Parquet file.
 
+    With --id, outcomes may come late and in any order: a row with that column asks for a forecast, and a row that names
+    it in "outcome_for" brings its outcome.
+
         printf 'rain\nsun\n' | treecal forecast --classes rain,sun --announce mean
-        treecal forecast days.csv --outcome weather --classes rain,sun
+        treecal forecast days.csv --outcome weather --classes rain,sun --snapshot days.treecal
+        printf '{"id": "42"}\n' | treecal forecast --classes rain,sun --id id --announce mean
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
@@ -60,76 +84,72 @@ def forecast(
         Column or key of the outcome; or those of its coordinates, separated by commas.
     announce
         What to write: the distribution, which is what is calibrated; its mean; or one point drawn from it.
-    snapshot
-        File to resume from, if it exists, and to save to: every --every rounds, at the end, on Ctrl-C and on SIGTERM.
-    every
-        Number of rounds between snapshots.
+    output
+        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
+        outcome, and the mean of the forecast, as forecast_rain, forecast_sun; `treecal audit` reads it. Forecasts that
+        still await their outcome are written to standard output.
     """
-    decoder = Decoder(outcomes.space(), outcome=() if outcome is None else split("--outcome", outcome))
-    forecaster = method.make(decoder.space)
-    if every < 1:
-        raise ParameterError.expected("--every", every, "an integer of 1 or more")
-    if snapshot is not None:
-        forecaster = _resumed(snapshot, forecaster)
+    space = outcomes.space()
+    columns = () if outcome is None else split("--outcome", outcome)
+    if id_ is not None:
+        columns = columns or ("outcome",)
+    names = names_of(space, "forecast")
+    reader = Reader(
+        Decoder(space, outcome=columns),
+        columns,
+        corrects=False,
+        id=id_,
+        outcome_for=outcome_for,
+        added=names if output is not None else (),
+    )
     problems = Problems(source_name(path), on_error)
+    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file}
+    rounds: Rounds | None = None
+
+    def write(number: int, news: News, x: Forecast) -> None:
+        with shield.opened():
+            emit(news.labelled(_line(run.rounds, number, x, announce, seed=method.seed)))
+
     try:
-        with Shield() as shield, rows(path, decoder, kind=kind) as stream:
-            try:
-                with shield.opened():
-                    _write(forecaster, announce, seed=method.seed)
-                for row in shield.waiting(stream):
-                    try:
-                        forecaster.update(decoder.outcome(row.read()))
-                    except TreeCalError as error:  # beyond the horizon every row is invalid
-                        problems.add(row.place, str(error), stop=isinstance(error, HorizonError))
-                        continue
-                    if snapshot is not None and forecaster.rounds % every == 0:
-                        save(forecaster, snapshot)
-                    with shield.opened():
-                        _write(forecaster, announce, seed=method.seed)
-            finally:
-                if snapshot is not None:
-                    save(forecaster, snapshot)
+        with (
+            Shield() as shield,
+            session(method.make(space), **options, output=output, force=force, names=names) as run,
+            run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
+        ):
+            rounds = run.rounds
+            if id_ is not None:
+                rounds.by_name()
+            elif isinstance(rounds.thing, Late):
+                raise ParameterError(f"the rounds in {snapshot} have ids.", hint="--id names the column of the ids.")
+            else:
+                rounds.ask(write)
+            for row in stream:
+                try:
+                    rounds.take(reader.read(row.read()), write)
+                except TreeCalError as error:  # beyond the horizon every row is invalid
+                    problems.add(row.place, str(error), stop=isinstance(error, HorizonError))
+                    run.took(row)
+                    continue
+                run.took(row)
+                if id_ is None:
+                    rounds.ask(write)
     except KeyboardInterrupt:
+        if rounds is None:
+            raise
         end(problems)
-        say(f"interrupted after {forecaster.rounds:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
         return Exit.INTERRUPTED
-    if sys.stderr.isatty() and (guard := Guard.of(forecaster)):  # a pipe gets the part that forecast each round
+    if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
         say(str(guard))
     return end(problems)
 
 
-def _write(forecaster: Forecaster, announce: Announce, *, seed: int) -> None:
-    try:
-        x = forecaster.predict()
-    except HorizonError:  # no round is left to forecast; another outcome is refused
-        return
-    part: dict[str, Any] = {}
-    if isinstance(forecaster, Guarded):
-        part = {"part": "eager" if forecaster.eager_speaks else "safe"}
+def _line(rounds: Rounds, number: int, x: Forecast, announce: Announce, *, seed: int) -> dict[str, Any]:
+    space, part = rounds.inner.space, dict[str, Any]()
+    if isinstance(rounds.thing, Guarded):
+        part = {"part": "eager" if rounds.thing.eager_speaks else "safe"}
     if announce != "draw":
-        emit(line(forecaster, x, points=announce == "distribution") | part)
-        return
+        return line(space, number, x, points=announce == "distribution") | part
     # Seeded by the round, so that a resumed stream draws the same points.
-    drawn = x.sample(np.random.default_rng([seed, forecaster.rounds]))
-    emit({"round": forecaster.rounds + 1, "drawn": by_class(forecaster.space, drawn)} | part)
-
-
-def _resumed(path: Path, asked: Forecaster) -> Forecaster:
-    """Return the forecaster in the snapshot, which must be the one asked for; without a snapshot, the one asked for."""
-    if check_regular(path) is None:
-        save(asked, path)  # a file that cannot be written is an error now, not after an hour
-        return asked
-    kept = load(path)
-    old, new = class_labels(kept.space), class_labels(asked.space)
-    if kept.space != asked.space and len(old) == len(new) > 0:  # their probabilities would be mixed up
-        hint = f"--classes {','.join(old)} resumes it."
-        if kept.space.classes is None:
-            hint = f"it has no class names: --dim {len(old)} resumes it. (0.1.0 numbered them in alphabetical order.)"
-        raise ParameterError(f"the classes of {path} are {', '.join(old)}, not {', '.join(new)}.", hint=hint)
-    if described(kept) != described(asked):
-        raise ParameterError(
-            f"{path} holds {described(kept)}, but the options ask for {described(asked)}.",
-            hint="use the options it was created with, or another snapshot.",
-        )
-    return kept  # type: ignore[no-any-return] # it is of the class asked for
+    drawn = x.sample(np.random.default_rng([seed, number - 1]))
+    return {"round": number, "drawn": by_class(space, drawn)} | part

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from treecal.correctors import Corrector
     from treecal.forecasters import Forecaster, GuardReport
     from treecal.geometry import Norm
+    from treecal.late import Late
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Guard:
     """The largest possible error."""
 
     @classmethod
-    def of(cls, source: Forecaster | Corrector) -> Guard | None:
+    def of(cls, source: Forecaster | Corrector | Late) -> Guard | None:
         """Return what the guard did so far; None if there is none, or no round yet.
 
         Examples

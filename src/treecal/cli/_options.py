@@ -6,6 +6,7 @@ import csv
 import re
 from dataclasses import dataclass
 from inspect import getdoc, signature
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -13,6 +14,7 @@ import numpy as np
 from cyclopts import Parameter
 
 from treecal import forecasters
+from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
@@ -29,6 +31,22 @@ FileKind = Annotated[
 ]
 OnInvalid = Annotated[
     OnError, Parameter(help="At an invalid row: stop; skip it and report how many; or collect and report them all.")
+]
+OutcomeFor = Annotated[str, Parameter(help="Column of the id of the forecast whose outcome a row brings.")]
+SnapshotFile = Annotated[
+    Path | None,
+    Parameter(
+        help="File to resume from, if it exists, and to save to: every --every rows, at the end, on Ctrl-C and on "
+        "SIGTERM; with --output only at the end. No other run may use it meanwhile."
+    ),
+]
+Every = Annotated[int, Parameter(help="Number of rows between snapshots.")]
+NewFile = Annotated[
+    bool,
+    Parameter(
+        help="Accept a file that the snapshot does not know, and learn it from its first row. (A file whose first rows "
+        "were learned is known, and read on from there.)"
+    ),
 ]
 Force = Annotated[bool, Parameter(help="Overwrite existing files.")]
 Json = Annotated[bool, Parameter(help="Write one JSON document.")]
@@ -194,8 +212,8 @@ class Method:
         return kind(space, **given)  # type: ignore[no-any-return]
 
 
-def described(forecaster: Forecaster) -> str:
-    """Return a forecaster with all its arguments but those that change with every round.
+def described(forecaster: Forecaster | Corrector) -> str:
+    """Return a forecaster or corrector with all its arguments but those that change with every round.
 
     Examples
     --------

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Parameter
 
 from treecal import correctors
 from treecal.cli._guard import Guard
-from treecal.cli._options import FileKind, OnInvalid, Outcomes, split
+from treecal.cli._options import Every, FileKind, Force, NewFile, OnInvalid, OutcomeFor, Outcomes, SnapshotFile, split
+from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, line, rows, source_name
+from treecal.cli._session import session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
-from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
+from treecal.exceptions import ParameterError, TreeCalError
+from treecal.geometry._outcomes import checked_tolerance
 from treecal.io import Decoder, Problems
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
@@ -22,8 +28,9 @@ RULES = {
     if isinstance(kind, type) and issubclass(kind, Groups) and kind.name is not None
 }
 if TYPE_CHECKING:
-    from treecal._typing import Array
+    from treecal.cli._rounds import Rounds
     from treecal.correctors import Corrector
+    from treecal.forecast import Forecast
     from treecal.geometry import ConvexSet
 
     Method: TypeAlias = str
@@ -39,20 +46,32 @@ def recalibrate(
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
     method: Method = "mean",
     groups: Rule | None = None,
+    by: str | None = None,
     forecast: str | None = None,
     outcome: str = "outcome",
+    id_: Annotated[str, Parameter(name="--id", help="Column of the id of a forecast.")] = "id",
+    outcome_for: OutcomeFor = "outcome_for",
+    tolerance: float = 1e-6,
+    snapshot: SnapshotFile = None,
+    every: Every = 1000,
+    new_file: NewFile = False,
+    output: Path | None = None,
+    force: Force = False,
     kind: FileKind = None,
     on_error: OnInvalid = "stop",
     json: bool = False,
 ) -> int:
     """Correct a model's probabilities, row by row, each before its outcome is read; then score them before and after.
 
-    A row holds the probabilities and the outcome. In a pipe they may come one after the other, the probabilities in one
-    line of JSON and the outcome in the next: the corrected ones are written in between. Corrected forecasts go to
-    standard output as JSON lines, the scores to standard error.
+    A row holds the probabilities and the outcome. Outcomes may also come later: the forecast's row has an "id", and a
+    later row has the outcome and that id in "outcome_for", in any order. Without ids, the next row has the outcome.
+
+    Corrected forecasts are written to standard output as JSON lines, with the row's other columns; the scores to
+    standard error. With --snapshot the next run resumes; of a file that has grown it reads the new rows only.
 
         treecal recalibrate model.csv --classes rain,sun --outcome weather
-        treecal recalibrate model.jsonl --classes rain,sun --method vector
+        treecal recalibrate model.csv --classes rain,sun --outcome weather --output corrected.csv
+        treecal recalibrate model.jsonl --classes rain,sun --method vector --snapshot model.treecal
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
@@ -65,51 +84,74 @@ def recalibrate(
         temperature, vector: online scaling of the logits; vector-then-mean: both; guarded: the model's probabilities
         themselves while their calibration error is within a budget, a certified forecaster's otherwise;
         vector-then-guarded: those after scaling; gated: the model's probabilities themselves until those after scaling
-        have proved to be better.
+        have proved to be better; multicalibrate: without bias in every group of --by.
     groups
         How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
         the default; by the cell of a grid; or by the nearest of 16 centroids.
+    by
+        Columns to group rows by, separated by commas: each group has a corrector of its own. With multicalibrate a row
+        is in a group for each column, and all are corrected together.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
-        two classes, the column of the second one. By default "forecast", or the columns named like the classes.
+        two classes, the column of the second one. By default "forecast", or the columns named like the classes, also
+        with a common prefix: p_rain, p_sun.
     outcome
         Column of the outcome.
+    tolerance
+        How far from 1 the probabilities of a row may sum; they are normalised.
+    output
+        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
+        outcome, and the corrected probabilities, as corrected_rain, corrected_sun; `treecal audit` reads it. Forecasts
+        that still await their outcome are written to standard output.
     json
         Write the scores to standard output, as the last line of JSON.
     """
     columns = () if forecast is None else split("--forecast", forecast)
-    decoder = Decoder(outcomes.space(), outcome=[outcome], forecast=columns)
-    corrector = _corrector(method, groups, decoder.space)
+    space = outcomes.space()
+    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=checked_tolerance(tolerance))
+    asked, names = _corrector(method, groups, space), names_of(space, "corrected")
+    overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
+    if by is not None and not overlapping:
+        asked = correctors.ByGroup(asked)
+    reader = Reader(
+        decoder,
+        (outcome,),
+        corrects=True,
+        id=id_,
+        outcome_for=outcome_for,
+        by=() if by is None else split("--by", by),
+        overlapping=overlapping,
+        added=names if output is not None else (),
+        named=columns,
+    )
     problems = Problems(source_name(path), on_error)
+    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file}
+    rounds = None
+
+    def write(number: int, news: News, x: Forecast) -> None:
+        with shield.opened():
+            emit(news.labelled(line(space, number, x, points=len(x) > 1)))
+
     try:
-        with Shield() as shield, rows(path, decoder, kind=kind) as stream:
-            for row in shield.waiting(stream):
+        with (
+            Shield() as shield,
+            session(asked, **options, output=output, force=force, names=names) as run,
+            run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
+        ):
+            rounds = run.rounds
+            for row in stream:
                 try:
-                    b, y = _read(row.read(), decoder, outcome)
-                    if b is not None:
-                        x = corrector.predict(b)
-                        with shield.opened():
-                            emit(line(corrector, x, points=len(x) > 1))
-                    if y is not None:
-                        corrector.update(y)
+                    rounds.take(reader.read(row.read()), write)
                 except TreeCalError as error:
                     problems.add(row.place, str(error))
+                run.took(row)
     except KeyboardInterrupt:
-        _score(corrector, problems, json=json)
-        say(f"interrupted after {corrector.rounds:,} rounds.")
+        if rounds is None:
+            raise
+        _score(rounds, problems, json=json)
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
         return Exit.INTERRUPTED
-    return _score(corrector, problems, json=json)
-
-
-def _read(row: Any, decoder: Decoder, outcome: str) -> tuple[Array | None, Array | None]:
-    """Return the probabilities and the outcome, as far as they are there: both are checked before either is used."""
-    if not isinstance(row, dict):
-        raise OutcomeError("it is not an object, expected one with the probabilities and the outcome.")
-    columns = decoder.forecast_columns(row)
-    given = any(name in row for name in columns)
-    if not (given or outcome in row):
-        raise OutcomeError(f"it has neither {', '.join(columns)} nor {outcome}, only {', '.join(row) or 'nothing'}.")
-    return decoder.forecast(row) if given else None, decoder.outcome(row) if outcome in row else None
+    return _score(rounds, problems, json=json)
 
 
 def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
@@ -121,16 +163,25 @@ def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
     return make(space, groups=RULES[groups]())
 
 
-def _score(corrector: Corrector, problems: Problems, *, json: bool) -> Exit:
-    if not corrector.rounds:
-        say("no outcomes, so no scores.")
+def _score(rounds: Rounds, problems: Problems, *, json: bool) -> Exit:
+    if not rounds.learned:
+        say("no outcomes, so no scores." if not rounds.waiting else f"no outcomes yet: {_waiting(rounds)}")
         return end(problems)
-    guard = Guard.of(corrector)
+    scores, guard = rounds.report, Guard.of(rounds.thing)
     if json:
         did = {} if guard is None else {"guard": guard.document()}
-        emit({"scores": corrector.report(), **did, **problems.to_dict()})
-    else:
-        page(stderr=True).print(str(corrector.report()), markup=False, soft_wrap=True)
-        if guard is not None:
-            page(stderr=True).print(str(guard), markup=False, soft_wrap=True)
+        emit({"scores": scores, "waiting": rounds.waiting, **did, **problems.to_dict()})
+        return end(problems)
+    paper = page(stderr=True)
+    paper.print(str(scores), markup=False, soft_wrap=True)
+    if rounds.waiting:
+        paper.print(_waiting(rounds), soft_wrap=True)
+    if guard is not None:
+        paper.print(str(guard), markup=False, soft_wrap=True)
     return end(problems)
+
+
+def _waiting(rounds: Rounds) -> str:
+    """Return how many rounds are open, in words."""
+    one = rounds.waiting == 1
+    return f"{rounds.waiting:,} forecast{'' if one else 's'} await{'s its outcome' if one else ' their outcomes'}."

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from treecal.cli._progress import Done, progress
 from treecal.cli._terminal import Exit, by_class, say
-from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster
-from treecal.io import Decoder, Kind, Problems, Row, open_source
+from treecal.geometry import ConvexSet
+from treecal.io import Kind, Problems, Row, open_source
 from treecal.io._sources import LOG, check_file
 from treecal.io._text import kind_of, text_rows
 
@@ -25,14 +24,29 @@ def source_name(path: str) -> str:
     return "standard input" if path == "-" else Path(path).name
 
 
+def is_file(path: str) -> bool:
+    """Return whether rows come from a file that stays: neither standard input nor a pipe or device with a name."""
+    return path != "-" and os.path.isfile(path)
+
+
+class Columns(Protocol):
+    """Which columns to read, none for all; and a check of those that a table has."""
+
+    @property
+    def columns(self) -> Sequence[str]: ...
+
+    def check(self, source: str, there: Sequence[str]) -> None: ...
+
+
 @contextmanager
-def rows(path: str, decoder: Decoder, *, kind: Kind | None = None) -> Iterator[Iterator[Row]]:
+def rows(path: str, decoder: Columns, *, kind: Kind | None = None) -> Iterator[Iterator[Row]]:
     r"""Open a file, or standard input for "-", and give its rows, with a progress bar where that helps.
 
     Examples
     --------
     >>> import tempfile
     >>> from treecal.geometry import Simplex
+    >>> from treecal.io import Decoder
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "days.csv").write_text("day,weather\n1,rain\n2, sun\n")
     ...     with rows(f"{folder}/days.csv", Decoder(Simplex(2), outcome=["weather"])) as lines:
@@ -61,7 +75,7 @@ def rows(path: str, decoder: Decoder, *, kind: Kind | None = None) -> Iterator[I
         return
     with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
         found = text_rows(file, kind, name, check=decoder.check, words=words)
-        if not os.path.isfile(path):
+        if not is_file(path):
             yield found
             return
         with progress("bytes", total=os.path.getsize(path), show=show) as done:
@@ -74,11 +88,11 @@ def _watched(found: Iterator[Row], reached: Callable[[Row], int], done: Done) ->
         done(reached(row))
 
 
-def line(source: Forecaster | Corrector, x: Forecast, *, points: bool) -> dict[str, Any]:
-    """Return a forecast for the next round as JSON: its mean, and with `points` the whole distribution."""
-    found: dict[str, Any] = {"round": source.rounds + 1, "mean": by_class(source.space, x.mean)}
+def line(space: ConvexSet, number: int, x: Forecast, *, points: bool) -> dict[str, Any]:
+    """Return a forecast for a round as JSON: its mean, and with `points` the whole distribution."""
+    found: dict[str, Any] = {"round": number, "mean": by_class(space, x.mean)}
     if points:
-        found |= {"points": [by_class(source.space, point) for point in x.points], "weights": x.weights}
+        found |= {"points": [by_class(space, point) for point in x.points], "weights": x.weights}
     return found
 
 

@@ -3,6 +3,7 @@
 import inspect
 
 from treecal.correctors._base import Corrector
+from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
@@ -10,12 +11,14 @@ from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
+from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
 
 __all__ = [
     "BetaCalibration",
+    "ByGroup",
     "ByKey",
     "Cells",
     "Centroids",
@@ -28,6 +31,7 @@ __all__ = [
     "History",
     "IsotonicCalibration",
     "Mixture",
+    "Multicalibrator",
     "PlattScaling",
     "Recalibrator",
     "Scaling",
@@ -38,6 +42,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "multicalibration_bound",
     "tracking_bound",
 ]
 
@@ -47,8 +52,8 @@ def all_correctors() -> list[type[Corrector]]:
 
     Examples
     --------
-    >>> [kind.__name__ for kind in all_correctors()][:4]
-    ['BetaCalibration', 'Chain', 'Gated', 'GuardedCorrector']
+    >>> [kind.__name__ for kind in all_correctors()]
+    ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
     things = (globals()[name] for name in __all__)
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

@@ -293,14 +293,14 @@ class Corrector(ABC):
         now = None if announced is not None and not self.ordered else self._announced(forecast, group)
         if announced is None and now is not None:
             return Opened(self._rounds, forecast, group, now)
-        x = announced if isinstance(announced, Forecast) else self._point(self._read(announced))
+        x = self._said(announced)
         if now is not None and x != now:
             raise ForecastError.at(
                 self._rounds + 1,
                 "is not what would be announced now, and the certificate holds for rounds in order.",
                 hint="use tc.Late(corrector).",
             )
-        return Opened(self._rounds, forecast, group, self._on_space(x))
+        return Opened(self._rounds, forecast, group, x)
 
     def predict_many(self, forecasts: ArrayLike, *, groups: Sequence[Group] | None = None) -> Array:
         """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
@@ -389,7 +389,7 @@ class Corrector(ABC):
         scored: bool,
     ) -> Array:
         """Learn checked rows in order, and score them if asked to; return the means announced."""
-        means = np.empty_like(forecasts)
+        means = np.empty((len(forecasts), self.space.dim))
         for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
             opened = self._past_round(
                 b, None if groups is None else groups[i], None if announced is None else announced[i]
@@ -445,6 +445,12 @@ class Corrector(ABC):
             return x
         return Forecast(x.points, weights=x.weights, nodes=x.nodes, space=self.space)
 
+    def _said(self, announced: Any) -> Forecast:
+        """Return what was announced: a distribution, or one point."""
+        if isinstance(announced, Forecast):
+            return self._on_space(announced)
+        return self._point(frozen(read_forecast(self.space, announced, self._rounds + 1, self.tolerance)))
+
     def _read(self, forecast: Any) -> Array:
         """Return a forecast as a read-only point of the set, or raise."""
         return frozen(read_forecast(self.space, forecast, self._rounds + 1, self.tolerance))
@@ -463,7 +469,7 @@ class Corrector(ABC):
         _one_each("groups", groups, len(P))
         said, w = None, None
         if _one_each("announced", announced, len(P)) is not None:
-            said = [self._on_space(x) if isinstance(x, Forecast) else self._point(self._read(x)) for x in announced]
+            said = [self._said(x) for x in announced]
         if _one_each("weights", weights, len(P)) is not None:
             w = np.array([_checked_weight(weight) for weight in np.asarray(weights).tolist()])
         return P, Y, said, None if groups is None else list(groups), w

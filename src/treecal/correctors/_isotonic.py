@@ -34,11 +34,12 @@ class IsotonicCalibration(Corrector):
     A class's outcomes, 0 or 1, are regressed on its probabilities: least squares among nondecreasing maps, linear
     between the points; then the classes' values are divided by their sum. It assumes that more of a model's
     probability means more of the truth, and no shape. The rounds are kept in 100 cells of each class, narrow where
-    probabilities are near 0 or 1, in which the mean forecast stands for all: so memory is bounded, and what is announced
-    is the batch fit to everything so far, from `fit` or from rounds, up to the width of a cell. It starts as the identity.
+    probabilities are near 0 or 1, in which the mean forecast stands for all: so memory is bounded, and what is
+    announced is the batch fit to everything so far, from `fit` or from rounds, up to the width of a cell. It starts as
+    the identity.
 
-    It does not forget; `Chain([IsotonicCalibration(space), Recalibrator(space, make="shift")])` does. A weight counts as
-    exactly so many rounds. Costs `O(100·dim)` a round.
+    It does not forget; `Chain([IsotonicCalibration(space), Recalibrator(space, make="shift")])` does. A weight counts
+    as exactly so many rounds. Costs `O(100·dim)` a round.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector, Group, Kept, Opened
+from treecal.correctors._base import Corrector, Group, Kept
 from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -278,24 +278,6 @@ class Mixture(Corrector):
             except ForecastError as error:
                 raise ForecastError.at(number, f"of {self.models[i]} {error.problem}", hint=error.hint) from None
         return found
-
-    def _checked_rows(
-        self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
-    ) -> tuple[Array, Array, Sequence[Forecast] | None, Sequence[Group] | None, Array | None]:
-        said = None if announced is None else [self._said(x) for x in announced]
-        return super()._checked_rows(forecasts, outcomes, said, groups, weights)
-
-    def _past_round(self, forecast: Array, group: Group, announced: Forecast | ArrayLike | None) -> Opened:
-        return super()._past_round(forecast, group, None if announced is None else self._said(announced))
-
-    def _said(self, announced: Any) -> Forecast:
-        """Return what was announced: one point, or a distribution."""
-        if isinstance(announced, Forecast):
-            return self._on_space(announced)
-        return self._point(frozen(read_forecast(self.space, announced, self._rounds + 1, self.tolerance)))
-
-    def _learn_many(self, forecasts: Array, *rows: Any, scored: bool) -> Array:
-        return super()._learn_many(forecasts, *rows, scored=scored)[:, 0]  # made like the forecasts: a row a model
 
     def _own_state(self) -> dict[str, Any]:
         shares, corrector = self._now

@@ -101,18 +101,19 @@ class Recalibrator(Corrector):
       calibrated: their error is at most the sum of the groups' errors, and the Brier score is at most `R` plus the
       groups' squared ℓ2 errors, each group's first round included.
 
-    Means and shifts forget where that pays. A group has copies that forget, of half-lives of 16, 32, 64, … visits, up to
-    the number of its visits, and one that never does; it announces their mean by trust, which is `exp(−Σ‖y − q‖²/(2D²))`
-    of a copy's past forecasts `q`, `D` the set's ℓ2 diameter, with fixed share. That factor is concave in `q`, so for any
-    forecasts and outcomes a group's Brier score is within `2D²·tracking_bound(...)`, in total, of that of any sequence
-    of its copies, and within `O(log T)` of that of the one that never forgets: with `forget=True` the bounds above hold
-    with `calibeating_bound(..., forget=True)`.
+    Means and shifts forget where that pays. A group has copies that forget, of half-lives of 16, 32, 64, … visits, up
+    to the number of its visits, and one that never does; it announces their mean by trust. Trust is
+    `exp(−Σ‖y − q‖²/(2D²))` over a copy's past forecasts `q`, `D` the set's ℓ2 diameter, with fixed share. That factor
+    is concave in `q`, so for any forecasts and outcomes a group's Brier score is, in total, within
+    `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
+    forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
 
     A weight counts as so many rounds in all sums and for all half-lives. The copies' forecasts are scored once: those
     from before the round.
 
-    A round costs `O(dim·log T)` (and as many projections for a shift), or a round of one forecaster, however many groups
-    there are. It is online histogram binning, with the groups as bins: after `fit` it announces each bin's frequency.
+    A round costs `O(dim·log T)` (and `log T` projections for a shift), or a round of one forecaster, however many
+    groups there are. It is online histogram binning, with groups as bins: after `fit` it announces what their
+    frequencies were.
 
     Parameters
     ----------
@@ -242,7 +243,7 @@ class Recalibrator(Corrector):
         """Return the mean by trust of what the copies forecast."""
         points = self._points(group, forecast)
         if len(points) == 1:
-            return points[0]
+            return np.asarray(points[0])
         return np.asarray(np.add.accumulate(group.trust[:, None] * points, axis=0)[-1])
 
     def _points(self, group: _Group, forecast: Array) -> Array:
@@ -252,7 +253,7 @@ class Recalibrator(Corrector):
         if not known[0]:
             return forecast[None]
         means = sums[:, 1:] / sums[:, :1]
-        return np.asarray(self.space.project(forecast + means)) if self.make == "shift" else means
+        return np.asarray(self.space.project(forecast + means) if self.make == "shift" else means)
 
     def _lasting(self, group: _Group) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
@@ -294,7 +295,7 @@ class Recalibrator(Corrector):
         """Return a group, or a new one, after one more round; change nothing."""
         if group is None:
             zeros = np.zeros((3, 3 + 2 * self.space.dim)), np.zeros((0, 1 + self.space.dim))
-            group = _Group(len(self._met), forecast, *zeros, np.ones(1), self._make() if self._make else None)
+            group = _Group(len(self._met), np.array(forecast), *zeros, np.ones(1), self._make() if self._make else None)
         if group.forecaster is not None:
             if weight != 1.0:
                 raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
@@ -306,7 +307,12 @@ class Recalibrator(Corrector):
 
     def _forgotten(self, before: _Group, now: _Group, forecast: Array, outcome: Array, weight: float) -> _Group:
         """Return a group, now that its sums are those after the round, with the copies and their trust after it."""
-        met, copies, trust, count = now.sums[0, 0], before.copies, before.trust, forgetting.copies(now.sums[0, 0], FIRST)
+        met, copies, trust, count = (
+            now.sums[0, 0],
+            before.copies,
+            before.trust,
+            forgetting.copies(now.sums[0, 0], FIRST),
+        )
         keeps = forgetting.kept(count, FIRST)
         if len(copies):
             losses = l2.square(outcome - self._points(before, forecast)) / self._scale
@@ -435,7 +441,7 @@ class Recalibrator(Corrector):
             self._check_squares(total, counts, rounds)
 
     def _check_squares(self, total: Array, counts: Array, rounds: int) -> None:
-        """Raise unless `Σ‖y‖²` and `Σ‖y − b‖²` are at least what the sums of `y` and `y − b` imply, and no more than can be."""
+        """Raise unless `Σ‖y‖²` and `Σ‖y − b‖²` lie between what the sums of `y` and `y − b` imply and what can be."""
         dim, met = self.space.dim, counts > 0
         y, b, counts = total[met, 3 : 3 + dim], total[met, 3 + dim :], counts[met]
         most = LARGEST**2 * dim
@@ -450,9 +456,7 @@ class Recalibrator(Corrector):
         if total[~met].any():
             raise SnapshotError("the groups' sums are not 0 where nothing was added up.")
 
-    def _check_copies(
-        self, counts: list[int], weights: list[float], copies: Array, trust: Array, rounds: int
-    ) -> None:
+    def _check_copies(self, counts: list[int], weights: list[float], copies: Array, trust: Array, rounds: int) -> None:
         """Raise unless groups of these weights can have such copies, and so much trust in them."""
         check_array("the copies", copies, (sum(counts) - len(counts), 1 + self.space.dim))
         check_array("the trust in the copies", trust, (sum(counts),))
@@ -486,9 +490,7 @@ def _checked_names(names: Any) -> list[Hashable]:
     return found
 
 
-def calibeating_bound(
-    rounds: int, *, groups: int, diameter: float, prior: float = 1.0, forget: bool = False
-) -> float:
+def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0, forget: bool = False) -> float:
     """Return the most that simple calibeating can lose to the best constants, in Brier score per round.
 
     With `κ` the prior, `m_t = (κs + Σ_{i≤t} y_i)/(κ + t)` minimises `κ‖q − s‖² + Σ_{i≤t} ‖y_i − q‖²`, and that minimum

@@ -222,18 +222,7 @@ class Bank:
             )
 
     def _keys(self, keys: ArrayLike) -> Integers:
-        try:
-            chosen = np.asarray(keys)
-        except ValueError:  # ragged
-            chosen = np.empty((), object)
-        if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
-            raise ParameterError(f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).")
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < self._streams:
-            at = int(np.argmax((chosen < 0) | (chosen >= self._streams)))
-            raise ParameterError.expected(
-                f"key {at}", int(chosen[at]), f"0 to {self._streams - 1}", hint="bank.add(n) adds n new streams."
-            )
-        return chosen.astype(np.int64, copy=False)
+        return chosen_streams(keys, self._streams)
 
     def _check_horizon(self, keys: Integers) -> None:
         """Raise if one more round for each key would be more than a tree of fixed depth has."""
@@ -288,3 +277,19 @@ class Bank:
 
     def __repr__(self) -> str:
         return f"Bank({self.forecaster!r}: {self._streams} streams)"
+
+
+def chosen_streams(keys: ArrayLike, streams: int) -> Integers:
+    """Return the keys of a bank of so many streams as integers, or raise."""
+    try:
+        chosen = np.asarray(keys)
+    except ValueError:  # ragged
+        chosen = np.empty((), object)
+    if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
+        raise ParameterError(f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).")
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() < streams:
+        at = int(np.argmax((chosen < 0) | (chosen >= streams)))
+        raise ParameterError.expected(
+            f"key {at}", int(chosen[at]), f"0 to {streams - 1}", hint="bank.add(n) adds n new streams."
+        )
+    return chosen.astype(np.int64, copy=False)

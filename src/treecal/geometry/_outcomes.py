@@ -28,6 +28,7 @@ MOST_ROUNDING = 0.1
 """The largest such tolerance: what is farther away is no rounding."""
 Refusal = type[OutcomeError] | type[ForecastError]
 _SHOWN = 10  # names in a message
+_CLEARLY = 1.001  # by so much more, whatever rounding does
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
@@ -35,7 +36,7 @@ def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
     return type(value) is ndarray and value.dtype is FLOAT64 and value.shape == (space.dim,) and space.admits(value)
 
 
-def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
+def read_outcome(space: ConvexSet, value: Any, round_: int) -> Array:
     """Return the outcome as a float64 vector of the set; it may be the caller's own array, so copy it to keep it.
 
     It is a point of the set, or on a simplex a class. The error names the 1-based round.
@@ -49,8 +50,6 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
     """
     if is_outcome(value, space):
         return value
-    if error is ForecastError:
-        return read_forecast(space, value, round_)
     if isinstance(space, Simplex) and (at := _class_index(space, value, round_)) is not None:
         outcome = np.zeros(space.dim)
         outcome[at] = 1.0
@@ -58,16 +57,16 @@ def read_outcome(space: ConvexSet, value: Any, round_: int, *, error: Refusal = 
     return read_point(space, value, round_)
 
 
-def read_point(space: ConvexSet, value: Any, round_: int, *, error: Refusal = OutcomeError) -> Array:
+def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
     """Return a point as a float64 vector of the set, perhaps the caller's own array; a class is refused."""
     if is_outcome(value, space):
         return value
-    point = _coerce(space, value, round_, error)
+    point = _coerce(space, value, round_, OutcomeError)
     if space.admits(point):
         return point
-    _check_finite(point, round_, error)
-    hint = f"normalise the {error.what}." if isinstance(space, Simplex) else None
-    raise error.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
+    _check_finite(point, round_, OutcomeError)
+    hint = f"normalise the outcome, or use Box(0, 1, dim={space.dim})." if isinstance(space, Simplex) else None
+    raise OutcomeError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
 
 
 def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = ROUNDING) -> Array:
@@ -94,27 +93,28 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     point = _coerce(space, value, round_, ForecastError)
     if space.admits(point):
         return point
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that their sum is infinite
+        near = _nearest(space, point, tolerance)
+        if space.admits(near):
+            return near
     _check_finite(point, round_, ForecastError)
-    near = renormalised(space, point, tolerance)
-    if space.admits(near):
-        return near
-    problem, hint = _too_far(space, point, tolerance)
+    problem, hint = _too_far(space, near, tolerance)
     raise ForecastError.at(round_, problem, hint=hint)
 
 
-def renormalised(space: ConvexSet, points: Array, tolerance: float) -> Array:
-    """Return points, `(..., d)`, with those on the set that were rounded off a simplex by at most the tolerance."""
+def _nearest(space: ConvexSet, point: Array, tolerance: float) -> Array:
+    """Return a point outside the set, moved onto it where it was rounded off a simplex by at most the tolerance."""
     if isinstance(space, Product):
-        parts = (renormalised(part, p, tolerance) for part, p in zip(space.sets, space._split(points), strict=True))
-        return np.concatenate(list(parts), axis=-1)
-    if not isinstance(space, Simplex):
-        return points
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        near = space.contains(points, tol=tolerance) & ~space.contains(points)
-        positive = np.maximum(points, 0.0)
-        # From left to right, so that one row and many are rounded alike.
-        total = np.add.accumulate(positive, axis=-1)[..., -1:]
-        return np.where(near[..., None], positive / total, points)
+        parts = zip(space.sets, space._split(point), strict=True)
+        return np.concatenate([p if part.admits(p) else _nearest(part, p, tolerance) for part, p in parts])
+    return renormalised(point) if isinstance(space, Simplex) and space.contains(point, tol=tolerance) else point
+
+
+def renormalised(points: Array) -> Array:
+    """Return points, `(..., d)`, with negative entries at 0, divided by their sums."""
+    positive = np.maximum(points, 0.0)
+    # From left to right, so that one row and many are rounded alike.
+    return np.asarray(positive / np.add.accumulate(positive, axis=-1)[..., -1:])
 
 
 def checked_tolerance(value: Any) -> float:
@@ -239,14 +239,9 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    if within < off <= MOST_ROUNDING:
-        hint = f"if they were rounded, tolerance={_above(off)} accepts and renormalises them."
+    if above := next((f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k > off * _CLEARLY), None):
+        hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
     return f"lies outside {space!r} by {off:.3g}: {how}.", hint
-
-
-def _above(number: float) -> str:
-    """Return a power of ten that is not smaller, as text."""
-    return next(f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k >= number)
 
 
 def _complaint(space: ConvexSet, point: Array) -> str:

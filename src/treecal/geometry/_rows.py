@@ -60,7 +60,7 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
         off = _inside(space, near, tolerance * (1 - _EDGE)) & ~_inside(space, near, TOLERANCE * (1 + _EDGE))
         if off.any():
             raw = near = np.array(near)
-            near[off] = renormalised(space, near[off], tolerance)
+            near[off] = renormalised(near[off])
     return _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,12 @@ def new_corrector(make: Make | None, classes: int) -> Corrector:
     return corrector
 
 
+def check_takes_weight(corrector: Corrector, weight: float) -> None:
+    """Raise if a round of this weight cannot be learned; one of weight 0 is not learned."""
+    if weight:
+        corrector._given(weight=weight)
+
+
 def checked_label(label: Any, name: str = "the label") -> Any:
     """Return the label; one that is missing or not hashable raises."""
     try:
@@ -56,8 +63,8 @@ def without_rounding(forecasts: Array) -> Array:
 
 
 def error_of(points: Array, counts: Array, norm: Distance | str, resolution: float | None) -> float:
-    """Return the total error of distinct forecasts, `(n, d)`, given how often each class followed each, `(n, d)`."""
-    rounds = int(counts.sum())
-    ledger = Ledger.from_rows(Simplex(points.shape[1]), points, counts.sum(axis=1), counts, rounds=rounds)
+    """Return the total error of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`."""
+    weight, space = float(counts.sum()), Simplex(points.shape[1])
+    ledger = Ledger.from_rows(space, points, counts.sum(axis=1), counts, rounds=math.ceil(weight), weight=weight)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm, total=True)

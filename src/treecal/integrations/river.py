@@ -11,11 +11,19 @@ import numpy as np
 
 from treecal._optional import require
 from treecal._typing import Array
+from treecal._validate import sample_weight
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.geometry._outcomes import read_outcome
-from treecal.integrations._common import Make, checked_label, error_of, new_corrector, without_rounding
+from treecal.geometry._outcomes import read_forecast
+from treecal.integrations._common import (
+    Make,
+    check_takes_weight,
+    checked_label,
+    error_of,
+    new_corrector,
+    without_rounding,
+)
 from treecal.monitor import Alarm, Monitor
 
 require("river", extra="river", what="treecal.integrations.river")
@@ -29,8 +37,8 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     `learn_one(x, y)` first takes the classifier's probabilities for `x`, before it has seen `y`; then the classifier
     learns `y`, and the corrector learns from the probabilities and `y`. Where labels arrive late, these are the
-    probabilities at the time of the label. Sample weights and other keyword arguments go only to the classifier: a
-    corrector counts every round once.
+    probabilities at the time of the label. A sample weight `w` goes to both, and each must know weights; other keyword
+    arguments go only to the classifier.
 
     Labels may appear at any time, in `y` or in the classifier's probabilities. A corrector and its guarantee are for a
     fixed set of classes, so **a new label starts a new corrector**, for all labels, from the classifier's own
@@ -122,16 +130,19 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
         y
             A label.
         **kwargs
-            Passed to the classifier.
+            Passed to the classifier. A sample weight `w`, if there is one, also weighs the round of the corrector; with
+            0 the corrector learns nothing.
         """
+        weight = sample_weight(kwargs.get("w", 1.0), "w")
         given = self._ask(x)
         index, corrector = self._for([*given, checked_label(y)])
         b = _vector(given, index)
-        if corrector is not None:
-            corrector.predict_many([b])  # raises if it is invalid, before anything is learned
+        if corrector is not None:  # what is invalid raises before anything is learned
+            corrector.predict_many([b])
+            check_takes_weight(corrector, weight)
         self.classifier.learn_one(x, y, **kwargs)
-        if corrector is not None:
-            corrector.learn(b, np.eye(len(index))[index[y]])
+        if corrector is not None and weight:
+            corrector.learn(b, index[y], weight=weight)
         self._known = index, corrector
 
     @property
@@ -154,8 +165,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
 
     It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label without a probability has
     probability 0, so that labels may appear over time. `revert` is exact and frees the memory of a forecast: in
-    `river.utils.Rolling` memory is bounded by the window. Weights are refused. `get` takes time in proportion to the
-    distinct forecasts.
+    `river.utils.Rolling` memory is bounded by the window. A round counts as much as its weight `w`. `get` takes time in
+    proportion to the distinct forecasts.
 
     Parameters
     ----------
@@ -178,47 +189,60 @@ class CalibrationError(metrics.base.ClassificationMetric):
 
     def __init__(self, norm: Distance | str = "l1", resolution: float | None = 0.1) -> None:
         self.norm, self.resolution = norm, resolution
-        self._counts: dict[frozenset[tuple[Any, float]], Counter[Any]] = {}
+        # How often each label came with each weight: so that reverting is exact, whatever the weights.
+        self._counts: dict[frozenset[tuple[Any, float]], Counter[tuple[Any, float]]] = {}
         self._rounds = 0  # for messages only: what counts are the counts, one for each round at once
         self.get()  # raises if norm or resolution is invalid
 
     def update(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
-        """Count one round: the outcome, and the probabilities that were forecast."""
-        forecast, label = self._read(y_true, y_pred, w)
-        self._counts.setdefault(forecast, Counter())[label] += 1
+        """Count one round: the outcome, and the probabilities that were forecast; and its weight."""
+        forecast, outcome = self._read(y_true, y_pred, w)
+        if outcome[1]:
+            self._counts.setdefault(forecast, Counter())[outcome] += 1
         self._rounds += 1
 
     def revert(self, y_true: Any, y_pred: Probabilities, w: float = 1.0) -> None:
         """Remove a round that was counted; any other raises."""
-        forecast, label = self._read(y_true, y_pred, w)
+        forecast, outcome = self._read(y_true, y_pred, w)
         outcomes = self._counts.get(forecast, Counter())
-        if not outcomes[label]:
-            raise ParameterError(f"no round with label {label!r} and forecast {y_pred!r} is left to revert.")
-        outcomes[label] -= 1
+        if outcome[1] and not outcomes[outcome]:
+            raise ParameterError(
+                f"no round with label {y_true!r}, weight {w!r} and forecast {y_pred!r} is left to revert."
+            )
         self._rounds -= 1
-        if not outcomes.total():
-            del self._counts[forecast]
+        if outcome[1]:
+            outcomes[outcome] -= 1
+            if not outcomes[outcome]:
+                del outcomes[outcome]
+            if not outcomes:
+                del self._counts[forecast]
 
     def get(self) -> float:
-        """Return the error per round; 0 before the first round, as river's metrics do."""
-        labels = [label for forecast, outcomes in self._counts.items() for label in (*dict(forecast), *outcomes)]
+        """Return the error per round, as they weigh; 0 before the first round, as river's metrics do."""
+        labels = [
+            label
+            for forecast, outcomes in self._counts.items()
+            for label in (*dict(forecast), *(label for label, _ in outcomes))
+        ]
         index = {label: i for i, label in enumerate(dict.fromkeys(labels))}
         points, counts = (np.zeros((len(self._counts), max(len(index), 1))) for _ in range(2))
         for row, (forecast, outcomes) in enumerate(self._counts.items()):
-            for table, items in ((points, forecast), (counts, outcomes.items())):
-                for label, value in items:
-                    table[row, index[label]] = value
-        return error_of(points, counts, self.norm, self.resolution) / max(int(counts.sum()), 1)
+            for label, p in forecast:
+                points[row, index[label]] = p
+            for (label, weight), times in outcomes.items():
+                counts[row, index[label]] += weight * times
+        return error_of(points, counts, self.norm, self.resolution) / (float(counts.sum()) or 1.0)
 
-    def _read(self, y_true: Any, y_pred: Probabilities, w: float) -> tuple[frozenset[tuple[Any, float]], Any]:
-        if w != 1:
-            raise ParameterError.expected("w", w, "1: calibration error counts whole rounds")
+    def _read(
+        self, y_true: Any, y_pred: Probabilities, w: float
+    ) -> tuple[frozenset[tuple[Any, float]], tuple[Any, float]]:
+        weight = sample_weight(w, "w")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
         space, given = Simplex(len(y_pred)), _numbers(y_pred.values())
-        forecast = read_outcome(space, given, self._rounds + 1, error=ForecastError)
+        forecast = read_forecast(space, given, self._rounds + 1)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
-        return frozenset((label, p) for label, p in pairs if p), checked_label(y_true)
+        return frozenset((label, p) for label, p in pairs if p), (checked_label(y_true), weight)
 
     @property
     def bigger_is_better(self) -> bool:
@@ -232,8 +256,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
 
     @property
     def works_with_weights(self) -> bool:
-        """False: rounds are counted, not weighed."""
-        return False
+        """True: a round counts as much as it weighs."""
+        return True
 
 
 class CalibrationDrift(base.DriftDetector):

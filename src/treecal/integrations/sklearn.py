@@ -11,11 +11,18 @@ from numpy.typing import ArrayLike
 
 from treecal._optional import require
 from treecal._typing import Array
-from treecal._validate import finite_array
+from treecal._validate import finite_array, sample_weights
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex
-from treecal.integrations._common import Make, checked_label, error_of, new_corrector, without_rounding
+from treecal.integrations._common import (
+    Make,
+    check_takes_weight,
+    checked_label,
+    error_of,
+    new_corrector,
+    without_rounding,
+)
 
 require("sklearn", extra="sklearn", what="treecal.integrations.sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
@@ -39,8 +46,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     - `fit(X, y)` starts over. The corrector learns from cross-validated probabilities, in the order of the rows, and
       the model is fitted on all of them. One in a `FrozenEstimator` is not fitted: it should not have seen these rows.
 
-    `predict_proba` gives the mean of the corrected forecast and changes nothing. There are no sample weights: a
-    corrector counts every row once.
+    `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
+    the corrector, and each must know them; from a row of weight 0 the corrector learns nothing.
 
     Parameters
     ----------
@@ -81,7 +88,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         self.make = make
         self.cv = cv
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model, and the corrector on the probabilities of cross-validated copies of the model.
 
         Parameters
@@ -90,19 +97,27 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Rows of features.
         y
             Their labels.
+        sample_weight
+            The weight of each row; by default 1.
         """
-        labels = _read_labels(X, y)
+        labels, weights = _read_labels(X, y), _read_weights(X, sample_weight)
         self._check_probabilities()
-        model = clone(self.estimator).fit(X, labels)
+        given = {} if weights is None else {"sample_weight": weights}
+        model = clone(self.estimator)
         if isinstance(self.estimator, FrozenEstimator):
-            forecasts = model.predict_proba(X)
+            forecasts = model.fit(X, labels).predict_proba(X)
         else:
-            forecasts = cross_val_predict(self.estimator, X, labels, cv=self.cv, method="predict_proba")
+            model.fit(X, labels, **given)
+            forecasts = cross_val_predict(
+                self.estimator, X, labels, cv=self.cv, method="predict_proba", params=given or None
+            )
         corrector = new_corrector(self.make, len(model.classes_))
-        _learn(corrector, _checked_rows(forecasts), _places(labels, model.classes_))
+        _learn(corrector, _checked_rows(forecasts), _places(labels, model.classes_), weights)
         return self._keep(model, model.classes_, corrector)
 
-    def partial_fit(self, X: Any, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn from a batch of outcomes; the corrector learns row by row, in order.
 
         Parameters
@@ -113,24 +128,29 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             Their labels.
         classes
             All labels that can occur. For the first call; by default those of the model, if it is fitted.
+        sample_weight
+            The weight of each row; by default 1.
         """
-        labels = _read_labels(X, y)
+        labels, weights = _read_labels(X, y), _read_weights(X, sample_weight)
+        given = {} if weights is None else {"sample_weight": weights}
         if hasattr(self, "corrector_"):
             model, known, corrector = self.estimator_, self.classes_, self.corrector_
         else:
             self._check_probabilities()
             if not _is_fitted(self.estimator):
-                return self._first_batch(X, labels, classes)
+                return self._first_batch(X, labels, classes, given)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
             corrector = new_corrector(self.make, len(known))
         forecasts, at = _ask(model, X, known), _places(labels, known)
+        for weight in np.unique([] if weights is None else weights):
+            check_takes_weight(corrector, float(weight))
         if self._updates():
-            model.partial_fit(X, labels)
-        _learn(corrector, forecasts, at)
+            model.partial_fit(X, labels, **given)
+        _learn(corrector, forecasts, at, weights)
         return self._keep(model, known, corrector)
 
-    def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None) -> Self:
+    def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None, given: dict[str, Any]) -> Self:
         """Fit the model on the batch: there are no probabilities yet for a corrector to learn from."""
         if classes is None:
             raise ParameterError(
@@ -139,7 +159,10 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             )
         model, known = clone(self.estimator), np.unique(classes)
         _places(labels, known)
-        model = model.partial_fit(X, labels, classes=known) if self._updates() else model.fit(X, labels)
+        if self._updates():
+            model.partial_fit(X, labels, classes=known, **given)
+        else:
+            model.fit(X, labels, **given)
         return self._keep(model, known, new_corrector(self.make, len(known)))
 
     def predict_proba(self, X: Any) -> Array:
@@ -218,10 +241,16 @@ class CalibrationScorer:
     norm: Distance | str = "l1"
     resolution: float | None = 0.1
 
-    def __call__(self, estimator: Any, X: Any, y: ArrayLike) -> float:
-        """Return minus the error of the estimator's probabilities for these rows."""
-        forecasts, classes = estimator.predict_proba(X), estimator.classes_
-        return -calibration_error(y, forecasts, classes=classes, norm=self.norm, resolution=self.resolution)
+    def __call__(self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return minus the error of the estimator's probabilities for these rows, which may have weights."""
+        return -calibration_error(
+            y,
+            estimator.predict_proba(X),
+            classes=estimator.classes_,
+            norm=self.norm,
+            resolution=self.resolution,
+            sample_weight=sample_weight,
+        )
 
 
 def calibration_error(
@@ -231,6 +260,7 @@ def calibration_error(
     classes: ArrayLike | None = None,
     norm: Distance | str = "l1",
     resolution: float | None = 0.1,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Return the calibration error per row, joint over all classes: how far each bin's labels lie from its forecasts.
 
@@ -247,10 +277,14 @@ def calibration_error(
     resolution
         Width of the cells in which forecasts are binned. None compares them exactly, which is informative only where
         forecasts repeat.
+    sample_weight
+        The weight of each row; by default 1.
 
     Examples
     --------
     >>> calibration_error(["rain", "rain", "rain", "sun"], [[0.5, 0.5]] * 4)
+    0.5
+    >>> calibration_error(["rain", "sun"], [[0.5, 0.5]] * 2, sample_weight=[3, 1])
     0.5
     """
     labels = _read_labels(y_proba, y_true)
@@ -264,8 +298,12 @@ def calibration_error(
         )
     points, row = np.unique(_checked_rows(forecasts) + 0.0, axis=0, return_inverse=True)
     counts = np.zeros(points.shape)
-    np.add.at(counts, (row, _places(labels, known)), 1)
-    return error_of(points, counts, norm, resolution) / len(labels)
+    weights = _read_weights(y_proba, sample_weight)
+    np.add.at(counts, (row, _places(labels, known)), 1 if weights is None else weights)
+    total = float(counts.sum())
+    if not total:
+        raise ParameterError("all rows have weight 0, so there is no error per row.")
+    return error_of(points, counts, norm, resolution) / total
 
 
 def _ask(model: Any, X: Any, classes: Any) -> Array:
@@ -276,9 +314,19 @@ def _ask(model: Any, X: Any, classes: Any) -> Array:
     return _checked_rows(rows)
 
 
-def _learn(corrector: Corrector, forecasts: Array, at: Any) -> None:
+def _learn(corrector: Corrector, forecasts: Array, at: Any, weights: Array | None) -> None:
     """Update the corrector, row by row, with the forecasts and the positions of the labels."""
-    corrector.update_many(forecasts, np.eye(corrector.space.dim)[at])
+    if weights is not None and not weights.all():
+        forecasts, at, weights = forecasts[weights > 0], at[weights > 0], weights[weights > 0]
+    corrector.update_many(forecasts, np.eye(corrector.space.dim)[at], weights=weights)
+
+
+def _read_weights(X: Any, given: ArrayLike | None) -> Array | None:
+    """Return the weight of each row, if there are any."""
+    if given is None:
+        return None
+    check_consistent_length(X, given)
+    return sample_weights(check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight"), len(given))  # type: ignore[arg-type]
 
 
 def _read_labels(X: Any, y: ArrayLike) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._columns import Label
 from treecal.io._decoder import listed
+from treecal.io._naming import classes_of
 from treecal.io._sources import LOG, Source
 
 _MOST = 10_000
@@ -37,7 +38,7 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
         raise FileError(
             f"column {label.name!r} of {source.name} holds more than {_MOST:,} labels: too many to be classes."
         )
-    if named := _named_like(columns, found):
+    if named := classes_of(columns, found):
         return named
     numeric = all(text.isdecimal() and text == str(int(text)) for text in found)
     if numeric and size is not None and max(map(int, found)) < size:
@@ -50,15 +51,3 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
             hint="name the classes, in the order of the probabilities; rows with other labels are then invalid.",
         )
     return classes
-
-
-def _named_like(columns: Sequence[str], labels: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the columns' names without a common prefix, if every label is among them."""
-    # Classes may have a common prefix, too: then only a part of the columns' prefix is removed.
-    for start in range(min(map(len, columns), default=0)):
-        names = tuple(column[start:] for column in columns)
-        if set(labels) <= set(names):
-            return names
-        if len({name[0] for name in names}) > 1:
-            break
-    return None

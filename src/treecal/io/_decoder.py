@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
+from treecal.io._naming import columns_of
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -35,6 +36,10 @@ def class_labels(space: ConvexSet) -> tuple[str, ...]:
 def listed(names: Sequence[str]) -> str:
     """Return the first ten names, for a message."""
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+
+
+def _both(names: Sequence[str]) -> str:
+    return " and ".join(names) if len(names) == 2 else listed(names)
 
 
 def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> None:
@@ -62,7 +67,7 @@ class Decoder:
         where outcomes are not classes, all columns.
     forecast
         Columns of the probabilities: one of lists, or one per class; for two classes, the second is enough. By default
-        "forecast", or the columns named like the classes.
+        "forecast", or the columns named like the classes, also with a common prefix (`p_rain`, `p_sun`).
     one_hot
         Whether several columns of the outcome must hold one 1, otherwise 0.
     tolerance
@@ -114,12 +119,27 @@ class Decoder:
         self._outcome = ("outcome",) if "outcome" in there else tuple(there)
         return self._outcome
 
-    def forecast_columns(self, there: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the columns of the probabilities, some of which may be missing."""
+    def forecast_columns(self, there: Collection[str]) -> tuple[str, ...]:
+        """Return the columns of the probabilities, some of which may be missing; none if nothing looks like them."""
         if self._forecast:
             return self._forecast
-        named = "forecast" not in there and any(label in there for label in self._labels)
-        return self._labels if named else ("forecast",)
+        if "forecast" in there:
+            return ("forecast",)
+        found = columns_of(self._labels, there)
+        if len(found) > 1:
+            sets = " and ".join(listed(columns) for columns in found)
+            raise FileError(f"{sets} may all be the probabilities.", hint="choose with --forecast.")
+        if found:
+            return found[0]
+        return self._labels if any(label in there for label in self._labels) else ()
+
+    def sought(self) -> str:
+        """Return which columns of probabilities are looked for, for a message."""
+        if self._forecast:
+            return listed(self._forecast)
+        if not self._labels:
+            return "forecast"
+        return f"forecast, or {_both(self._labels)}, or {_both([f'p_{label}' for label in self._labels])}"
 
     def complaint(self, row: Any) -> str | None:
         """Return what is wrong with a row, if anything."""

@@ -3,6 +3,6 @@
 Nothing heavy is imported before it is used; `pip install "treecal[spark]"` installs it.
 """
 
-from treecal.keyed._shard import Step, advance, forecasts, no_state, shard_of
+from treecal.keyed._shard import Step, advance, correct, forecasts, no_state, shard_of
 
-__all__ = ["Step", "advance", "forecasts", "no_state", "shard_of"]
+__all__ = ["Step", "advance", "correct", "forecasts", "no_state", "shard_of"]

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from treecal.forecasters import Forecaster
 from treecal.keyed._shard import split
-from treecal.keyed._tables import arrow
+from treecal.keyed._tables import Keyed, arrow
 from treecal.state import describe
 
 if TYPE_CHECKING:
@@ -73,6 +72,6 @@ def packed(table: pa.Table, shards: int) -> Any:
     return pa.record_batch({"shard": pa.array(list(parts), pa.int32()), "blob": pa.array(blobs, pa.binary())})
 
 
-def recipe(forecaster: Forecaster) -> dict[str, str]:
-    """Return what identifies this forecaster, for people and exactly."""
+def recipe(forecaster: Keyed) -> dict[str, str]:
+    """Return what identifies this forecaster or corrector, for people and exactly."""
     return {"shown": repr(forecaster), "arguments": describe(forecaster)}

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treecal._typing import Integers
+from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes, first_refused
-from treecal.exceptions import OutcomeError
+from treecal.exceptions import ForecastError, OutcomeError
 from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import read_outcome
+from treecal.geometry._outcomes import read_forecast, read_outcome
+from treecal.geometry._rows import read_forecast_rows
 from treecal.keyed._tables import Mask, arrow, numbers, schemas
-from treecal.tree import Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +28,17 @@ class Rows(NamedTuple):
     streams: Integers
     seq: Integers
     outcomes: Outcomes
+    forecasts: Array | None
     problems: pa.Table
 
 
-def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> Rows:
-    """Sort the rows of an epoch, without those that `treecal.keyed.advance` does not learn."""
+def arrange(
+    state: pa.Table, table: pa.Table, space: ConvexSet, *, horizon: int | None = None, tolerance: float | None = None
+) -> Rows:
+    """Sort the rows of an epoch, without those that `treecal.keyed.advance` does not learn.
+
+    With a tolerance they have forecasts, which are read within it.
+    """
     pa = arrow()
     streams, keys = _streams(state.column("key").combine_chunks(), table.column("key").cast(pa.string()))
     given = table.column("seq").cast(pa.int64()).combine_chunks()
@@ -66,7 +72,14 @@ def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> R
     at = np.flatnonzero(again)
     other[at] = (_bits(outcomes[at]) != _bits(outcomes[at - 1])).any(axis=1)
     log.fail("conflict", streams, seq, other, lambda i: "has two different outcomes.")
-    if (horizon := tree.horizon) is not None:
+    forecasts = None
+    if tolerance is not None:
+        given = table.column("forecast").combine_chunks().take(pa.array(rows))
+        forecasts, off = _read_forecasts(given, space, tolerance)
+        log.fail("forecast", streams, seq, off, lambda i: _complaint(space, given[i].as_py(), tolerance))
+        other[at] = (_bits(forecasts[at]) != _bits(forecasts[at - 1])).any(axis=1)
+        log.fail("conflict", streams, seq, other & ~off, lambda i: "has two different forecasts.")
+    if horizon is not None:
         left = np.full(len(keys), min(horizon, 2**62))
         left[: len(state)] -= state.column("rounds").to_numpy()
         full = np.bincount(streams[~again], minlength=len(keys)) > left
@@ -78,7 +91,7 @@ def arrange(state: pa.Table, table: pa.Table, space: ConvexSet, tree: Tree) -> R
     mine = learns & ~again
     streams, seq, outcomes = streams[mine], seq[mine], outcomes[mine]
     _report_missing(log, state, streams, seq)
-    return Rows(keys, streams, seq, outcomes, log.table())
+    return Rows(keys, streams, seq, outcomes, None if forecasts is None else forecasts[mine], log.table())
 
 
 class _Log:
@@ -139,11 +152,28 @@ def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
     return outcomes, bad
 
 
-def _complaint(space: ConvexSet, value: Any) -> str:
-    """Return why an outcome is invalid."""
+def _read_forecasts(values: pa.Array, space: ConvexSet, tolerance: float) -> tuple[Array, Mask]:
+    """Return forecasts as points of the set, and which of them are invalid."""
+    rows, bad = numbers(values, space.dim), np.zeros(len(values), bool)
+    for start in range(0, len(values), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        while True:
+            try:
+                rows[block] = read_forecast_rows(space, rows[block], tolerance=tolerance)
+                break
+            except ForecastError as error:
+                at = start + (error.round or 1) - 1
+                bad[at], rows[at] = True, space.centre  # in its place, so that the others are read
+    return rows, bad
+
+
+def _complaint(space: ConvexSet, value: Any, tolerance: float | None = None) -> str:
+    """Return why an outcome is invalid, or with a tolerance, a forecast."""
     try:
+        if tolerance is not None:
+            read_forecast(space, value, 0, tolerance)
         read_outcome(space, value, 0)
-    except OutcomeError as error:
+    except (OutcomeError, ForecastError) as error:
         return error.problem
     return f"lies outside {space!r}."
 

@@ -13,19 +13,25 @@ import numpy as np
 
 from treecal._typing import Integers
 from treecal._validate import whole_number
-from treecal.engine import Bank
+from treecal.correctors import Corrector
+from treecal.engine import Bank, CorrectorBank
 from treecal.engine._state import TreeForecaster, new_tree_forecaster
+from treecal.exceptions import ParameterError
 from treecal.keyed._rows import arrange
 from treecal.keyed._tables import (
     FORMAT,
+    Keyed,
     arrow,
     check_outcomes,
     check_state,
     forecast_columns,
+    numbers,
     owned,
     pack,
+    pack_corrected,
     schemas,
     unpack,
+    unpack_corrected,
 )
 
 if TYPE_CHECKING:
@@ -55,7 +61,7 @@ class Step(NamedTuple):
     problems: pa.Table
 
 
-def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> Step:
+def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     """Take a shard through an epoch: every key learns its new outcomes in the order of their sequence numbers.
 
     Nothing is guessed, and no key affects another:
@@ -66,7 +72,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
     - Numbers skipped between those that are learned are reported: *missing*. A new key may start at any number.
     - A key with an invalid row learns nothing in this epoch; its state stays as it was, and all its rows may be sent
       again in another one. Invalid are: *outcome* (null, or outside the set), *conflict* (two outcomes for one number),
-      *seq* (no number), *horizon* (more rounds than a tree of fixed depth has).
+      *seq* (no number), *horizon* (more rounds than a tree of fixed depth has), *forecast* (as *outcome*, for a
+      corrector).
     - A row without a key is reported: *key*.
 
     Parameters
@@ -75,9 +82,12 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
         The state after the last epoch; `no_state()` before the first one.
     outcomes
         Columns `key` (text), `seq` (whole numbers) and `outcome` (lists of numbers; or classes, on a simplex), in any
-        order of rows. Anything else raises before any work; other columns are ignored.
+        order of rows; for a corrector also `forecast`, the model's (lists of numbers). Anything else raises before any
+        work; other columns are ignored.
     forecaster
-        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed.
+        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed. Or a new corrector
+        that a `CorrectorBank` takes: then `forecasts` has a row for each row learned, with what its key announced in
+        place of the model's forecast in that `round`.
 
     Examples
     --------
@@ -95,10 +105,12 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
     a 2 missing | number 2 is missing.
     """
     pa = arrow()
+    if isinstance(forecaster, Corrector):
+        return _correct(state, outcomes, forecaster)
     forecaster = new_tree_forecaster(forecaster)
     check_outcomes(outcomes.schema, forecaster.space)
     check_state(state, forecaster)
-    rows = arrange(state, outcomes, forecaster.space, forecaster.tree)
+    rows = arrange(state, outcomes, forecaster.space, horizon=forecaster.tree.horizon)
     touched, starts, home, counts = np.unique(rows.streams, return_index=True, return_inverse=True, return_counts=True)
     known = touched[touched < len(state)]
     before = state.take(pa.array(known))
@@ -111,11 +123,81 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: TreeForecaster) -> 
     now, keys, last = own.get_state(), rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
     packed = pack(now, own.tree.heights(now["rounds"]))
     columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
-    learned = pa.table(columns, schema=schemas()["state"])
-    rest = np.ones(len(state), bool)
-    rest[known] = False
-    after = pa.concat_tables([state.filter(pa.array(rest)), learned]).combine_chunks()
+    after = _replaced(state, known, pa.table(columns, schema=schemas()["state"]))
     return Step(owned(after, forecaster), _forecasts(keys, last, own), rows.problems)
+
+
+def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
+    """Return a state with some of its rows replaced by those that have learned, and new ones."""
+    pa, rest = arrow(), np.ones(len(state), bool)
+    rest[known] = False
+    return pa.concat_tables([state.filter(pa.array(rest)), learned]).combine_chunks()
+
+
+def _correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> Step:
+    """Take a shard of correctors through an epoch."""
+    pa, own = arrow(), CorrectorBank(corrector)
+    if corrector.rounds:
+        raise ParameterError.expected("corrector", corrector, "a new one", hint="this one has learned.")
+    check_outcomes(table.schema, corrector.space, forecasts=True)
+    check_state(state, corrector)
+    rows = arrange(state, table, corrector.space, tolerance=corrector.tolerance)
+    touched, starts, home, counts = np.unique(rows.streams, return_index=True, return_inverse=True, return_counts=True)
+    known = touched[touched < len(state)]
+    before = state.take(pa.array(known))
+    own.set_state(unpack_corrected(before, own))
+    own.add(len(touched) - len(known))
+    rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
+    assert rows.forecasts is not None
+    announced = own.update(home, rows.forecasts, rows.outcomes)
+
+    first = rows.seq[starts]
+    first[: len(known)] = before.column("first").to_numpy()
+    keys, last = rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
+    packed, stamp = pack_corrected(own.get_state()), np.full(len(touched), FORMAT, np.int32)
+    learned = pa.table([keys, own.rounds, first, last, *packed, stamp], schema=schemas()["state"])
+    points = forecast_columns(announced[:, None], None, np.ones(len(home), np.int64))
+    said = pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *points], schema=schemas()["forecasts"])
+    return Step(owned(_replaced(state, known, learned), corrector), said, rows.problems)
+
+
+def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
+    """Return the model's forecasts as their keys' correctors would announce them now; nothing is learned.
+
+    Parameters
+    ----------
+    state
+        The state after the last epoch of `advance` with this corrector.
+    table
+        Columns `key` and `forecast`. A key that is not in the state has a new corrector; other columns are kept.
+    corrector
+        As for `advance`.
+
+    Returns
+    -------
+    The table with a column `corrected`, lists of numbers.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, treecal as tc
+    >>> corrector = tc.Recalibrator(tc.Simplex(2), forget=False)
+    >>> day = pa.table({"key": ["a"] * 3, "seq": [1, 2, 3], "forecast": [[0.5, 0.5]] * 3, "outcome": [0, 0, 0]})
+    >>> step = advance(no_state(), day, corrector)
+    >>> new = pa.table({"key": ["a", "b"], "forecast": [[0.5, 0.5]] * 2})
+    >>> correct(step.state, new, corrector)["corrected"].to_pylist()
+    [[0.875, 0.125], [0.5, 0.5]]
+    """
+    import pyarrow.compute as pc
+
+    pa, own = arrow(), CorrectorBank(corrector)
+    check_state(state, corrector)
+    own.set_state(unpack_corrected(state, own))
+    (new,) = own.add()
+    found = pc.index_in(table.column("key"), value_set=state.column("key").combine_chunks())
+    forecasts = numbers(table.column("forecast").combine_chunks(), corrector.space.dim)
+    announced = own.predict(found.fill_null(int(new)).to_numpy().astype(np.int64), forecasts)
+    mean = forecast_columns(announced[:, None], None, np.ones(len(announced), np.int64))[2]
+    return table.append_column("corrected", pa.chunked_array([mean]))
 
 
 def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:

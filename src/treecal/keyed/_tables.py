@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from treecal._optional import require
 from treecal._states import check_rounds
 from treecal._typing import Array, Integers
+from treecal.correctors import Corrector
+from treecal.engine import CorrectorBank
+from treecal.engine._corrector_bank import rounds_of
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster
 from treecal.exceptions import FileError, SnapshotError, UnsupportedError
@@ -31,6 +34,8 @@ _OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 
 Mask = NDArray[np.bool_]
+Keyed = TreeForecaster | Corrector
+"""What each key may have: a forecaster, or a corrector of a model's forecasts."""
 
 
 def arrow() -> Any:
@@ -67,8 +72,13 @@ def one_schema(*names: str) -> pa.Schema:
     return pa.schema([*fields.values(), ("table", pa.string())])
 
 
-def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True) -> None:
-    """Raise unless a table of this schema holds outcomes: the columns `key` (if `keyed`), `seq` and `outcome`."""
+def columns(thing: Keyed) -> list[str]:
+    """Return the columns that an epoch reads; a corrector's rows have the model's forecasts too."""
+    return ["key", "seq", *["forecast"] * isinstance(thing, Corrector), "outcome"]
+
+
+def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True, forecasts: bool = False) -> None:
+    """Raise unless a table holds outcomes: the columns `key` (if `keyed`), `seq`, `forecast` (if so) and `outcome`."""
     types, simplex = arrow().types, isinstance(space, Simplex)
 
     def whole(kind: Any) -> bool:
@@ -77,14 +87,17 @@ def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True) -
     def text(kind: Any) -> bool:
         return bool(types.is_string(kind) or types.is_large_string(kind))
 
-    def outcome(kind: Any) -> bool:
+    def vector(kind: Any) -> bool:
         listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        vector = listed and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
-        return bool(vector or (simplex and whole(kind)))
+        return bool(listed and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
 
-    vector = f"a list of {space.dim} numbers" + " or a class" * simplex
+    def outcome(kind: Any) -> bool:
+        return vector(kind) or (simplex and whole(kind))
+
+    listed = f"a list of {space.dim} numbers"
     expected = {"key": ("text", text)} if keyed else {}
-    expected |= {"seq": ("a whole number", whole), "outcome": (vector, outcome)}
+    expected |= {"seq": ("a whole number", whole)} | ({"forecast": (listed, vector)} if forecasts else {})
+    expected |= {"outcome": (listed + " or a class" * simplex, outcome)}
     hint = "outcomes are rows of " + "; ".join(f"{name}, {what}" for name, (what, _) in expected.items()) + "."
     for name, (what, good) in expected.items():
         if schema.names.count(name) != 1:
@@ -96,12 +109,12 @@ def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True) -
             raise FileError(f"the outcomes' column {name!r} is {kind}, expected {what}.", hint=hint)
 
 
-def owned(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
+def owned(state: pa.Table, forecaster: Keyed) -> pa.Table:
     """Return the state with the forecaster's configuration in its schema, which `check_state` compares."""
     return state.replace_schema_metadata({_OWNER: describe(forecaster), _SHOWN: repr(forecaster)})
 
 
-def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
+def check_state(state: pa.Table, forecaster: Keyed) -> None:
     """Raise unless streams of this forecaster can resume from the table.
 
     What the paths hold is checked by the bank that takes them.
@@ -129,11 +142,16 @@ def check_state(state: pa.Table, forecaster: TreeForecaster) -> None:
         raise SnapshotError("the state has a key twice.")
     if (state.column("first").to_numpy() > state.column("seq").to_numpy()).any():
         raise SnapshotError("the state has a key whose first sequence number is after its last.")
-    heights = forecaster.tree.heights(rounds)
+    if isinstance(forecaster, Corrector):
+        expected_sizes: Any = np.full(
+            len(state), 8 * sum(array.size for array in rounds_of(forecaster).start().values())
+        )
+    else:
+        expected_sizes = 8 * width(forecaster) * forecaster.tree.heights(rounds)
     sizes = np.diff(_offsets(state.column("path").combine_chunks()))
-    weighted = len(state) - state.column("scale").null_count  # TreeCal has no scale
+    weighted = len(state) - state.column("scale").null_count  # only AdaptiveTreeCal has a scale
     mine = len(state) if isinstance(forecaster, AdaptiveTreeCal) else 0
-    if weighted != mine or not np.array_equal(sizes, 8 * width(forecaster) * heights):
+    if weighted != mine or not np.array_equal(sizes, expected_sizes):
         raise SnapshotError(
             f"the state is not that of {forecaster!r}: its paths are of another kind or size.",
             hint="resume with the forecaster that made the state.",
@@ -177,6 +195,34 @@ def unpack(state: pa.Table, forecaster: TreeForecaster) -> dict[str, Any]:
     if w == d:
         return tree
     return tree | {"costs": rows[..., d], "weights": rows[..., d + 1], "scale": state.column("scale").to_numpy()}
+
+
+def pack_corrected(state: dict[str, Any]) -> list[pa.Array]:
+    """Return the state of a `CorrectorBank` as two columns, `path`, all numbers of a stream, and an empty `scale`."""
+    pa, n = arrow(), len(state["rounds"])
+    rows = (
+        np.concatenate([array.reshape(n, -1) for array in state["streams"].values()], axis=1) if n else np.empty((0, 1))
+    )
+    if rows.nbytes > np.iinfo(np.int32).max:
+        raise UnsupportedError(f"{n:,} keys are too many for one shard.", hint="more shards.")
+    ends = np.arange(n + 1, dtype=np.int32) * (8 * rows.shape[1])
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(rows.astype("<f8", order="C"))]
+    return [pa.Array.from_buffers(pa.binary(), n, buffers), pa.nulls(n, pa.float64())]
+
+
+def unpack_corrected(state: pa.Table, bank: CorrectorBank) -> dict[str, Any]:
+    """Return the state of a `CorrectorBank` like this one from the columns that `pack_corrected` made."""
+    packed, n, at = state.column("path").combine_chunks(), len(state), 0
+    start = rounds_of(bank.corrector).start()
+    rows = np.empty((n, sum(array.size for array in start.values())))
+    if n:
+        first, last = _offsets(packed)[[0, -1]] // 8
+        rows[:] = np.frombuffer(packed.buffers()[2], "<f8")[first:last].reshape(n, -1)
+    streams = {}
+    for name, array in start.items():
+        own = rows[:, at : at + array.size].reshape(n * len(array), *array.shape[1:])
+        streams[name], at = np.ascontiguousarray(own), at + array.size
+    return {"start": bank.corrector.get_state(), "rounds": state.column("rounds").to_numpy(), "streams": streams}
 
 
 def _below(heights: Integers, most: int) -> Mask:

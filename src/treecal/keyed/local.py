@@ -6,9 +6,9 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from treecal.engine._state import TreeForecaster
+from treecal.correctors import Corrector
 from treecal.keyed._shard import Step, advance, no_state, split
-from treecal.keyed._tables import arrow, check_outcomes, check_state, owned, schemas
+from treecal.keyed._tables import Keyed, arrow, check_outcomes, check_state, columns, owned, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def epoch(
     state: pa.Table,
     outcomes: pa.Table,
-    forecaster: TreeForecaster,
+    forecaster: Keyed,
     *,
     shards: int = 32,
     pool: Executor | None = None,
@@ -45,9 +45,9 @@ def epoch(
     [('London', [0.0, 1.0]), ('Paris', [1.0, 0.0])]
     """
     pa = arrow()
-    check_outcomes(outcomes.schema, forecaster.space)
+    check_outcomes(outcomes.schema, forecaster.space, forecasts=isinstance(forecaster, Corrector))
     check_state(state, forecaster)
-    rows, before = split(outcomes.select(["key", "seq", "outcome"]), shards), split(state, shards)
+    rows, before = split(outcomes.select(columns(forecaster)), shards), split(state, shards)
     with ExitStack() as stack:
         pool = pool or stack.enter_context(ProcessPoolExecutor())
         none = no_state()

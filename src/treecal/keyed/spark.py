@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.engine._state import TreeForecaster
+from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
-from treecal.keyed._tables import arrow, as_one, check_outcomes, one_schema, schemas
+from treecal.keyed._tables import Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +51,7 @@ def epoch(
     path: str,
     number: int,
     outcomes: DataFrame,
-    forecaster: TreeForecaster,
+    forecaster: Keyed,
     *,
     shards: int = 32,
 ) -> Epoch:
@@ -70,15 +70,16 @@ def epoch(
     number
         The epoch's number, larger than that of any earlier one: 1, 2, 3, or a date such as 20261115.
     outcomes
-        Rows of `key`, `seq` and `outcome`, as `treecal.keyed.advance` takes them, in any order and partitions.
+        Rows of `key`, `seq` and `outcome` (and `forecast`, for a corrector), as `treecal.keyed.advance` takes them, in
+        any order and partitions.
     forecaster
-        The forecaster of each stream, a new `TreeCal` or `AdaptiveTreeCal`; the same in all epochs.
+        The forecaster of each stream, or a corrector, as for `advance`; the same in all epochs.
     shards
         Number of parts the keys are split into: several for each core, each small enough for a worker's memory. It can
         change from epoch to epoch.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), forecaster.space)
+    check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
     store, mine = Store(spark, path), recipe(forecaster)
     finished = store.finished()
     if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
@@ -91,7 +92,7 @@ def epoch(
     if finished and number < finished[-1]:
         raise ParameterError.expected("number", number, f"more than {finished[-1]}, the last epoch in {path}")
 
-    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
     before = _packed_state(spark, store.data(finished[-1])) if finished else spark.createDataFrame([], PACKED)
     if finished and made["shards"] != shards:
         before = before.mapInArrow(partial(repack, shards=shards), PACKED)
@@ -131,7 +132,7 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     return Epoch(number, data, state, forecasts, problems)
 
 
-def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: TreeForecaster) -> pa.Table:
+def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed) -> pa.Table:
     """Advance one shard."""
     pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
     if not new:

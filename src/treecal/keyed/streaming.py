@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.engine._state import TreeForecaster
+from treecal.correctors import Corrector
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
-from treecal.keyed._tables import as_one, check_outcomes, one_schema
+from treecal.keyed._tables import Keyed, as_one, check_outcomes, columns, one_schema
 from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATE = "forecaster string, shards int, blob binary"
 
 
-def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 32) -> DataFrame:
+def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> DataFrame:
     """Return the stream of forecasts and problems for a stream of outcomes.
 
     Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for each
@@ -32,9 +32,9 @@ def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 
     Parameters
     ----------
     outcomes
-        A streaming DataFrame of `key`, `seq` and `outcome`.
+        A streaming DataFrame of `key`, `seq` and `outcome`, and `forecast` for a corrector.
     forecaster
-        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`.
+        The forecaster of each stream, or a corrector, as for `advance`.
     shards
         Number of parts the keys are split into. A query that resumes from its checkpoint can change neither this nor
         the forecaster.
@@ -45,21 +45,21 @@ def forecasts(outcomes: DataFrame, forecaster: TreeForecaster, *, shards: int = 
     row belongs to.
     """
     shards = whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), forecaster.space)
+    check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
     pyspark("google.protobuf")  # Spark needs it for state in Python, and would fail late
     if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
         raise UnsupportedError(
             "streaming keeps its state in RocksDB, and this session does not.",
             hint=f"set {PROVIDER} to {ROCKSDB}, or let treecal.keyed.session.session start the session.",
         )
-    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
     stepped = rows.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=_processor(forecaster, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
     )
     return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "problems")))
 
 
-def _processor(forecaster: TreeForecaster, shards: int) -> Any:
+def _processor(forecaster: Keyed, shards: int) -> Any:
     """Return Spark's processor of shards. Its class is made here, since its base needs Spark."""
     mine, base = recipe(forecaster), pyspark("pyspark.sql.streaming").StatefulProcessor
 

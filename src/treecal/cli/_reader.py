@@ -1,0 +1,204 @@
+"""What a row says: a forecast that opens a round, an outcome that closes one, and what is to be kept beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from treecal._typing import Array
+from treecal.exceptions import FileError, OutcomeError
+from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry._outcomes import renormalised
+from treecal.io import Decoder
+from treecal.io._decoder import check_columns, class_labels, listed
+from treecal.io._output import plain
+
+
+class News(NamedTuple):
+    """What a row says."""
+
+    opens: bool
+    """Whether it asks for a forecast."""
+    forecast: Array | None
+    """The model's forecast, for correctors."""
+    id: str | None
+    """The name of the round it opens."""
+    group: Hashable
+    closes: str | None
+    """The name of the round whose outcome it brings, if that is another one."""
+    outcome: Array | None
+    row: dict[str, Any]
+    """Its columns, as JSON values, without what is said of another round."""
+    told: dict[str, Any]
+    """Those that belong to the round whose outcome it brings, if that is another one."""
+    other: dict[str, Any]
+    """Those of `row` that are neither forecast, outcome nor id."""
+    sought: str = ""
+    """Columns of a forecast that it does not have."""
+
+    def labelled(self, line: dict[str, Any]) -> dict[str, Any]:
+        """Return a line of JSON on the forecast of its round with its id and its other columns."""
+        name = {} if self.id is None else {"id": self.id}
+        return {"round": line["round"]} | name | line | ({"row": self.other} if self.other else {})
+
+
+NOTHING = News(True, None, None, None, None, None, {}, {}, {})
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Which columns of a row hold what; without `id`, rounds have no names, and follow each other.
+
+    Examples
+    --------
+    >>> reader = Reader(Decoder(Simplex(classes=["rain", "sun"]), outcome=["sky"]), ("sky",), corrects=True, id="id")
+    >>> news = reader.read({"id": 42, "p_rain": 0.5, "p_sun": 0.5, "city": "Oslo"})
+    >>> news.opens, news.id, news.other, news.outcome
+    (True, '42', {'city': 'Oslo'}, None)
+    >>> reader.read({"outcome_for": "42", "sky": "sun"}).closes
+    '42'
+    """
+
+    decoder: Decoder
+    outcome: tuple[str, ...]
+    """The columns of the outcome; none if they are chosen by the first row."""
+    corrects: bool
+    """Whether rows hold a model's forecasts."""
+    id: str | None = None
+    outcome_for: str = "outcome_for"
+    by: tuple[str, ...] = ()
+    overlapping: bool = False
+    """Whether a row is in one group for each column of `by`, not in one for all of them."""
+    added: tuple[str, ...] = ()
+    """Columns that the output has beside the rows' own."""
+    named: Sequence[str] = field(default=())
+    """Columns that a table must have, because they were named."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns to read: none for all of them."""
+        return () if self.corrects or self.id is not None or self.added else self.decoder.columns
+
+    def check(self, source: str, there: Sequence[str]) -> None:
+        """Raise an error if a table lacks the columns to read."""
+        check_columns(source, there, [*self.named, *self.by])
+        self._check_room(there, what=source)
+        if self.corrects:
+            opens = bool(self.decoder.forecast_columns(there)) and (self.id in there)
+            if not self.decoder.forecast_columns(there) and self.outcome_for not in there:
+                raise FileError(
+                    f"{source} has no probabilities: looked for {self.decoder.sought()}; it has {listed(there)}.",
+                    hint="name them with --forecast.",
+                )
+            if not opens:
+                check_columns(source, there, self.outcome)
+        elif self.id is None:
+            self.decoder.check(source, there)
+        elif self.id not in there:
+            check_columns(source, there, [self.outcome_for])
+
+    def read(self, row: Any) -> News:
+        """Return what a row says, all of it checked, or raise what is wrong with it."""
+        if not self.corrects and self.id is None:
+            return self._only_outcome(row)
+        if not isinstance(row, dict):
+            wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
+            raise OutcomeError(f"it is not an object, expected one such as {wanted}.")
+        self._check_room(row, what="it")
+        name, earlier = self._name(row, self.id), self._name(row, self.outcome_for)
+        if earlier is not None and earlier == name:
+            earlier = None
+        columns = self.decoder.forecast_columns(row) if self.corrects else ()
+        cells = [row[column] for column in columns if column in row]
+        opens = name is not None if not self.corrects else any(cell is not None for cell in cells)
+        if self.corrects and cells and earlier is None:
+            opens = True  # what is missing is named
+        told = [column for column in self.outcome if row.get(column) is not None]
+        if earlier is None and not opens and not told:
+            raise OutcomeError(f"it has neither {self._wanted}, only {', '.join(row) or 'nothing'}.")
+        if earlier is not None and opens and name is None:
+            raise OutcomeError(
+                f"it has a forecast beside the outcome for {earlier!r}, and no {self.id} of its own.",
+                hint=f"give it {self.id}, or a row of its own.",
+            )
+        # Without a name the outcome is in the row or in the next one, and a column that is there is not empty.
+        expected = earlier is not None or not opens or (name is None and any(c in row for c in self.outcome))
+        b = self._forecast(row) if opens and self.corrects else None
+        y = self.decoder.outcome(row) if told or expected else None
+        group, kept = self._group(row) if opens else None, plain(row)
+        kept.pop(self.outcome_for, None)
+        outcome = {column: kept[column] for column in self.outcome if column in kept}
+        if not opens:
+            said = {column: value for column, value in kept.items() if column not in (*columns, self.id)}
+            return News(False, None, None, None, earlier, y, kept, said, said, self.decoder.sought())
+        if earlier is not None or y is None:  # its own outcome is still to come
+            kept = {column: value for column, value in kept.items() if column not in outcome}
+        for column in columns:
+            if isinstance(kept.get(column), dict):
+                kept[column] = [kept[column][label] for label in class_labels(self.decoder.space)]
+        used = (*columns, *self.outcome, self.id)
+        other = {column: value for column, value in kept.items() if column not in used}
+        return News(True, b, name, group, earlier, y, kept, outcome if earlier is not None else {}, other)
+
+    @property
+    def _wanted(self) -> str:
+        if self.corrects:
+            return f"probabilities ({self.decoder.sought()}) nor {', '.join(self.outcome)}"
+        return f"{self.id} nor {self.outcome_for}"
+
+    def _only_outcome(self, row: Any) -> News:
+        kept: dict[str, Any] = {}
+        if isinstance(row, dict):
+            self._check_room(row, what="it")
+            if row.get(self.outcome_for) is not None:
+                raise OutcomeError(
+                    f"it has {self.outcome_for}, but rounds have no names here.",
+                    hint="--id id, and a row with id for each forecast.",
+                )
+            kept = plain(row) if self.added else {}
+        y = self.decoder.outcome(row)
+        if self.added and not isinstance(row, dict):
+            kept = {"outcome": plain(row)}
+        return News(False, None, None, None, None, y, kept, kept, kept)
+
+    def _forecast(self, row: dict[str, Any]) -> Array:
+        """Return the model's forecast; probabilities that were rounded sum to 1 again."""
+        b, space = self.decoder.forecast(row), self.decoder.space
+        return renormalised(b) if isinstance(space, Simplex) and not space.admits(b) else b
+
+    def _check_room(self, there: Any, *, what: str) -> None:
+        if taken := [name for name in self.added if name in there]:
+            raise FileError(f"{what} has a column {taken[0]}, which the output needs.", hint="rename it.")
+
+    def _name(self, row: dict[str, Any], column: str | None) -> str | None:
+        value = None if column is None else row.get(column)
+        return None if value is None else _text(str(column), value)
+
+    def _group(self, row: dict[str, Any]) -> Hashable:
+        """Return the group of a row: a text, or several."""
+        for name in self.by:
+            if row.get(name) is None:
+                raise OutcomeError(f"{name} is missing, expected the group.")
+        found = tuple(_text(name, row[name]) for name in self.by)
+        if self.overlapping:
+            return tuple(f"{name}={value}" for name, value in zip(self.by, found, strict=True))
+        return found[0] if len(found) == 1 else found or None
+
+
+def _text(name: str, value: Any) -> str:
+    """Return a name as text; integers become floats in a column where one is missing."""
+    if isinstance(value, list | dict):
+        raise OutcomeError(f"{name} is {str(value)[:60]}, expected text or a number.")
+    return str(int(value) if isinstance(value, float) and value % 1 == 0 else value)
+
+
+def names_of(space: ConvexSet, prefix: str) -> tuple[str, ...]:
+    """Return names for columns of points of a set: by class, or by number.
+
+    Examples
+    --------
+    >>> names_of(Simplex(classes=["rain", "sun"]), "corrected")
+    ('corrected_rain', 'corrected_sun')
+    """
+    return tuple(f"{prefix}_{name}" for name in class_labels(space) or range(1, space.dim + 1))

@@ -1,0 +1,160 @@
+"""A run of a stream: from a snapshot, which nobody else may use meanwhile, to the snapshot and the table it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from treecal._atomic import check_regular, exclusive
+from treecal.cli._options import described
+from treecal.cli._rounds import Rounds
+from treecal.cli._rows import is_file, source_name
+from treecal.cli._terminal import say
+from treecal.exceptions import FileError, ParameterError
+from treecal.io._decoder import class_labels
+from treecal.io._marks import Marks
+from treecal.io._output import Table, new_table
+from treecal.late import Late
+from treecal.state import loads, read_notes, save
+
+if TYPE_CHECKING:
+    from treecal.cli._signals import Shield
+    from treecal.correctors import Corrector
+    from treecal.forecasters import Forecaster
+    from treecal.io import Row
+
+Open = Callable[[], AbstractContextManager[Iterator["Row"]]]
+
+
+@dataclass
+class Session:
+    """What a run works on: the rounds, and how far the file has been learned."""
+
+    rounds: Rounds
+    snapshot: Path | None
+    every: int
+    """Rows between snapshots; 0 for one at the end only."""
+    marks: Marks
+    new_file: bool
+    """Whether the file may be one that the snapshot does not know."""
+    _rows: int = field(default=0, init=False)
+    _is_file: bool = field(default=False, init=False)
+
+    @contextmanager
+    def reading(self, path: str, opened: Open, shield: Shield) -> Iterator[Iterator[Row]]:
+        """Give the rows of a file that are still to be learned; those of a pipe are all."""
+        skipped = 0
+        self._is_file = self.snapshot is not None and is_file(path)
+        if self._is_file:
+            with opened() if self.marks.last else nullcontext(()) as stream:
+                skipped = self._learned(path, shield.waiting(stream))
+            if skipped:  # once the progress bar is gone
+                say(f"{source_name(path)}: the first {skipped:,} rows were learned before; resuming after them.")
+        with opened() as stream:
+            yield (row for row in shield.waiting(stream) if row.place.row > skipped)
+
+    def _learned(self, path: str, stream: Iterator[Row]) -> int:
+        """Return how many rows of a file were learned before."""
+        name, last = source_name(path), self.marks.last
+        if last is None and self.rounds.learned and not self.new_file:
+            raise FileError(
+                f"{self.snapshot} holds {self.rounds.learned:,} rounds, and no note of files they came from, so "
+                f"{name} may be among them.",
+                hint="if it is not, add --new-file; to start over, remove the snapshot.",
+            )
+        skipped = self.marks.begin(name, stream, new=self.new_file)
+        if skipped is None and last is not None:
+            raise FileError(
+                f"{name} does not begin with the {last.rows:,} rows of {last.name} that {self.snapshot} has learned: "
+                "it was changed, or it is another one.",
+                hint=f"new rows are appended, and old ones stay as they were. If all rows of {name} are new, add "
+                f"--new-file; to start over, remove {self.snapshot}.",
+            )
+        return skipped or 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a row has been dealt with."""
+        return self._rows > 0
+
+    def took(self, row: Row) -> None:
+        """Take note that a row has been dealt with."""
+        self._rows += 1
+        if self._is_file:
+            self.marks.learned(row)
+        if self.every and self._rows % self.every == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Save all there is to resume from, if there is a snapshot."""
+        if self.snapshot is not None:
+            notes = {"files": self.marks.to_list(), "open": self.rounds.to_list()}
+            save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
+
+
+@contextmanager
+def session(
+    asked: Corrector | Forecaster,
+    *,
+    snapshot: Path | None,
+    every: int,
+    new_file: bool,
+    output: Path | None,
+    force: bool,
+    names: tuple[str, ...],
+) -> Iterator[Session]:
+    """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
+
+    Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or before the
+    first row, nothing is left.
+    """
+    if every < 1:
+        raise ParameterError.expected("--every", every, "an integer of 1 or more")
+    if new_file and snapshot is None:
+        raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
+    with ExitStack() as stack:
+        thing, notes = asked, dict[str, Any]()
+        if snapshot is not None:
+            stack.enter_context(exclusive(snapshot))
+            thing, notes = _resumed(snapshot, asked)
+        failure = None
+        with ExitStack() as files:
+            table: Table | None = None
+            if output is not None:
+                table = files.enter_context(new_table(output, columns=names, force=force))
+            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()))
+            run = Session(rounds, snapshot, 0 if table else every, Marks(notes.get("files", ())), new_file)
+            try:
+                yield run
+            except BaseException as error:
+                if snapshot is None or not run.begun:
+                    raise
+                failure = error
+        run.save()
+        if failure is not None:
+            raise failure
+
+
+def _resumed(path: Path, asked: Corrector | Forecaster) -> tuple[Any, dict[str, Any]]:
+    """Return what the snapshot holds, which must be what is asked for, and its notes; by default what is asked for."""
+    if check_regular(path) is None:
+        save(asked, path)  # a file that cannot be written is an error now, not after an hour
+        return asked, {}
+    content = path.read_bytes()
+    thing = loads(content)
+    kept: Any = thing.thing if isinstance(thing, Late) else thing
+    old, new = class_labels(kept.space), class_labels(asked.space)
+    if kept.space != asked.space and len(old) == len(new) > 0:  # their probabilities would be mixed up
+        hint = f"--classes {','.join(old)} resumes it."
+        if kept.space.classes is None:
+            hint = f"it has no class names: --dim {len(old)} resumes it. (0.1.0 numbered them in alphabetical order.)"
+        raise ParameterError(f"the classes of {path} are {', '.join(old)}, not {', '.join(new)}.", hint=hint)
+    if described(kept) != described(asked):
+        raise ParameterError(
+            f"{path} holds {described(kept)}, but the options ask for {described(asked)}.",
+            hint="use the options it was created with, or another snapshot.",
+        )
+    return thing, read_notes(content)

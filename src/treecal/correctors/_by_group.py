@@ -1,0 +1,187 @@
+"""ByGroup: one corrector for each group of rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._states import Resume, check_names
+from treecal._typing import Array
+from treecal.correctors._base import Corrector, Group, Kept
+from treecal.correctors._groups import Cells
+from treecal.correctors._names import read_name, saved_names
+from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
+from treecal.correctors._scaling import TemperatureScaling
+from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet, Simplex
+
+
+class _Part(NamedTuple):
+    """A group's corrector, and the group's number, by which the nodes it announces are told from those of others."""
+
+    number: int
+    corrector: Corrector
+
+
+class ByGroup(Corrector):
+    """A copy of a corrector for each group: `predict(b, group="JFK")` asks that of JFK, and `update(y)` teaches it.
+
+    Groups are met as they come. A new one starts from the state of the corrector that was given, so from a fitted one
+    if it was fitted. Rounds without a group are a group of their own, None. Nothing is shared between groups: for
+    rounds that belong to several at once there is `Multicalibrator`, and for very many groups a `Bank`.
+
+    A round costs what it costs the corrector. Memory is one state of the corrector for each group met, and grows with
+    every new name.
+
+    Parameters
+    ----------
+    corrector
+        What each group starts from; a copy is kept, without its scores.
+    scores, tolerance
+        As for every `Corrector`: the scores are those of all groups together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import treecal as tc
+    >>> f = tc.ByGroup(tc.Recalibrator(tc.Simplex(2)))
+    >>> for _ in range(10):
+    ...     for group, y in [("JFK", [1, 0]), ("LGA", [0, 1])]:
+    ...         x = f.predict([0.5, 0.5], group=group)
+    ...         f.update(y)
+    >>> f.predict([0.5, 0.5], group="JFK").mean.round(2)
+    array([0.95, 0.05])
+    >>> f.groups, f["LGA"].rounds
+    (('JFK', 'LGA'), 10)
+    """
+
+    _fields = ("corrector", "scores", "tolerance")
+
+    def __init__(self, corrector: Corrector, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+        if not isinstance(corrector, Corrector):
+            raise ParameterError.expected("corrector", corrector, "a corrector to copy for each group")
+        super().__init__(corrector.space, scores=scores, tolerance=tolerance)
+        self.corrector = corrector._unscored()
+        self.corrector._open, self.corrector._closed = {}, None  # a round of the one that was given
+        self._met: dict[Hashable, _Part] = {}
+        self._newest: tuple[Hashable, _Part] | None = None  # that of the last round, perhaps not in `_met` yet
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield group means, and a corrector that starts where a log left it."""
+        yield cls(Recalibrator(space, groups=None if isinstance(space, Simplex) else Cells(width=1.0)))
+        if isinstance(space, Simplex):
+            log = np.tile(np.full(space.dim, 1 / space.dim), (3, 1))
+            yield cls(TemperatureScaling(space).fit(log, np.eye(space.dim)[[0, -1, 0]]))
+
+    @property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The groups met, in that order."""
+        with self._lock:
+            return tuple(self._parts())
+
+    def __getitem__(self, group: Group) -> Corrector:
+        """Return a copy of a group's corrector."""
+        with self._lock:
+            part = self._parts().get(read_name(group))
+            if part is None:
+                raise ParameterError(f"the group {group!r} was not met yet.", hint="groups lists those that were.")
+            return deepcopy(part.corrector)
+
+    def __contains__(self, group: object) -> bool:
+        with self._lock:
+            return read_name(group) in self._parts()
+
+    def __iter__(self) -> Iterator[Hashable]:
+        return iter(self.groups)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the corrector of a group needs its outcomes in order."""
+        return self.corrector.ordered
+
+    def _parts(self) -> dict[Hashable, _Part]:
+        """Return the groups' correctors, by name."""
+        if self._newest is not None:
+            name, part = self._newest
+            self._met[name] = part
+        return self._met
+
+    def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
+        part = self._part(read_name(group))
+        x = part.corrector._announced(forecast, None)
+        if x.nodes is None:
+            return x
+        return Forecast.trusted(x.points, x.weights, nodes_of_group(part.number, x.nodes), self.space)
+
+    def _part(self, name: Hashable) -> _Part:
+        """Return a group's corrector; for a new group the one that it starts from."""
+        parts = self._parts()
+        return parts.get(name) or _Part(len(parts), self.corrector)
+
+    def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
+        means = np.empty_like(forecasts)
+        for name, rows in _rows(groups, len(forecasts)).items():
+            means[rows] = self._part(name).corrector._announce_many(forecasts[rows], None)
+        return means
+
+    def _fit(
+        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
+    ) -> None:
+        """Fit each group's corrector to the group's rows, as it fits; all take their place at once."""
+        parts = dict(self._parts())
+        for name, rows in _rows(groups, len(forecasts)).items():
+            number, corrector = parts.get(name) or _Part(len(parts), self.corrector)
+            fitted = deepcopy(corrector)
+            fitted._fit(forecasts[rows], outcomes[rows], None, None, None if weights is None else weights[rows])
+            parts[name] = _Part(number, fitted)
+        vars(self).update(_met=parts, _newest=None, _rounds=self._rounds + len(forecasts))
+
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
+        name = read_name(group)
+        number, corrector = self._part(name)
+        if corrector is self.corrector:
+            corrector = deepcopy(corrector)  # those that have learned may share what grows with it
+        return {"_newest": (name, _Part(number, corrector._learned(forecast, outcome, None, weight)))}
+
+    def _own_state(self) -> dict[str, Any]:
+        parts = self._parts()
+        return {
+            "start": self.corrector._past(),
+            "names": list(parts),
+            "inside": {str(part.number): part.corrector._past() for part in parts.values()},
+        }
+
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        check_names("the groups", state, ("start", "names", "inside"))
+        names, start = saved_names(state["names"]), self._resumed(state["start"])
+        check_names("inside", state["inside"], [str(i) for i in range(len(names))])
+        met = {name: _Part(i, self._resumed(state["inside"][str(i)])) for i, name in enumerate(names)}
+        learned = [part.corrector.rounds - start.rounds for part in met.values()]
+        if sum(learned) != rounds or min(learned, default=1) < 1:
+            raise SnapshotError(f"the groups have not learned {rounds} rounds, at least one each.")
+
+        def resume() -> None:
+            self.corrector, self._met, self._newest = start, met, None
+
+        return resume
+
+    def _resumed(self, state: dict[str, Any]) -> Corrector:
+        part = deepcopy(self.corrector)
+        part.set_state(state)
+        return part
+
+    def __repr__(self) -> str:
+        return f"ByGroup({self.corrector!r})"
+
+
+def _rows(groups: Sequence[Group] | None, count: int) -> dict[Hashable, list[int]]:
+    """Return the rows of each group, by name."""
+    rows: dict[Hashable, list[int]] = {}
+    for i in range(count):
+        rows.setdefault(None if groups is None else read_name(groups[i]), []).append(i)
+    return rows

@@ -1,0 +1,397 @@
+"""Many correctors at once, each with its own rounds, in arrays with a row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from threading import RLock
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._states import check_array, check_names, check_rounds, check_sums
+from treecal._sums import two_sum
+from treecal._typing import Array, Integers
+from treecal._validate import whole_number
+from treecal.correctors import (
+    Corrector,
+    PlattScaling,
+    Recalibrator,
+    Scaling,
+    TemperatureScaling,
+    TopClass,
+    VectorScaling,
+)
+from treecal.correctors._scaling import _STEEPEST as STEEPEST
+from treecal.correctors._scaling import LARGEST, project, solve
+from treecal.correctors._scaling import _logs as logs_of
+from treecal.engine._bank import chosen_streams
+from treecal.engine._outcomes import Outcomes, read_outcomes
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, TreeCalError
+from treecal.geometry import ConvexSet
+from treecal.geometry._rows import read_forecast_rows
+
+Columns = dict[str, Array]
+"""State by name, the first axis of each array being that of the rows."""
+
+
+class Rounds(Protocol):
+    """The arithmetic of one corrector on rows of states, forecasts and outcomes that belong together."""
+
+    places: int
+    """Rows of state of one stream; a round reads and changes one of them."""
+
+    def start(self) -> Columns:
+        """Return the state of a new stream, `(places, …)`."""
+
+    def place(self, forecasts: Array) -> Integers:
+        """Return which of the stream's rows each forecast belongs to."""
+
+    def announce(self, now: Columns, forecasts: Array) -> Array:
+        """Return what is announced in place of each forecast."""
+
+    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
+        """Return the states after one round each."""
+
+    def check(self, state: Columns, rounds: Integers) -> None:
+        """Raise unless so many streams can have this state, whose shapes are right."""
+
+
+class _Scalings:
+    """Rounds of scalings: `Scaling._after` for one copy, with a row of parameters for each row of the batch."""
+
+    places = 1
+
+    def __init__(self, corrector: Scaling) -> None:
+        if corrector.forget:
+            raise ParameterError.expected(
+                "corrector", corrector, "one with forget=False: streams in a bank do not forget"
+            )
+        self._of = corrector
+
+    def start(self) -> Columns:
+        return {"theta": self._of._state.theta, "curvature": self._of._state.curvature}
+
+    def place(self, forecasts: Array) -> Integers:
+        return np.zeros(len(forecasts), np.int64)
+
+    def _laws(self, theta: Array, logs: Array) -> Array:
+        if isinstance(self._of, TemperatureScaling):
+            scores = theta * logs
+        elif isinstance(self._of, PlattScaling):
+            second = theta[:, 0] * (logs[:, 1] - logs[:, 0]) + theta[:, 1]
+            scores = np.stack([np.zeros_like(second), second], axis=-1)
+        else:
+            slopes, offsets = np.split(theta, 2, axis=1)
+            scores = slopes * logs + offsets
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+
+    def announce(self, now: Columns, forecasts: Array) -> Array:
+        return self._laws(now["theta"], logs_of(forecasts))
+
+    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
+        of, logs = self._of, logs_of(forecasts)
+        off = self._laws(now["theta"], logs) - outcomes
+        gradients = of._blocked(of._pulled(off[:, None], logs)[:, 0])
+        A = gradients[..., :, None] * gradients[..., None, :]
+        A += now["curvature"]
+        theta = now["theta"] - of._flat(solve(A, gradients, of.ridge)) * (1.0 / of.rate)
+        for row in np.flatnonzero((theta**2).sum(axis=1) > of.radius**2):
+            theta[row] = of._flat(project(of._blocked(theta[row]), A[row], radius=of.radius))
+        return {"theta": theta, "curvature": A}
+
+    def check(self, state: Columns, rounds: Integers) -> None:
+        of, theta, A = self._of, state["theta"], state["curvature"]
+        seen = (rounds + of.rounds).astype(np.float64)
+        steepest = np.abs(A).max(axis=(1, 2, 3), initial=0.0) > of.ridge + seen * STEEPEST
+        if np.abs(theta).max(initial=0.0) > LARGEST or steepest.any():
+            raise SnapshotError("theta or the curvature is more than the rounds can give.")
+        if np.sqrt((theta**2).sum(axis=1)).max(initial=0.0) > of.radius * (1 + 1e-9):
+            raise SnapshotError(f"theta is longer than the radius {of.radius:g}.")
+        values = np.linalg.eigvalsh(A)
+        lost = seen[:, None] * float(np.finfo(np.float64).eps) * values[..., -1]
+        if not np.allclose(A, A.swapaxes(-1, -2), rtol=1e-9, atol=0) or (values[..., 0] < of.ridge / 2 - lost).any():
+            raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={of.ridge:g}.")
+
+
+class _Means:
+    """Rounds of group means or shifts: a stream has a row for each group of its forecasts."""
+
+    def __init__(self, corrector: Recalibrator) -> None:
+        if corrector.forget or not isinstance(corrector.make, str) or not isinstance(corrector.groups, TopClass):
+            expected = "one with forget=False, groups by TopClass, and make='mean' or 'shift'"
+            raise ParameterError.expected("corrector", corrector, expected)
+        self._of, self._bins, self._dim = corrector, corrector.groups.bins, corrector.space.dim
+        self.places = self._dim * self._bins
+
+    def start(self) -> Columns:
+        d = self._dim
+        first, sums = np.zeros((self.places, d)), np.zeros((self.places, 2, 1 + 2 * d))
+        for name, group in self._of._groups().items():
+            top, at = cast(tuple[int, int], name)  # as TopClass names them
+            row = top * self._bins + at
+            first[row], sums[row] = group.first, group.sums[:2, [0, *range(3, 3 + 2 * d)]]
+        return {"first": first, "sums": sums}
+
+    def place(self, forecasts: Array) -> Integers:
+        top, least = forecasts.argmax(axis=1), 1 / self._dim
+        share = np.ones(len(top))
+        if least < 1:
+            share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
+        return np.asarray(top * self._bins + np.clip((share * self._bins).astype(np.int64), 0, self._bins - 1))
+
+    def announce(self, now: Columns, forecasts: Array) -> Array:
+        of, d = self._of, self._dim
+        prior, (total, lost) = 1.0 if of.prior is None else of.prior, now["sums"].swapaxes(0, 1)
+        weight, y, b = prior + total[:, :1], slice(1, 1 + d), slice(1 + d, None)
+        met = total[:, 0] > 0
+        if of.make == "shift":
+            sums = total[:, y] - total[:, b] + (lost[:, y] - lost[:, b])
+        else:
+            sums = prior * now["first"] + total[:, y] + lost[:, y]
+        means = np.divide(sums, weight, where=met[:, None], out=np.zeros_like(sums))
+        found = of.space.project(forecasts + means) if of.make == "shift" else means
+        return np.where(met[:, None], found, forecasts)
+
+    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
+        total, lost = now["sums"].swapaxes(0, 1)
+        first = np.where(total[:, :1] > 0, now["first"], forecasts)
+        total, more = two_sum(total, np.concatenate([np.ones((len(total), 1)), outcomes, forecasts], axis=1))
+        return {"first": first, "sums": np.stack([total, lost + more], axis=1)}
+
+    def check(self, state: Columns, rounds: Integers) -> None:
+        counts = state["sums"][:, 0, 0].reshape(len(rounds), self.places)
+        own = counts.sum(axis=1) - self.start()["sums"][:, 0, 0].sum()
+        if not np.array_equal(own, rounds) or (counts < 0).any() or (counts != np.rint(counts)).any():
+            raise SnapshotError("the groups' rounds are not those of their streams.")
+        met, d, most = counts.ravel() > 0, self._dim, float(counts.sum())
+        check_sums("the groups' first forecasts", state["first"][met], np.ones(met.sum()), self._of.space, rounds=1)
+        for total in (state["sums"][met, 0], state["sums"][met].sum(axis=1)):  # without and with what rounding lost
+            for what, part in (("outcomes", total[:, 1 : 1 + d]), ("forecasts", total[:, 1 + d :])):
+                check_sums(f"the groups' {what}", part, total[:, 0], self._of.space, rounds=most)
+        if state["sums"][~met].any() or state["first"][~met].any():
+            raise SnapshotError("a group without rounds is not empty.")
+
+
+def rounds_of(corrector: Corrector) -> Rounds:
+    """Return the arithmetic of a corrector, if a bank knows it."""
+    if type(corrector) in (PlattScaling, TemperatureScaling, VectorScaling):
+        return _Scalings(corrector)  # type: ignore[arg-type]
+    if type(corrector) is Recalibrator:
+        return _Means(corrector)
+    raise ParameterError.expected(
+        "corrector", corrector, "PlattScaling, TemperatureScaling, VectorScaling or Recalibrator, with forget=False"
+    )
+
+
+class CorrectorBank:
+    """A copy of a corrector for each stream, bit for bit, stepped together.
+
+    A batch is taken apart into waves, the first round of each stream in it, then the second, and so on, and each wave
+    is a few array operations. So a batch is fast if many streams are in it. (It is NumPy's arithmetic and not a
+    compiled kernel's, because their exponentials differ in the last bit.)
+
+    Several threads may use a bank: one call runs at a time. If an interrupt cuts an update in half, the bank refuses to
+    go on.
+
+    Parameters
+    ----------
+    corrector
+        A `PlattScaling`, `TemperatureScaling` or `VectorScaling`, or a `Recalibrator` of means or shifts in groups by
+        `TopClass`, with `forget=False`. Each stream starts from its state, so from a fitted one if it was fitted. It is
+        copied.
+    streams
+        Number of streams; `add` adds more.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> bank = tc.CorrectorBank(tc.PlattScaling(tc.Simplex(2), forget=False), streams=3)
+    >>> for _ in range(100):  # stream 0 has the wrong class, and stream 2 the right one
+    ...     x = bank.update([0, 2], [[0.1, 0.9], [0.1, 0.9]], [0, 1])
+    >>> bank.predict([0, 1, 2], [[0.1, 0.9]] * 3).round(1)
+    array([[1. , 0. ],
+           [0.1, 0.9],
+           [0. , 1. ]])
+    >>> bank.rounds
+    array([100,   0, 100])
+    """
+
+    def __init__(self, corrector: Corrector, *, streams: int = 0) -> None:
+        if not isinstance(corrector, Corrector):
+            raise ParameterError.expected("corrector", corrector, "a corrector")
+        rounds_of(corrector)  # raises before the copy
+        self.corrector = corrector._unscored()
+        self.space: ConvexSet = corrector.space
+        self._part = rounds_of(self.corrector)
+        self._start = {name: np.array(array) for name, array in self._part.start().items()}
+        self._rounds = np.zeros(0, np.int64)
+        self._state = {name: array[:0].copy() for name, array in self._start.items()}
+        self._torn, self._lock = False, RLock()
+        self.add(streams)
+
+    @property
+    def rounds(self) -> Integers:
+        """Number of outcomes each stream has seen, read-only."""
+        return np.asarray(memoryview(self._rounds.data).toreadonly())
+
+    def __len__(self) -> int:
+        return len(self._rounds)
+
+    def add(self, count: int = 1) -> Integers:
+        """Add new streams; return their keys."""
+        count = whole_number("count", count, least=0)
+        with self._lock:
+            self._check_whole()
+            old = len(self._rounds)
+            state = {
+                name: np.concatenate([array, np.tile(self._start[name], (count, *[1] * (array.ndim - 1)))])
+                for name, array in self._state.items()
+            }
+            rounds = np.concatenate([self._rounds, np.zeros(count, np.int64)])
+            vars(self).update(_state=state, _rounds=rounds)
+        return np.arange(old, old + count)
+
+    def predict(self, keys: ArrayLike, forecasts: ArrayLike) -> Array:
+        """Return what each stream would announce now in place of a forecast, `(n, dim)`; nothing changes.
+
+        Parameters
+        ----------
+        keys
+            The streams, as integers.
+        forecasts
+            The model's forecast for each key, `(n, dim)`.
+        """
+        with self._lock:
+            self._check_whole()
+            chosen, P = self._read(keys, forecasts)
+            homes = chosen * self._part.places + self._part.place(P)
+            return self._part.announce({name: array[homes] for name, array in self._state.items()}, P)
+
+    def update(self, keys: ArrayLike, forecasts: ArrayLike, outcomes: ArrayLike) -> Array:
+        """Learn a forecast and its outcome for each key, in the order given; return what was announced, `(n, dim)`.
+
+        An invalid row raises and changes nothing.
+
+        Parameters
+        ----------
+        keys
+            The streams, as integers; one that appears twice learns twice.
+        forecasts
+            The model's forecasts, `(n, dim)`.
+        outcomes
+            Points of the set, `(n, dim)`; or, on a simplex, the `n` classes as integers.
+        """
+        with self._lock:
+            self._check_whole()
+            chosen, P = self._read(keys, forecasts)
+            try:
+                Y = read_outcomes(self.space, outcomes)
+            except OutcomeError as error:
+                if error.round:  # these are rows, not rounds
+                    raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
+                raise
+            if len(Y) != len(chosen):
+                raise ParameterError(f"there are {len(chosen)} keys and {len(Y)} outcomes, expected one each.")
+            return self._learn(chosen, P, Y)
+
+    def _learn(self, keys: Integers, forecasts: Array, outcomes: Outcomes) -> Array:
+        part, announced = self._part, np.empty_like(forecasts)
+        homes = keys * part.places + part.place(forecasts)
+        touched, at = np.unique(homes, return_inverse=True)
+        now = {name: array[touched] for name, array in self._state.items()}
+        corners = np.eye(self.space.dim) if outcomes.ndim == 1 else None
+        for rows in waves(at):
+            own, b = at[rows], forecasts[rows]
+            y = outcomes[rows] if corners is None else corners[outcomes[rows]]
+            before = {name: array[own] for name, array in now.items()}
+            announced[rows] = part.announce(before, b)
+            for name, array in part.learned(before, b, y).items():
+                now[name][own] = array
+        counts = np.bincount(keys, minlength=len(self._rounds))
+        self._torn = True
+        for name, array in now.items():
+            self._state[name][touched] = array
+        self._rounds = self._rounds + counts
+        self._torn = False
+        return announced
+
+    def _read(self, keys: ArrayLike, forecasts: ArrayLike) -> tuple[Integers, Array]:
+        chosen = chosen_streams(keys, len(self))
+        try:
+            P = read_forecast_rows(self.space, forecasts, tolerance=self.corrector.tolerance)
+        except ForecastError as error:
+            if error.round:
+                raise ForecastError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
+            raise
+        if len(P) != len(chosen):
+            raise ParameterError(f"there are {len(chosen)} keys and {len(P)} forecasts, expected one each.")
+        return chosen, P
+
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise TreeCalError(
+                "an update of this bank was interrupted halfway: some streams have learned and others not.",
+                hint="load the last snapshot, and update from there.",
+            )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments, by name; the streams are part of the state."""
+        return {"corrector": self.corrector}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the streams' state, and the corrector's, as arrays that never change afterwards."""
+        with self._lock:
+            self._check_whole()
+            own = {name: array.copy() for name, array in self._state.items()}
+            return {"start": self.corrector.get_state(), "rounds": self._rounds.copy(), "streams": own}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
+        check_names("the state", state, ("start", "rounds", "streams"))
+        corrector = deepcopy(self.corrector)
+        corrector.set_state(state["start"])
+        part = rounds_of(corrector)
+        start = {name: np.array(array) for name, array in part.start().items()}
+        streams = len(state["rounds"]) if isinstance(state["rounds"], np.ndarray) and state["rounds"].ndim == 1 else 0
+        rounds = check_rounds("rounds", state["rounds"], streams).copy()
+        check_names("the streams", state["streams"], start)
+        own = {}
+        for name, array in start.items():
+            check_array(name, state["streams"][name], (streams * part.places, *array.shape[1:]))
+            own[name] = np.array(state["streams"][name], order="C")
+        part.check(own, rounds)
+        with self._lock:
+            vars(self).update(corrector=corrector, _part=part, _start=start, _rounds=rounds, _state=own, _torn=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
+
+    def __copy__(self) -> CorrectorBank:
+        return deepcopy(self)  # half a copy would share arrays that change
+
+    def __repr__(self) -> str:
+        return f"CorrectorBank({self.corrector!r}: {len(self)} streams)"
+
+
+def waves(homes: Integers) -> Iterator[Integers]:
+    """Yield the rows that come first in their home, then the second ones, and so on, each wave in order.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in waves(np.array([7, 5, 7, 7, 5]))]
+    [[0, 1], [2, 4], [3]]
+    """
+    order = np.argsort(homes, kind="stable")
+    starts = np.flatnonzero(np.diff(homes[order], prepend=-1))
+    counts = np.diff(starts, append=len(homes))
+    rank = np.empty(len(homes), np.int64)
+    rank[order] = np.arange(len(homes)) - np.repeat(starts, counts)
+    by_rank = np.argsort(rank, kind="stable")
+    yield from np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(homes) else ()

@@ -1,0 +1,99 @@
+"""How far files have been learned: by the content of their rows, so that a file that has grown is learned once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from treecal._states import MOST_ROUNDS
+from treecal.exceptions import SnapshotError
+from treecal.io._text import Row
+
+_MOST = 1000  # files that are remembered, the last ones
+
+
+class Mark(NamedTuple):
+    """The first rows of a file that were learned: its name then, their number, and the SHA-256 of their values."""
+
+    name: str
+    rows: int
+    digest: str
+
+
+class Marks:
+    """Which rows of which files have been learned.
+
+    A file is known by its first rows, not by its name: one that was renamed, or compressed, is the same. Its rows
+    must stay as they were; new ones are appended.
+
+    Parameters
+    ----------
+    marks
+        What `to_list` returned earlier.
+
+    Examples
+    --------
+    >>> from treecal.io._text import Place
+    >>> days = [Row(Place(i + 1, None), {"sky": sky}) for i, sky in enumerate(["rain", "sun", "sun"])]
+    >>> marks = Marks()
+    >>> marks.begin("days.csv", days[:2])
+    0
+    >>> for row in days[:2]:
+    ...     marks.learned(row)
+    >>> Marks(marks.to_list()).begin("days.csv", days)
+    2
+    >>> Marks(marks.to_list()).begin("other.csv", days[1:]) is None
+    True
+    """
+
+    def __init__(self, marks: Any = ()) -> None:
+        if not isinstance(marks, Sequence) or not all(map(_is_mark, marks)):
+            raise SnapshotError("the snapshot's notes on files that were learned cannot be read.")
+        self._marks = [Mark(*mark) for mark in marks]
+        self._name, self._rows, self._digest = "", 0, hashlib.sha256()
+
+    @property
+    def last(self) -> Mark | None:
+        """The file that was learned last, but for the one that is being learned."""
+        return self._marks[-1] if self._marks else None
+
+    def begin(self, name: str, rows: Iterable[Row], *, new: bool = False) -> int | None:
+        """Return how many of a file's rows were learned already; None if it is not known, unless it may be `new`."""
+        digests: dict[int, set[str]] = {}
+        for mark in self._marks:
+            digests.setdefault(mark.rows, set()).add(mark.digest)
+        self._name, self._rows, self._digest = name, 0, hashlib.sha256()
+        last, digest = max(digests, default=0), hashlib.sha256()
+        for count, row in enumerate(rows if last else (), start=1):
+            digest.update(_content(row))
+            if count in digests and digest.hexdigest() in digests[count]:
+                self._rows, self._digest = count, digest.copy()
+            if count == last:
+                break
+        if self._marks and not (self._rows or new):
+            return None
+        known = self._rows, self._digest.hexdigest()
+        self._marks = [mark for mark in self._marks if (mark.rows, mark.digest) != known]
+        return self._rows
+
+    def learned(self, row: Row) -> None:
+        """Take note of the next row."""
+        self._rows += 1
+        self._digest.update(_content(row))
+
+    def to_list(self) -> list[list[Any]]:
+        """Return what has been learned, as JSON values."""
+        now = [Mark(self._name, self._rows, self._digest.hexdigest())] if self._rows else []
+        return [list(mark) for mark in [*self._marks, *now][-_MOST:]]
+
+
+def _content(row: Row) -> bytes:
+    return repr((row.value, row.problem)).encode(errors="surrogatepass") + b"\n"
+
+
+def _is_mark(mark: Any) -> bool:
+    match mark:
+        case [str(), int(rows), str()]:
+            return 0 < rows <= MOST_ROUNDS
+    return False

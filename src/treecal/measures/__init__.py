@@ -1,0 +1,34 @@
+"""Honest measures of forecasts of classes: scores, calibration errors, what they cost, and how sure one can be of them.
+
+Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of two, and of the class of each outcome.
+`interval` puts an interval beside any of them, and `chance` what it would be if the forecasts were right.
+"""
+
+from treecal.measures._calibration import debiased_ece, ece, mce, resolution
+from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
+from treecal.measures._intervals import Chance, Interval, chance, interval
+from treecal.measures._payoff import payoff_loss
+from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
+from treecal.measures._scores import accuracy, brier, log_score, skill
+
+__all__ = [
+    "Chance",
+    "GapSums",
+    "Interval",
+    "SampleSize",
+    "accuracy",
+    "atb",
+    "brier",
+    "chance",
+    "debiased_ece",
+    "ece",
+    "interval",
+    "log_score",
+    "mce",
+    "payoff_loss",
+    "resolution",
+    "sample_size",
+    "skill",
+    "smallest_effect",
+    "smooth_calibration_error",
+]

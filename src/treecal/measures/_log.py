@@ -1,0 +1,67 @@
+"""What every measure reads: forecasts, outcomes and weights of the rows of a log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._typing import Array, Integers
+from treecal._validate import finite_array
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+
+_TOLERANCE = 1e-6
+
+
+class Log(NamedTuple):
+    """Valid rows: forecasts `(n, d)`, the class of each outcome `(n,)`, weights `(n,)`."""
+
+    forecasts: Array
+    outcomes: Integers
+    weights: Array
+
+
+def read_log(P: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> Log:
+    """Return checked rows; anything invalid raises, and names its row."""
+    forecasts = read_forecasts(P)
+    n, classes = forecasts.shape
+    raw = np.asarray(y)
+    if raw.shape != (n,) or raw.dtype.kind not in "biu":
+        raise OutcomeError(
+            f"outcomes have shape {raw.shape} and type {raw.dtype}, expected a class index for each of {n} rows.",
+            hint="np.unique(names, return_inverse=True) turns names into indices.",
+        )
+    outcomes = raw.astype(np.int64)
+    if (wrong := (outcomes < 0) | (outcomes >= classes)).any():
+        row = int(np.argmax(wrong))
+        raise OutcomeError.at(row, f"is {outcomes[row]}, expected a class from 0 to {classes - 1}.", where="in row")
+    return Log(forecasts, outcomes, read_weights(weights, n))
+
+
+def read_forecasts(P: ArrayLike) -> Array:
+    """Return forecasts as `(n, d)`: probabilities of class 1, `(n,)`, get a first column for class 0."""
+    given = finite_array("P", P)
+    if given.ndim == 1:
+        given = np.column_stack([1 - given, given])
+    if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] < 2:
+        raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
+    low, sums = given.min(axis=1), given.sum(axis=1)
+    if (wrong := (low < -_TOLERANCE) | (np.abs(sums - 1) > _TOLERANCE)).any():
+        row = int(np.argmax(wrong))
+        problem = f"has least entry {low[row]:.6g} and sum {sums[row]:.6g}, expected probabilities that sum to 1."
+        raise ForecastError.at(row, problem, where="in row")
+    return given
+
+
+def read_weights(weights: ArrayLike | None, n: int) -> Array:
+    """Return the weight of each row: 1 unless given."""
+    if weights is None:
+        return np.ones(n)
+    found = finite_array("weights", weights)
+    if found.shape != (n,) or (found < 0).any() or not found.any():
+        raise ParameterError(
+            f"weights have shape {found.shape} and least entry {found.min(initial=0):.6g}, expected {n} numbers "
+            "of 0 or more, not all 0."
+        )
+    return found

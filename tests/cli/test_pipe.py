@@ -1,0 +1,571 @@
+"""Outcomes by id, snapshots of correctors, files that grow, and tables that can be audited."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import treecal as tc
+from tests.cli.support import TREECAL, Done, refused, run, start
+from treecal import state
+from treecal.cli._recalibrate import METHODS
+
+RNG = np.random.default_rng(0)
+NAMES = ("rain", "sun")
+TWO = ("--classes", "rain,sun")
+SPACE = tc.Simplex(classes=NAMES)
+P = RNG.dirichlet([2, 2], size=40).round(3)
+Y = [NAMES[k] for k in (RNG.random(40) < 0.2 + 0.3 * P[:, 1]).astype(int)]
+
+Rows = list[dict[str, Any]]
+
+
+def text(rows: Rows) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def recalibrate(*arguments: object, stdin: str = "") -> Done:
+    return run("recalibrate", *arguments, *TWO, stdin=stdin)
+
+
+def opening(i: int) -> dict[str, Any]:
+    return {"id": str(i), "p_rain": P[i, 0], "p_sun": P[i, 1], "city": f"c{i % 3}"}
+
+
+def closing(i: int) -> dict[str, Any]:
+    return {"outcome_for": str(i), "outcome": Y[i]}
+
+
+def interleaved(seed: int) -> Rows:
+    """Return rounds opened in order, and closed in any: some at once, some never, some beside another's forecast."""
+    chance, rows, waiting = random.Random(seed), Rows(), list[int]()
+    for i in range(len(P)):
+        row = opening(i)
+        kind = "late" if i + 1 == len(P) else chance.choice(["at once", "late", "late", "both"])
+        if kind == "at once":
+            row |= {"outcome": Y[i]}
+        else:
+            if kind == "both" and waiting:
+                row |= closing(waiting.pop(chance.randrange(len(waiting))))
+            waiting.append(i)
+        rows.append(row)
+        while waiting and chance.random() < 0.4 and i + 1 < len(P):
+            rows.append(closing(waiting.pop(chance.randrange(len(waiting)))))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("method", "made"),
+    [
+        ("mean", tc.Recalibrator(SPACE)),
+        ("vector", tc.VectorScaling(SPACE)),
+        ("guarded", tc.GuardedCorrector(SPACE)),
+    ],
+)
+def test_rounds_by_id_are_the_library_s(method: str, made: Any) -> None:
+    rows = interleaved(0)
+    done = recalibrate("--method", method, "--json", stdin=text(rows))
+    assert (done.code, done.err) == (0, "")
+    *lines, last = done.lines
+    late, announced = tc.Late(made), iter(lines)
+    for row in rows:
+        if "p_rain" in row:
+            x = late.predict([row["p_rain"], row["p_sun"]], id=row["id"])
+            line = next(announced)
+            assert line["mean"] == dict(zip(NAMES, x.mean.tolist(), strict=True))
+            assert (line["id"], line["row"]) == (row["id"], {"city": row["city"]})
+        if "outcome" in row:
+            late.update(row["outcome_for"] if "outcome_for" in row else row["id"], row["outcome"])
+    assert [line["round"] for line in lines] == list(range(1, len(P) + 1))
+    assert last["scores"]["after"]["brier"] == late.report().after.brier
+    assert last["waiting"] == len(late.pending) > 0
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    cuts=st.lists(st.integers(0, 60), max_size=3),
+    kind=st.sampled_from(["jsonl", "csv", "parquet"]),
+    method=st.sampled_from(["mean", "platt", "guarded"]),
+    table=st.sampled_from([None, "csv", "jsonl"]),
+)
+def test_any_split_over_several_nights_is_one_run(
+    seed: int, cuts: list[int], kind: str, method: str, table: str | None
+) -> None:
+    rows = interleaved(seed)
+
+    def play(folder: Path, cuts: list[int]) -> tuple[bytes, list[Any], list[Any]]:
+        path, snapshot, lines, closed = folder / f"log.{kind}", folder / "s.treecal", list[Any](), list[Any]()
+        ends = [*sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
+        for night, end in enumerate(ends):
+            if end == 0:
+                continue
+            write(path, rows[:end])
+            output = folder / f"night-{night}.{table}"
+            arguments = [] if table is None else ["--output", output]
+            done = recalibrate(path, "--method", method, "--snapshot", snapshot, "--every", 7, *arguments)
+            assert done.code == 0, done.err
+            lines += done.lines
+            closed += [] if table is None else read(output)
+        return snapshot.read_bytes(), lines, closed
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
+        assert play(Path(one), []) == play(Path(many), cuts)
+
+
+def write(path: Path, rows: Rows) -> None:
+    columns = ["id", "p_rain", "p_sun", "city", "outcome_for", "outcome"]
+    if path.suffix == ".jsonl":
+        path.write_text(text(rows))
+        return
+    full = [{name: row.get(name) for name in columns} for row in rows]
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema({name: pa.float64() if name.startswith("p_") else pa.string() for name in columns})
+        pq.write_table(pa.Table.from_pylist(full, schema), path)
+        return
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(full)
+
+
+def read(path: Path) -> list[Any]:
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return list(pq.read_table(path).to_pylist())
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "tsv"])
+def test_the_table_has_what_was_announced_and_what_followed(kind: str, tmp_path: Path) -> None:
+    """As far as the outcome is known; an audit of it is that of the corrector's own scores, and of the input."""
+    path, output = tmp_path / "log.jsonl", tmp_path / f"closed.{kind}"
+    path.write_text(text(interleaved(3)))
+    done = recalibrate(path, "--output", output, "--json")
+    report, announced = done.lines[-1]["scores"], {line["id"]: line["mean"] for line in done.lines[:-1]}
+    if kind != "tsv":
+        found = read(output)
+        assert len(found) == report["rounds"]
+        for row in found:
+            i = int(row["id"])
+            assert (float(row["p_rain"]), row["outcome"], row["city"]) == (P[i, 0], Y[i], f"c{i % 3}")
+            if row["id"] in announced:
+                assert [float(row["corrected_rain"]), float(row["corrected_sun"])] == list(
+                    announced[row["id"]].values()
+                )
+    for columns, role in (("corrected_rain,corrected_sun", "after"), ("p_rain,p_sun", "before")):
+        whole = run("audit", output, "--forecast", columns, "--outcome", "outcome", "--by", "city", "--json").lines[0]
+        assert whole["whole"]["brier"] == pytest.approx(report[role]["brier"], abs=1e-12)
+
+
+def test_standard_output_has_what_the_table_has_not(tmp_path: Path) -> None:
+    rows = interleaved(4)
+    done = recalibrate("--output", tmp_path / "closed.csv", stdin=text(rows))
+    at_once = [row["id"] for row in rows if row.get("outcome") and "outcome_for" not in row]
+    asked = [row["id"] for row in rows if "p_rain" in row]
+    assert [line["id"] for line in done.lines] == [name for name in asked if name not in at_once]
+
+
+def test_a_table_is_not_overwritten_and_its_columns_are_free(tmp_path: Path) -> None:
+    rows, output = [opening(0) | {"outcome": Y[0]}], tmp_path / "closed.csv"
+    assert recalibrate("--output", output, stdin=text(rows)).code == 0
+    refused(recalibrate("--output", output, stdin=text(rows)), "closed.csv exists and is not overwritten", "--force")
+    assert recalibrate("--output", output, "--force", stdin=text(rows)).code == 0
+    refused(recalibrate("--output", tmp_path / "closed.xls", stdin=text(rows)), ".csv, .parquet or .jsonl")
+    again = recalibrate(output, "--forecast", "p_rain,p_sun", "--output", tmp_path / "again.csv")
+    refused(again, "closed.csv has a column corrected_rain, which the output needs", "rename it")
+    refused(recalibrate(output), "p_rain, p_sun and corrected_rain, corrected_sun may all be", "--forecast")
+
+
+def test_lists_objects_and_formulas_in_a_table(tmp_path: Path) -> None:
+    rows: Rows = [
+        {"forecast": {"sun": 0.75, "rain": 0.25}, "outcome": "sun", "note": "=1+1", "t": "-3.5", "tags": ["a", 1]},
+        {"forecast": {"sun": 0.5, "rain": 0.5}, "outcome": "rain", "note": None, "t": 2, "more": True},
+    ]
+    for kind in ("csv", "parquet"):
+        output = tmp_path / f"closed.{kind}"
+        assert recalibrate("--output", output, stdin=text(rows)).code == 0
+        audit = run("audit", output, "--forecast", "forecast", "--outcome", "outcome", "--json", *TWO)
+        assert audit.code == 0, audit.err
+    first, second = read(tmp_path / "closed.csv")
+    assert (first["forecast"], first["note"], first["t"], first["tags"]) == (
+        "[0.25, 0.75]",
+        "'=1+1",
+        "-3.5",
+        '["a", 1]',
+    )
+    assert (second["note"], second["t"], second["more"]) == ("", "2", "true")
+    first, second = read(tmp_path / "closed.parquet")
+    assert (first["forecast"], first["t"], first["tags"], first["more"]) == ([0.25, 0.75], "-3.5", '["a", 1]', None)
+    assert (second["t"], second["more"]) == ("2", True)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ('{"outcome_for": "7", "outcome": "sun"}', "it has an outcome for '7', and no forecast of that id awaits one"),
+        ('{"outcome_for": "1", "outcome": "sun"}', "it has an outcome for '1', and no forecast of that id awaits one"),
+        ('{"outcome_for": "2"}', "outcome is missing, expected one of rain, sun"),
+        ('{"outcome_for": "2", "outcome": "hail"}', "outcome is 'hail', expected one of rain, sun"),
+        ('{"outcome_for": [2], "outcome": "sun"}', "outcome_for is [2], expected text or a number"),
+        ('{"outcome": "sun"}', "does not say for which forecast; waiting: '2'"),
+        ('{"id": 2, "forecast": [0.5, 0.5]}', "id '2' awaits the outcome of another forecast"),
+        ('{"id": 1, "forecast": [0.5, 0.5]}', "id '1' was used before, and its round is closed"),
+        ('{"forecast": [0.5, 0.5], "outcome_for": "2", "outcome": "sun"}', "no id of its own"),
+        (
+            '{"id": 3, "forecast": [0.5, 0.5], "outcome_for": "7", "outcome": "sun"}',
+            "no forecast of that id awaits one",
+        ),
+        ('{"id": 3, "forecast": [0.5, 0.6], "outcome_for": "2", "outcome": "sun"}', "sum to 1.1"),
+    ],
+)
+def test_an_invalid_row_changes_nothing(row: str, words: str, tmp_path: Path) -> None:
+    first = text([opening(1), opening(2), closing(1)])
+    refused(recalibrate(stdin=first + row + "\n"), "line 4 (row 4): ", words)
+    kept = []
+    for i, middle in enumerate((row + "\n", "")):
+        snapshot = tmp_path / f"{i}.treecal"
+        done = recalibrate("--on-error", "skip", "--snapshot", snapshot, stdin=first + middle + text([closing(2)]))
+        assert done.code == 1 - i, done.err
+        kept.append(snapshot.read_bytes())
+    assert kept[0] == kept[1]
+
+
+def test_a_row_may_be_repeated_with_its_outcome() -> None:
+    """As a log does that is written once the outcome is known, too."""
+    done = recalibrate(stdin=text([opening(1), opening(2), opening(1) | {"outcome": Y[1]}]))
+    assert (done.code, [line["round"] for line in done.lines]) == (0, [1, 2, 1])
+    assert done.lines[0] == done.lines[2]
+    assert "1 forecast awaits its outcome." in done.err
+
+
+def test_a_forecast_without_id_while_another_waits_is_refused() -> None:
+    """Its outcome was credited to the second, and nothing said so."""
+    rows: Rows = [{"forecast": [0.1, 0.9]}, {"forecast": [0.8, 0.2]}, {"outcome": "rain"}]
+    done = recalibrate(stdin=text(rows))
+    refused(done, "line 2 (row 2)", "while the one before, without an id, still awaits", "outcome_for")
+    assert "tc.Late" not in done.err
+
+
+@pytest.mark.parametrize("method", ["adaptive", "guarded", "vector-then-guarded"])
+def test_guarantees_need_ids_from_the_first_round_on(method: str) -> None:
+    without: Rows = [{"forecast": [0.1, 0.9], "outcome": "rain"}]
+    late = [opening(1), closing(1)]
+    refused(recalibrate("--method", method, stdin=text(without + late)), "1 rounds were learned in order")
+    with_ids = [row | {"id": f"x{i}"} for i, row in enumerate(without * 3)]
+    assert recalibrate("--method", method, stdin=text(with_ids + late + without + late)).code == 2  # id 1 again
+    assert recalibrate("--method", method, stdin=text(with_ids + late + without)).code == 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_resumes_with_rounds_that_wait(method: str, tmp_path: Path) -> None:
+    rows = interleaved(1)[:30]
+    whole = recalibrate("--method", method, stdin=text(rows)).lines
+    arguments = ["--method", method, "--snapshot", tmp_path / "s.treecal"]
+    parts = [recalibrate(*arguments, stdin=text(part)).lines for part in (rows[:11], rows[11:])]
+    assert parts[0] + parts[1] == whole
+
+
+def grow(path: Path, rows: int) -> Path:
+    path.write_text("day,p_rain,p_sun,weather\n" + "".join(f"{i},{P[i, 0]},{P[i, 1]},{Y[i]}\n" for i in range(rows)))
+    return path
+
+
+def test_a_file_that_grows_is_learned_once(tmp_path: Path) -> None:
+    arguments = ["--outcome", "weather", "--snapshot", tmp_path / "s.treecal"]
+    log = grow(tmp_path / "log.csv", 10)
+    assert len(recalibrate(log, *arguments).lines) == 10
+    again = recalibrate(log, *arguments)
+    assert again.lines == []
+    assert again.err.startswith(
+        "treecal: log.csv: the first 10 rows were learned before; resuming after them.\n10 rounds"
+    )
+    assert len(recalibrate(grow(log, 15), *arguments).lines) == 5
+    log.rename(tmp_path / "renamed.csv")
+    assert recalibrate(tmp_path / "renamed.csv", *arguments).lines == []
+    changed = grow(log, 15)
+    changed.write_text(log.read_text().replace("\n3,", "\n33,"))
+    before = (tmp_path / "s.treecal").read_bytes()
+    words = ("log.csv does not begin with the 15 rows of renamed.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
+    refused(recalibrate(changed, *arguments, "--output", tmp_path / "closed.csv"), *words)
+    assert not (tmp_path / "closed.csv").exists()
+    refused(recalibrate(grow(log, 14), *arguments), *words)  # it has shrunk
+    assert (tmp_path / "s.treecal").read_bytes() == before
+    other = tmp_path / "other.csv"
+    other.write_text(changed.read_text().replace("\n3,", "\n333,"))
+    assert len(recalibrate(other, *arguments, "--new-file").lines) == 14
+    assert len(recalibrate(other, *arguments, "--new-file").lines) == 0  # it is known by now
+    assert recalibrate(grow(log, 15), *arguments).lines == []  # and so is the first
+    assert tc.load(tmp_path / "s.treecal").rounds == 29
+
+
+def test_what_comes_through_a_pipe_is_new(tmp_path: Path) -> None:
+    arguments = ["--outcome", "weather", "--snapshot", tmp_path / "s.treecal"]
+    log = grow(tmp_path / "log.csv", 10)
+    for _ in range(2):
+        assert len(recalibrate(*arguments, "--kind", "csv", stdin=log.read_text()).lines) == 10
+    refused(recalibrate(log, *arguments), "holds 20 rounds, and no note of files they came from", "--new-file")
+    assert len(recalibrate(log, *arguments, "--new-file").lines) == 10
+    assert recalibrate(log, *arguments).lines == []
+
+
+def test_a_snapshot_may_be_used_from_python(tmp_path: Path) -> None:
+    snapshot, output = tmp_path / "s.treecal", tmp_path / "closed.jsonl"
+    assert recalibrate("--snapshot", snapshot, stdin=text([opening(1), opening(2)])).code == 0
+    late = tc.load(snapshot)
+    late.update("1", Y[1])
+    x = late.predict([0.5, 0.5], id="9")
+    tc.save(late, snapshot)
+    refused(recalibrate("--snapshot", snapshot, stdin=text([closing(1)])), "no forecast of that id awaits one")
+    done = recalibrate("--snapshot", snapshot, "--output", output, stdin=text([closing(9), closing(2)]))
+    assert (done.code, tc.load(snapshot).pending) == (0, [])
+    first, second = read(output)
+    assert (first["outcome"], first["corrected_rain"], second["outcome"]) == (Y[9], x.mean[0], Y[2])
+
+
+def test_forecasts_of_a_file_that_grows(tmp_path: Path) -> None:
+    """Two rows one night and three the next were five rounds."""
+    arguments = ["forecast", tmp_path / "log.csv", *TWO, "--outcome", "weather", "--snapshot", tmp_path / "s.treecal"]
+    whole = [line["round"] for line in run(*arguments).lines] if grow(tmp_path / "log.csv", 2) else []
+    assert whole == [1, 2, 3]
+    grow(tmp_path / "log.csv", 3)
+    assert [line["round"] for line in run(*arguments).lines] == [3, 4]
+    tc.save(tc.load(tmp_path / "s.treecal"), tmp_path / "s.treecal")  # without the notes
+    refused(run(*arguments), "holds 3 rounds, and no note of files they came from")
+
+
+def test_an_invalid_row_is_met_again_and_may_be_mended(tmp_path: Path) -> None:
+    arguments = ["--outcome", "weather", "--snapshot", tmp_path / "s.treecal", "--output"]
+    log = grow(tmp_path / "log.csv", 10)
+    right = log.read_text()
+    log.write_text(right.replace(f"\n7,{P[7, 0]},", "\n7,0.9999,"))
+    refused(recalibrate(log, *arguments, tmp_path / "1.csv"), "line 9 (row 8): ")
+    assert len(read(tmp_path / "1.csv")) == tc.load(tmp_path / "s.treecal").rounds == 7
+    refused(recalibrate(log, *arguments, tmp_path / "2.csv"), "line 9 (row 8): ")
+    log.write_text(right)
+    assert recalibrate(log, *arguments, tmp_path / "3.csv").code == 0
+    assert [row["day"] for row in read(tmp_path / "3.csv")] == ["7", "8", "9"]
+    refused(recalibrate("--output", tmp_path / "4.csv", stdin='{"forecast": 2}'), "line 1")
+    assert not (tmp_path / "4.csv").exists()  # nothing remembers its rounds
+
+
+def test_two_runs_do_not_share_a_snapshot(tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    (tmp_path / "link.treecal").symlink_to(snapshot)
+    with start("forecast", *TWO, "--snapshot", snapshot) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        for command, name in (("forecast", "s.treecal"), ("recalibrate", "s.treecal"), ("forecast", "link.treecal")):
+            done = run(command, *TWO, "--snapshot", tmp_path / name)
+            refused(done, f"{name} is in use by another treecal, process {process.pid}.", "Hint: ")
+        process.stdin.close()
+        process.wait()
+    assert run("forecast", *TWO, "--snapshot", snapshot).code == 0
+    assert sorted(os.listdir(tmp_path)) == ["link.treecal", "s.treecal"]
+
+
+def test_a_killed_run_locks_nothing(tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    with start("forecast", *TWO, "--snapshot", snapshot) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+    assert run("forecast", *TWO, "--snapshot", snapshot).code == 0
+
+
+def test_a_signal_leaves_table_and_snapshot_that_agree(tmp_path: Path) -> None:
+    snapshot, output = tmp_path / "s.treecal", tmp_path / "closed.csv"
+    with start("recalibrate", *TWO, "--snapshot", snapshot, "--output", output) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for row in (opening(1), opening(2), closing(1)):
+            process.stdin.write(json.dumps(row) + "\n")
+            process.stdin.flush()
+        assert [json.loads(process.stdout.readline())["id"] for _ in range(2)] == ["1", "2"]
+        process.stdin.write(json.dumps(opening(3)) + "\n")  # once this is answered, the outcome was learned
+        process.stdin.flush()
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate()
+    assert process.returncode == 130
+    assert "2 forecasts await their outcomes." in err
+    assert f"interrupted after 1 rounds, saved in {snapshot}." in err
+    assert [row["id"] for row in read(output)] == ["1"]
+    done = recalibrate("--snapshot", snapshot, "--output", tmp_path / "later.csv", stdin=text([closing(3), closing(2)]))
+    assert done.code == 0, done.err
+    assert [row["id"] for row in read(tmp_path / "later.csv")] == ["3", "2"]
+
+
+def test_a_reader_that_has_enough_loses_no_round(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 2500))
+    arguments = f"recalibrate '{log}' --classes rain,sun --snapshot '{tmp_path / 's'}'"
+    subprocess.run(["bash", "-c", f"'{TREECAL}' {arguments} | head -n 2"], capture_output=True, check=True)
+    rounds = tc.load(tmp_path / "s").rounds
+    assert 0 < rounds < 2500
+    assert recalibrate(log, "--snapshot", tmp_path / "s").lines[0]["round"] == rounds + 1
+
+
+def test_rounded_probabilities(tmp_path: Path) -> None:
+    rows = [{"forecast": [0.333, 0.666], "outcome": "rain"}]
+    refused(recalibrate(stdin=text(rows)), "sum to 0.999, expected 1 within 1e-06")
+    mean = recalibrate("--tolerance", 0.01, stdin=text(rows)).lines[0]["mean"]
+    assert sum(mean.values()) == pytest.approx(1, abs=1e-12)
+    single = {"forecast": np.array([1 / 3, 2 / 3], np.float32).astype(float).tolist(), "outcome": "rain"}
+    assert recalibrate(stdin=text([single])).code == 0
+    refused(recalibrate("--tolerance", 2), "tolerance is 2")
+
+
+def test_columns_of_probabilities_are_found_by_their_names(tmp_path: Path) -> None:
+    log = grow(tmp_path / "log.csv", 5)
+    expected = recalibrate(log, "--outcome", "weather").lines
+    assert [line["row"] for line in expected] == [{"day": str(i)} for i in range(5)]
+    renamed = tmp_path / "renamed.csv"
+    for names in ("rain,sun", "model/rain,model/sun"):
+        renamed.write_text(log.read_text().replace("p_rain,p_sun", names))
+        assert recalibrate(renamed, "--outcome", "weather").lines == expected
+    renamed.write_text(log.read_text().replace("p_rain,p_sun", "a,b"))
+    done = recalibrate(renamed, "--outcome", "weather")
+    refused(done, "looked for forecast, or rain and sun, or p_rain and p_sun; it has day, a, b, weather", "--forecast")
+    refused(recalibrate(log, "--outcome", "sky"), "log.csv has no column 'sky'")
+    refused(recalibrate(log, "--outcome", "weather", "--forecast", "p_rain,p_snow"), "no column 'p_snow'", "p_sun")
+    row = {"a": 0.2, "b": 0.8, "weather": "sun"}
+    done = recalibrate("--outcome", "weather", stdin=text([row]))
+    refused(done, "neither it nor a row before has a forecast", "p_rain and p_sun; it has a, b, weather")
+    assert "predict" not in done.err
+
+
+def test_forecasts_by_id(tmp_path: Path) -> None:
+    arguments = ["forecast", *TWO, "--id", "id", "--announce", "mean"]
+    rows: Rows = [
+        {"id": 1, "city": "Oslo"},
+        {"id": 2},
+        closing(2),
+        {"id": 3, **closing(1)},
+        {"id": 4, "outcome": "sun"},
+    ]
+    done = run(*arguments, "--output", tmp_path / "closed.csv", stdin=text(rows))
+    assert (done.code, done.err) == (0, "")
+    late = tc.Late(tc.Guarded(SPACE))
+    first, second = late.predict(id="1"), late.predict(id="2")
+    late.update("2", Y[2])
+    third = late.predict(id="3")
+    assert [line["id"] for line in done.lines] == ["1", "2", "3"]
+    assert [list(line["mean"].values()) for line in done.lines] == [x.mean.tolist() for x in (first, second, third)]
+    assert done.lines[0]["row"] == {"city": "Oslo"}
+    assert [(row["id"], row["city"], row["outcome"]) for row in read(tmp_path / "closed.csv")] == [
+        ("2", "", Y[2]),
+        ("1", "Oslo", Y[1]),
+        ("4", "", "sun"),
+    ]
+    for row, words in (
+        ({"day": 1}, "neither id nor outcome_for, only day"),
+        ({"outcome_for": 9, "outcome": "sun"}, "no forecast of that id awaits one"),
+        ("sun", "not an object"),
+    ):
+        refused(run(*arguments, stdin=json.dumps(row)), words)
+    refused(
+        run("forecast", *TWO, stdin=text([closing(1)])), "it has outcome_for, but rounds have no names here", "--id id"
+    )
+
+
+def test_forecasts_by_id_resume(tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    arguments = ["forecast", *TWO, "--announce", "mean", "--snapshot", snapshot]
+    whole = run(*arguments[:-2], "--id", "id", stdin=text([{"id": 1}, {"id": 2}, closing(1), {"id": 3}])).lines
+    parts = [
+        run(*arguments, "--id", "id", stdin=text(rows)).lines
+        for rows in ([{"id": 1}, {"id": 2}], [closing(1), {"id": 3}])
+    ]
+    assert parts[0] + parts[1] == whole
+    refused(run(*arguments), "the rounds in", "have ids", "--id")
+    other = tmp_path / "other.treecal"
+    assert run("forecast", *TWO, "--snapshot", other, stdin="sun\n").code == 0
+    refused(run("forecast", *TWO, "--snapshot", other, "--id", "id"), "1 rounds were learned in order")
+
+
+def test_the_table_of_a_stream(tmp_path: Path) -> None:
+    log, output = grow(tmp_path / "log.csv", 20), tmp_path / "closed.parquet"
+    done = run("forecast", log, *TWO, "--outcome", "weather", "--announce", "mean", "--output", output)
+    found = read(output)
+    assert [row["day"] for row in found] == [str(i) for i in range(20)]
+    assert [row["forecast_sun"] for row in found] == [line["mean"]["sun"] for line in done.lines[:-1]]
+    audit = run("audit", output, "--forecast", "forecast_rain,forecast_sun", "--outcome", "weather", "--json")
+    assert audit.lines[0]["whole"]["rounds"] == 20
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    refused(recalibrate("--new-file"), "--new-file is about what a snapshot has learned")
+    refused(recalibrate("--every", 0), "--every is 0")
+    refused(recalibrate("--snapshot", tmp_path), "is a folder")
+    refused(recalibrate("--snapshot", "/dev/null"), "is a device")
+    assert not Path("/dev/null.lock").exists()
+
+
+@pytest.mark.parametrize(
+    "notes", [{"files": 1}, {"files": [["a", -1, "b"]]}, {"open": [[1]]}, {"open": [["1", 1, {}, ["x"]]]}]
+)
+def test_notes_of_a_stranger_are_checked(notes: dict[str, Any], tmp_path: Path) -> None:
+    snapshot = tmp_path / "s.treecal"
+    state.save(tc.Recalibrator(SPACE), snapshot, notes=notes)
+    refused(recalibrate("--snapshot", snapshot), "the snapshot's notes on", "cannot be read")
+
+
+@pytest.mark.parametrize("columns", ["city", "city,season"])
+def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> None:
+    rows = [row | {"season": i % 2} if "p_rain" in row else row for i, row in enumerate(interleaved(5))]
+    snapshot = tmp_path / "s.treecal"
+    lines = []
+    for part in (rows[:20], rows[20:]):
+        done = recalibrate("--by", columns, "--snapshot", snapshot, stdin=text(part))
+        assert done.code == 0, done.err
+        lines += done.lines
+    late = tc.Late(tc.ByGroup(tc.Recalibrator(SPACE)))
+    announced = iter(lines)
+    for row in rows:
+        if "p_rain" in row:
+            found = tuple(str(row[name]) for name in columns.split(","))
+            x = late.predict([row["p_rain"], row["p_sun"]], id=row["id"], group=found[0] if len(found) == 1 else found)
+            assert list(next(announced)["mean"].values()) == x.mean.tolist()
+        if "outcome" in row:
+            late.update(row["outcome_for"] if "outcome_for" in row else row["id"], row["outcome"])
+    refused(recalibrate("--by", "country", stdin=text(rows)), "line 1 (row 1): country is missing, expected the group")
+    refused(recalibrate("--snapshot", snapshot), "ByGroup(", "Recalibrator(")
+    refused(
+        recalibrate(grow(tmp_path / "log.csv", 3), "--outcome", "weather", "--by", "country"), "no column 'country'"
+    )
+
+
+def test_overlapping_groups_are_those_of_each_column() -> None:
+    rows = [opening(i) | {"season": i % 2, "outcome": Y[i]} for i in range(10)]
+    lines = recalibrate("--by", "city,season", "--method", "multicalibrate", stdin=text(rows)).lines
+    corrector = tc.Multicalibrator(SPACE)
+    for i, line in enumerate(lines):
+        x = corrector.predict(P[i], group=(f"city=c{i % 3}", f"season={i % 2}"))
+        assert list(line["mean"].values()) == x.mean.tolist()
+        corrector.update(Y[i])
+
+
+@pytest.mark.parametrize("command", ["audit", "replay"])
+def test_what_reads_twice_takes_no_pipe(command: str) -> None:
+    refused(run(command, "-", "--outcome", "y"), f"{command} reads a file", "forecast and recalibrate read pipes")

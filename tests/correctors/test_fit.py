@@ -1,0 +1,283 @@
+"""A start from a log: the optimum it is, what it leaves to the rounds after it, and scikit-learn's beside it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import treecal as tc
+from tests.correctors.models import model, run, some_rounds
+from treecal import state
+from treecal._typing import Array
+from treecal.correctors import Cells, TopClass
+from treecal.correctors._isotonic import CELLS, START
+from treecal.correctors._scaling import Scaling
+from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
+from treecal.testing import check_corrector
+
+TWO, THREE = tc.Simplex(2), tc.Simplex(3)
+SCALINGS: list[tuple[type[Scaling], int, dict[str, Any]]] = [
+    (tc.PlattScaling, 2, {}),
+    (tc.BetaCalibration, 2, {}),
+    (tc.TemperatureScaling, 3, {}),
+    (tc.VectorScaling, 3, {}),
+    (tc.VectorScaling, 3, {"curvature": "by class"}),
+]
+
+
+def losses(f: Scaling, theta: Array, forecasts: Array, outcomes: Array) -> tuple[Array, Array]:
+    """The log loss of each row, and its gradient, from `F` as it is written."""
+    found, gradients = [], []
+    for b, y in zip(forecasts, outcomes, strict=True):
+        F = f._features(np.log(np.clip(b, f._least, None)))
+        p = np.exp(F @ theta - (F @ theta).max())
+        p /= p.sum()
+        found.append(-y @ np.log(p))
+        gradients.append((p - y) @ F)
+    return np.array(found), np.array(gradients)
+
+
+# Scaling
+
+
+@pytest.mark.parametrize(("kind", "dim", "given"), SCALINGS)
+def test_the_fit_is_the_optimum_with_the_curvature_of_the_log(
+    kind: type[Scaling], dim: int, given: dict[str, Any]
+) -> None:
+    forecasts, outcomes = model("overconfident", dim, 300, 0)
+    weights = np.random.default_rng(0).random(300) + 0.1
+    f = kind(tc.Simplex(dim), forget=False, **given)
+    start = f.theta
+    f.fit(forecasts, outcomes, weights=weights)
+    _, gradients = losses(f, f.theta, forecasts, outcomes)
+    # rate·ridge = 10: the ridge of the online Newton step pulls towards the start.
+    np.testing.assert_allclose(weights @ gradients + 10 * (f.theta - start), 0, atol=1e-4)
+    A = f.get_state()["own"]["curvature"][0]
+    if not given:
+        np.testing.assert_allclose(A[0], 100 * np.eye(len(start)) + (gradients.T * weights) @ gradients, rtol=1e-9)
+    else:
+        for k in range(dim):
+            g = gradients[:, [k, dim + k]]
+            np.testing.assert_allclose(A[k], 100 * np.eye(2) + (g.T * weights) @ g, rtol=1e-9)
+    assert f.rounds == 300
+
+
+def test_an_optimum_outside_the_ball_is_put_on_its_sphere() -> None:
+    f = tc.VectorScaling(TWO, radius=1.45, ridge=1.0, forget=False)
+    forecasts, outcomes = model("overconfident", 2, 300, 1)
+    f.fit(forecasts[:, ::-1], outcomes)  # the classes confused: slopes below 0
+    assert math.sqrt(f.theta @ f.theta) <= 1.45 * (1 + 1e-9)
+
+    def cost(theta: Array) -> float:
+        found, _ = losses(f, theta, forecasts[:, ::-1], outcomes)
+        return float(found.sum()) + 0.05 * float(((theta - [1, 1, 0, 0]) ** 2).sum())
+
+    def room(theta: Array) -> float:
+        return float(1.45**2 - theta @ theta)
+
+    best = minimize(cost, f.theta, constraints={"type": "ineq", "fun": room}, method="SLSQP")
+    assert cost(f.theta) <= float(best.fun) + 1e-3
+
+
+@pytest.mark.parametrize(("kind", "dim", "given"), SCALINGS)
+def test_each_copy_is_at_the_optimum_of_what_it_remembers(kind: type[Scaling], dim: int, given: dict[str, Any]) -> None:
+    forecasts, outcomes = model("drifting", dim, 260, 0)
+    f = kind(tc.Simplex(dim), **given)
+    start = f.theta
+    f.fit(forecasts, outcomes)
+    own = f.get_state()["own"]
+    assert len(own["theta"]) == len(own["trust"]) == 4
+    for k, theta in enumerate(own["theta"]):
+        counts = np.ones(260) if k == 0 else 0.5 ** (np.arange(259, -1, -1) / 2 ** (k + 5))
+        _, gradients = losses(f, theta, forecasts, outcomes)
+        np.testing.assert_allclose(counts @ gradients + 10 * (theta - start), 0, atol=1e-4)
+
+
+def test_trust_after_a_fit_follows_the_log() -> None:
+    right, changed = tc.PlattScaling(TWO), tc.PlattScaling(TWO)
+    forecasts, outcomes = model("right", 2, 1000, 0)
+    right.fit(forecasts, outcomes)
+    changed.fit(np.vstack([forecasts[:600], forecasts[600:, ::-1]]), outcomes)
+    assert right.get_state()["own"]["trust"][0] > 0.1
+    assert changed.get_state()["own"]["trust"][0] < 0.01
+
+
+def test_a_fit_after_rounds_starts_from_what_they_taught() -> None:
+    forecasts, outcomes = model("overconfident", 2, 600, 0)
+    f = tc.PlattScaling(TWO, forget=False)
+    f.fit(forecasts[:300], outcomes[:300])
+    first, A = f.theta, f.get_state()["own"]["curvature"][0, 0]
+    f.fit(forecasts[300:], outcomes[300:])
+    _, gradients = losses(f, f.theta, forecasts[300:], outcomes[300:])
+    np.testing.assert_allclose(gradients.sum(axis=0) + 0.1 * A @ (f.theta - first), 0, atol=1e-4)
+
+
+# Groups
+
+
+@pytest.mark.parametrize("make", ["mean", "shift", tc.TreeCal(THREE, arity=2)])
+def test_groups_learn_a_log_as_rounds_and_report_rounds_only(make: Any) -> None:
+    forecasts, outcomes = some_rounds(3, 200, 0)
+    online, started = (tc.Recalibrator(THREE, make=make, groups=Cells(width=0.5)) for _ in range(2))
+    run(online, forecasts, outcomes)
+    assert started.fit(forecasts[:120], outcomes[:120]) is started
+    run(started, forecasts[120:], outcomes[120:])
+    assert np.array_equal(online.predict_many(forecasts), started.predict_many(forecasts))
+    one, other = online.get_state()["own"], started.get_state()["own"]
+    assert np.array_equal(one["sums"][:, :2], other["sums"][:, :2])
+    assert np.array_equal(one["trust"], other["trust"])
+    groups: dict[Any, list[tuple[Array, Array]]] = {}
+    for b, y in zip(forecasts[120:], outcomes[120:], strict=True):
+        groups.setdefault(Cells(width=0.5).key(b), []).append((b, y))
+    report = started.report()
+    assert (report.rounds, report.groups, started.rounds) == (80, len(groups), 200)
+    for name, moved in (("group_refinement", 0.0), ("shift_refinement", 1.0)):
+        gaps = [np.array([y - moved * b for b, y in seen]) for seen in groups.values()]
+        best = sum(((each - each.mean(axis=0)) ** 2).sum() for each in gaps) / 80
+        assert getattr(report, name) == pytest.approx(best)
+
+
+def test_a_group_met_only_in_the_log_is_not_in_the_report() -> None:
+    f = tc.Recalibrator(TWO, groups=TopClass(bins=1)).fit([[0.9, 0.1], [0.1, 0.9]], [[1, 0], [0, 1]])
+    f.predict([0.9, 0.1])
+    f.update([1, 0])
+    assert f.report().groups == 1
+    assert len(f.get_state()["own"]["names"]) == 2
+
+
+# Every corrector
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        tc.Recalibrator(TWO),
+        tc.Recalibrator(TWO, make=tc.AdaptiveTreeCal(TWO)),
+        tc.PlattScaling(TWO),
+        tc.VectorScaling(THREE, curvature="by class"),
+        tc.IsotonicCalibration(THREE),
+        tc.Chain([tc.BetaCalibration(TWO), tc.Recalibrator(TWO, make="shift")]),
+        tc.GuardedCorrector(TWO, corrector=tc.PlattScaling(TWO)),
+    ],
+    ids=lambda f: type(f).__name__,
+)
+def test_a_start_from_a_log(f: tc.Corrector) -> None:
+    """It can be saved and resumed, it is not scored, invalid rows change nothing, and an empty log teaches nothing."""
+    dim = f.space.dim
+    forecasts, outcomes = model("overconfident", dim, 150, 2)
+    before = state.dumps(f)
+    with pytest.raises(OutcomeError):
+        f.fit(forecasts, np.vstack([outcomes[:-1], np.full(dim, np.nan)]))
+    with pytest.raises(UnsupportedError, match="knows no groups"):
+        f.fit(forecasts, outcomes, groups=["a"] * 150)
+    f.fit(forecasts[:0], outcomes[:0])
+    assert state.dumps(f) == before
+    f.fit(forecasts[:100], outcomes[:100])
+    assert f.rounds == 100
+    with pytest.raises(tc.TreeCalError, match="no round is scored"):
+        f.report()
+    again = state.loads(state.dumps(f))
+    assert run(f, forecasts[100:], outcomes[100:]) == run(again, forecasts[100:], outcomes[100:])
+    assert state.dumps(f) == state.dumps(again)
+    assert f.report().rounds == 50
+
+
+def test_a_chain_is_fitted_part_after_part() -> None:
+    forecasts, outcomes = model("overconfident", 3, 200, 0)
+    chain = tc.Chain([tc.VectorScaling(THREE), tc.Recalibrator(THREE)]).fit(forecasts, outcomes)
+    first = tc.VectorScaling(THREE).fit(forecasts, outcomes)
+    second = tc.Recalibrator(THREE).fit(first.predict_many(forecasts), outcomes)
+    expected = second.predict_many(first.predict_many(forecasts))
+    assert np.array_equal(chain.predict_many(forecasts), expected)
+
+
+# Isotonic calibration
+
+
+def test_it_is_isotonic_regression() -> None:
+    """scikit-learn's, of the cells: with the identity's cells, which weigh a tenth of a round each."""
+    isotonic = pytest.importorskip("sklearn.isotonic")
+    forecasts, outcomes = model("overconfident", 3, 400, 0)
+    weights = np.random.default_rng(0).random(400)
+    f = tc.IsotonicCalibration(THREE).fit(forecasts[:300], outcomes[:300], weights=weights[:300])
+    f.update_many(forecasts[300:], outcomes[300:], weights=weights[300:])
+    edges = np.sin(np.linspace(0, np.pi / 2, CELLS + 1)) ** 2
+    middles = np.sin((np.arange(CELLS) + 0.5) / CELLS * np.pi / 2) ** 2
+    expected = np.empty_like(forecasts)
+    for k in range(3):
+        cell = np.searchsorted(edges, forecasts[:, k], side="right") - 1
+        sums = START * np.stack([np.ones(CELLS), middles, middles])
+        for row, values in enumerate((np.ones(400), forecasts[:, k], outcomes[:, k])):
+            np.add.at(sums[row], cell, weights * values)
+        regression = isotonic.IsotonicRegression(out_of_bounds="clip")
+        regression.fit(sums[1] / sums[0], sums[2] / sums[0], sample_weight=sums[0])
+        expected[:, k] = regression.predict(forecasts[:, k])
+    expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(f.predict_many(forecasts), expected, atol=1e-6)
+
+
+def test_isotonic_starts_as_the_identity_and_puts_a_bad_model_right() -> None:
+    f = tc.IsotonicCalibration(THREE)
+    forecasts, outcomes = model("overconfident", 3, 1500, 0)
+    np.testing.assert_allclose(f.predict_many(forecasts), forecasts, atol=1e-3)
+    run(f, forecasts, outcomes)
+    report = f.report()
+    assert report.after.calibration < 0.2 * report.before.calibration
+    assert report.after.brier < report.before.brier
+    check_corrector(lambda: tc.IsotonicCalibration(TWO))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda cells: -cells, lambda cells: cells * 2.0 ** np.arange(3)[:, None, None], lambda cells: cells[:, ::-1]],
+)
+def test_cells_that_cannot_be_are_refused(change: Any) -> None:
+    f = tc.IsotonicCalibration(THREE)
+    run(f, *some_rounds(3, 20, 0))
+    saved = f.get_state()
+    saved["own"]["cells"] = np.ascontiguousarray(change(saved["own"]["cells"]))
+    with pytest.raises(SnapshotError):
+        tc.IsotonicCalibration(THREE).set_state(saved)
+
+
+# Beside scikit-learn
+
+
+def digits_losses(kinds: list[Any], seed: int) -> tuple[float, list[float]]:
+    """Naive Bayes on digits: a start fitted on half of what the model has not seen, then one pass over the other half.
+
+    Returns the log loss of scikit-learn's temperature, fitted on the same half, and those of ours.
+    """
+    calibration = pytest.importorskip("sklearn.calibration")
+    datasets, bayes = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.naive_bayes")
+    frozen = pytest.importorskip("sklearn.frozen")
+    X, y = datasets.load_digits(return_X_y=True)
+    train, log, later = np.array_split(np.random.default_rng(seed).permutation(len(y)), 3)
+    nb = bayes.GaussianNB().fit(X[train], y[train])
+    theirs = calibration.CalibratedClassifierCV(frozen.FrozenEstimator(nb), method="temperature")
+    theirs.fit(X[log], y[log])
+
+    def loss(probabilities: Array) -> float:
+        return float(-np.log(probabilities[np.arange(len(later)), y[later]]).mean())
+
+    forecasts, ours = nb.predict_proba(X), []
+    for kind in kinds:
+        f = kind(tc.Simplex(10)).fit(forecasts[log], np.eye(10)[y[log]])
+        ours.append(loss(f.update_many(forecasts[later], np.eye(10)[y[later]])))
+    return loss(theirs.predict_proba(X[later])), ours
+
+
+def test_digits_no_worse_than_scikit_learns_temperature() -> None:
+    theirs, (ours,) = digits_losses([tc.TemperatureScaling], 0)
+    assert ours <= theirs
+
+
+@pytest.mark.heavy
+def test_digits_on_other_splits() -> None:
+    for seed in range(1, 6):
+        theirs, (ours,) = digits_losses([tc.TemperatureScaling], seed)
+        assert ours <= theirs
