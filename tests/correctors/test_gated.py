@@ -215,7 +215,7 @@ def test_a_model_that_recovers_is_announced_again() -> None:
     (first, second) = f.switches
     assert (first.to, second.to) == ("corrector", "model")
     assert 900 < first.since <= first.round < 1300
-    assert 1900 < second.since <= second.round < 2500
+    assert 1900 < second.since <= second.round < 3000  # a corrector that forgets is soon nearly as good again
     assert min(first.e_value, second.e_value) >= 20
     changed = (announced != P).any(axis=1)
     assert not changed[: first.round].any()

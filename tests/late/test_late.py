@@ -279,7 +279,7 @@ def test_copies_that_draw_do_not_draw_alike() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_desk, "REMEMBERED", 100)
-    late, sizes = tc.Late(tc.PlattScaling(tc.Simplex(2)), limit=20), []
+    late, sizes = tc.Late(tc.PlattScaling(tc.Simplex(2), forget=False), limit=20), []
     for t in range(3000):
         late.predict([0.25, 0.75], id=t, due=t + 1e6, now=t)
         if t % 2:

@@ -80,8 +80,9 @@ def recalibrate(
     path
         A file of rows; by default standard input.
     method
-        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt (two classes),
-        temperature, vector: online scaling of the logits; vector-then-mean: both; guarded: the model's probabilities
+        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt, beta (two
+        classes), temperature, vector: online scaling of the logits; isotonic: isotonic regression for each class;
+        vector-then-mean: scaling, then means; guarded: the model's probabilities
         themselves while their calibration error is within a budget, a certified forecaster's otherwise;
         vector-then-guarded: those after scaling; gated: the model's probabilities themselves until those after scaling
         have proved to be better; multicalibrate: without bias in every group of --by.

@@ -39,8 +39,8 @@ class Chain(Corrector):
     >>> for k in np.random.default_rng(0).integers(2, size=1000):
     ...     x = f.predict([0.05, 0.95])  # far too confident: it is a fair coin
     ...     f.update(np.eye(2)[k])
-    >>> f.predict([0.05, 0.95]).mean.round(1)
-    array([0.5, 0.5])
+    >>> bool(0.4 < f.predict([0.05, 0.95]).mean[0] < 0.6)
+    True
     """
 
     _fields = ("parts", "scores", "tolerance")

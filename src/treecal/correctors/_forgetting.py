@@ -28,6 +28,22 @@ LASTING = 1 / 3
 """The trust that the copy which never forgets has from the start, at least, and its part of each share."""
 
 
+MOST_STEPS = 16
+"""In which a round of any weight is learned."""
+
+
+def steps(weight: float) -> tuple[int, float]:
+    """Return in how many equal steps to learn a round, and the weight of each: a small whole number in steps of 1.
+
+    Examples
+    --------
+    >>> steps(3.0), steps(0.3), steps(1000.0)
+    ((3, 1.0), (1, 0.3), (16, 62.5))
+    """
+    count = min(MOST_STEPS, math.ceil(weight))
+    return count, weight / count
+
+
 def copies(rounds: float, first: int) -> int:
     """Return how many copies there are after so many rounds, of half-lives from `2^first` on and with no end.
 
@@ -73,7 +89,7 @@ def _fixed(array: Array) -> Array:
 def trusted(trust: Array, losses: Array, rounds: float, weight: float = 1.0) -> Array:
     """Return the trust in each copy after a round: by its loss in that round, the last of so many.
 
-    A weight multiplies the losses; the share is the same, or a part of it for a weight below 1.
+    A weight multiplies the losses; the share is the same for all, but a part of it for a weight below 1.
     """
     left = trust * np.exp(-weight * (losses - losses.min()))
     share = min(SHARE, 1 / max(rounds, 1.0)) * min(weight, 1.0)

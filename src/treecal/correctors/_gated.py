@@ -125,7 +125,7 @@ class Gated(Corrector):
     ...     x = f.predict([1 - p, p])
     ...     f.update([0, 1] if rain else [1, 0])
     >>> [(s.round, s.to, round(s.e_value)) for s in f.switches]
-    [(1121, 'corrector', 40)]
+    [(1126, 'corrector', 33)]
 
     References
     ----------

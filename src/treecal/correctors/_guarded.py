@@ -7,19 +7,19 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
-from treecal._states import Resume, check_like, check_names
+from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Kept
 from treecal.correctors._scaling import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, GuardReport, TreeCal
-from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Books, Change, Choice
+from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Choice, Shelf
 from treecal.forecasters._guarded import Guard, default_safe
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 
-_Now = tuple[Corrector | None, Guard, Books, Change | None]
+_Now = tuple[Corrector | None, Guard, Shelf]
 
 
 class GuardedCorrector(Corrector):
@@ -91,11 +91,9 @@ class GuardedCorrector(Corrector):
         safe = default_safe(space) if safe is None else safe
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
         self.budget, self.error, self.measured = guard.budget, guard.error, measured
-        self._book = Book(space, SIZES, CAPACITY)
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
-        self._chosen: tuple[object, Array, Choice] | None = None
-        self._written = [0]
-        self._now: _Now = inner, guard, self._book.empty(), None
+        book = Book(space, SIZES, CAPACITY)
+        self._now: _Now = inner, guard, Shelf(book, book.empty())
 
     @property
     def corrector(self) -> Corrector | None:
@@ -112,34 +110,25 @@ class GuardedCorrector(Corrector):
         """True: the guarantee is one of rounds in order."""
         return True
 
-    def _books(self) -> Books:
-        """Return the books, with the last round written to them."""
-        corrector, guard, books, change = self._now
-        if change is not None:
-            self._book.write(books, change, self._written)
-            self._now = corrector, guard, books, None
-        return books
-
     def _choice(self, forecast: Array) -> Choice:
-        books, corrector = self._books(), self.corrector
-        if self._chosen is None or self._chosen[0] is not self._now or self._chosen[1] is not forecast:
-            q = forecast if corrector is None else corrector._announced(forecast, None).mean
-            self._chosen = self._now, forecast, self._book.choose(books, q)
-        return self._chosen[2]
+        corrector, _, shelf = self._now
+
+        def corrected() -> Array:
+            return forecast if corrector is None else corrector._announced(forecast, None).mean
+
+        return shelf.choice((corrector, forecast), corrected)
 
     def _announce(self, forecast: Array) -> Forecast:
-        guard = self._now[1]
-        if guard.open:
-            return self._point(self._book.point(self._books(), self._choice(forecast)))
-        return guard.safe.predict()
+        _, guard, shelf = self._now
+        return self._point(shelf.point(self._choice(forecast))) if guard.open else guard.safe.predict()
 
     def _after(self, forecast: Array, outcome: Array) -> dict[str, Any]:
-        (corrector, guard, books, change), announced = self._now, self._announce(forecast)
+        (corrector, guard, shelf), announced = self._now, self._announce(forecast)
         if guard.open:
-            books, change = self._book.after(self._books(), self._choice(forecast), outcome)
+            shelf = shelf.after(self._choice(forecast), outcome)
         if corrector is not None:
             corrector = corrector._learned(forecast, outcome)
-        return {"_now": (corrector, guard.after(announced, outcome), books, change)}
+        return {"_now": (corrector, guard.after(announced, outcome), shelf)}
 
     def guard(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of model and safe part, and the budget."""
@@ -151,23 +140,22 @@ class GuardedCorrector(Corrector):
 
     def _own_state(self) -> dict[str, Any]:
         corrector = {} if self.corrector is None else {"corrector": self.corrector.get_state()}
-        return {"books": dict(vars(self._books())), "guard": self._now[1].get_state()} | corrector
+        _, guard, shelf = self._now
+        return {"books": dict(vars(shelf.books)), "guard": guard.get_state()} | corrector
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        corrector, guard, _, _ = self._now
+        corrector, guard, shelf = self._now
         check_names("the state", state, ["books", "guard", *["corrector"] * (corrector is not None)])
-        own = vars(self._book.empty())
-        check_like(own, state["books"])
-        books, guard = Books(**deepcopy(state["books"])), guard.resumed(state["guard"])
-        self._book.check(books)
+        shelf, guard = shelf.resumed(state["books"]), guard.resumed(state["guard"])
         if corrector is not None:
             corrector = deepcopy(corrector)
             corrector.set_state(state["corrector"])
-        if guard.rounds != rounds or books.rounds > rounds or (corrector is not None and corrector.rounds != rounds):
+        counts = guard.rounds, rounds if corrector is None else corrector.rounds
+        if counts != (rounds, rounds) or shelf.books.rounds > rounds:
             raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
 
         def resume() -> None:
-            self._now, self._written = (corrector, guard, books, None), [books.rounds]
+            self._now = corrector, guard, shelf
 
         return resume
 

@@ -108,8 +108,8 @@ class Recalibrator(Corrector):
     `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
     forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
 
-    A weight counts as so many rounds in all sums and for all half-lives. The copies' forecasts are scored once: those
-    from before the round.
+    A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
+    steps, which sums and half-lives count as so many rounds too.
 
     A round costs `O(dim·log T)` (and `log T` projections for a shift), or a round of one forecaster, however many
     groups there are. It is online histogram binning, with groups as bins: after `fit` it announces what their
@@ -146,8 +146,8 @@ class Recalibrator(Corrector):
     2,000 rounds, each class in bins of a tenth
                Brier = calibration + refinement   log score
     before    0.4754        0.0312       0.4442      0.7235
-    after     0.4629        0.0083       0.4546      0.6637
-    mean      0.4629        0.0083       0.4546      0.6637
+    after     0.4632        0.0078       0.4554      0.6640
+    mean      0.4632        0.0078       0.4554      0.6640
     Brier scores of the best in 20 groups: constants 0.4422, shifts 0.4421
 
     References
@@ -302,8 +302,13 @@ class Recalibrator(Corrector):
             forecaster = group.forecaster._fork()
             forecaster.update(outcome)
             group = replace(group, forecaster=forecaster)
-        learned = group.after(forecast, outcome, weight, fitted=fitted)
-        return self._forgotten(group, learned, forecast, outcome, weight) if self.forget else learned
+        if not self.forget:
+            return group.after(forecast, outcome, weight, fitted=fitted)
+        count, each = forgetting.steps(weight)
+        for _ in range(count):
+            learned = group.after(forecast, outcome, each, fitted=fitted)
+            group = self._forgotten(group, learned, forecast, outcome, each)
+        return group
 
     def _forgotten(self, before: _Group, now: _Group, forecast: Array, outcome: Array, weight: float) -> _Group:
         """Return a group, now that its sums are those after the round, with the copies and their trust after it."""

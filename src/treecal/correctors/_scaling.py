@@ -71,8 +71,8 @@ class Scaling(Corrector):
     the copy gives to the rows, and adds the rows' `∇∇ᵀ` there to `A`. The trust in a copy is then its likelihood in the
     last quarter of the log, after a fit to the rest.
 
-    A weight multiplies a round's gradient and `∇∇ᵀ`, and counts as so many rounds for half-lives. It is as many equal
-    rounds as nearly as one step can be.
+    A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
+    steps, whose weight multiplies gradients and `∇∇ᵀ` and counts as so many rounds for half-lives.
 
     Parameters
     ----------
@@ -202,6 +202,13 @@ class Scaling(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         now, logs = self._state, self._logs(forecast[None])
+        count, each = forgetting.steps(weight)
+        for _ in range(count):
+            now = self._step(now, logs, outcome, each)
+        return {"_state": now}
+
+    def _step(self, now: Newton, logs: Array, outcome: Array, weight: float) -> Newton:
+        """Return the state after one step for a row of logarithms."""
         laws, log_laws = self._laws(now.theta, logs)
         gradients = self._blocked(self._pulled(laws - outcome, logs)[0])
         seen, trust, count = now.seen + weight, now.trust, len(now.trust)
@@ -215,7 +222,7 @@ class Scaling(Corrector):
         theta = now.theta - steps
         for copy in np.flatnonzero((theta**2).sum(axis=1) > self.radius**2):
             theta[copy] = self._flat(project(self._blocked(theta[copy]), A[copy], radius=self.radius))
-        return {"_state": self._joined(Newton(theta, A, trust, seen))}
+        return self._joined(Newton(theta, A, trust, seen))
 
     def _joined(self, now: Newton) -> Newton:
         """Return the state with the copies that its weight asks for."""
@@ -416,7 +423,7 @@ class VectorScaling(Scaling):
     """A slope and an offset for each class: announces `softmax(w_i·ln b_i + c_i)`.
 
     A round costs `O(dim³)` for each copy with the full curvature, and `O(dim)` with one block for the slope and the
-    offset of each class, which leaves out how classes depend on each other: at 1,000 classes and 12 copies 0.6 ms. The
+    offset of each class, which leaves out how classes depend on each other: at 1,000 classes and 12 copies 0.7 ms. The
     bound of `Scaling` is for the full one. On synthetic streams of 3, 10 and 50 classes the log loss by class was
     higher by at most 0.15 %, 0.11 % and 0.8 %.
 

@@ -25,7 +25,6 @@ from treecal.correctors import (
 )
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
 from treecal.correctors._scaling import LARGEST, project, solve
-from treecal.correctors._scaling import _logs as logs_of
 from treecal.engine._bank import chosen_streams
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, TreeCalError
@@ -89,10 +88,10 @@ class _Scalings:
         return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
-        return self._laws(now["theta"], logs_of(forecasts))
+        return self._laws(now["theta"], self._of._logs(forecasts))
 
     def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
-        of, logs = self._of, logs_of(forecasts)
+        of, logs = self._of, self._of._logs(forecasts)
         off = self._laws(now["theta"], logs) - outcomes
         gradients = of._blocked(of._pulled(off[:, None], logs)[:, 0])
         A = gradients[..., :, None] * gradients[..., None, :]

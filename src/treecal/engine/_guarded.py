@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
 from treecal.forecasters._binary_grid import Biases
-from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books
+from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books, Shelf
 from treecal.forecasters._guarded import RESERVE
 from treecal.forecasters._path import TreeState
 from treecal.forecasters._tally import Tally
@@ -84,7 +83,7 @@ class GuardedRun:
 
         new, dim = self._new, self.space.dim
         guard = new._now[1]
-        source, book = new.eager.source, new.eager._book  # type: ignore[attr-defined] # a Codebook of a Tracker
+        source, book = new.eager.source, new.eager._now[1].book  # type: ignore[attr-defined] # a Codebook of a Tracker
         now, state, shape = source._state, book.empty(), (len(book.sizes), dim, book.capacity)
         experts = (now.weights.copy(), now.means.copy(), now.followed.copy(), now.counts.copy(), np.array([0, -1]))
         self._tracker = kernels.TrackerArrays(
@@ -201,12 +200,12 @@ class GuardedRun:
             int(pages.numbers[1]),
             pages.squares,
         )
-        eager._now, eager._written = (eager.source, books, None), [books.rounds]  # type: ignore[attr-defined]
+        eager._now = eager.source, Shelf(eager._now[1].book, books)  # type: ignore[attr-defined]
         error, guard.peak = self._errors.tolist()
         guard.rounds, guard.suspended = self.rounds, bool(self.rounds and self.announced[-1] < 0)
         biases = guard.eager_tally.named(self.points, spoken.biases[self._used])
         spoke = int(spoken.rounds.sum())
-        guard.eager_tally = replace(guard.eager_tally, biases=biases, rounds=spoke, closed=error)
+        guard.eager_tally = guard.eager_tally._replace(biases=biases, rounds=spoke, closed=error)
         guard.safe_tally = _resumed(guard.safe, guard.safe_tally, self._safe)
         if guard.shadow is not None:
             guard.shadow_tally = _resumed(guard.shadow, guard.shadow_tally, self._shadow)
@@ -241,7 +240,7 @@ def _resumed(forecaster: Forecaster, tally: Tally, part: Any) -> Tally:
         forecaster._state = Biases(rounds, part.bias)
         used = np.flatnonzero(part.kept[:, :, 0, 0].any(axis=0))
         biases = tally.named(forecaster._grid[used], part.biases[used])
-        return replace(tally, biases=biases, rounds=rounds, closed=closed)
+        return tally._replace(biases=biases, rounds=rounds, closed=closed)
     assert isinstance(forecaster, TreeCal)
     forecaster._state = TreeState(np.array([rounds]), part.sums[: forecaster.tree.heights(rounds), None])
     heights, last = int(part.numbers[1]), max(0, rounds - 1)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +50,8 @@ class Books(State):
     """The sum of the squared deviations from the point forecasts, by coordinate; of no use for classes."""
 
 
-Change = list[tuple[int, Array, Array, float]]
-"""What a round changes in the books' arrays: of each book one column, its point, bias and size."""
+Change = list[tuple[int, Array | None, Array, float]]
+"""What a round changes in the books' arrays: of each book one column, its point if that is new, its bias and size."""
 
 
 class Choice(NamedTuple):
@@ -94,71 +95,52 @@ class Book:
 
     def choose(self, now: Books, q: Array) -> Choice:
         """Return the point of each book to announce for a point forecast."""
-        spread = q * (1 - q) if self.classes else (self.prior + now.squares) / (now.rounds + 1)
-        noise = np.sqrt(np.abs(spread))[:, None]  # rounding may make it negative
-        alone, at = CHANCE * float(np.add.accumulate(noise)[-1, 0]), q[:, None]
+        if not now.rounds:  # nor any points
+            return Choice(q, [0] * len(self.sizes), [True] * len(self.sizes), now.lead)
+        rounds, used = now.rounds + 1, now.used.tolist()
+        ahead = [max(LOOK_AHEAD, rounds / size) for size in self.sizes]
+        spread = q * (1 - q) if self.classes else (self.prior + now.squares) / rounds
+        noise = np.sqrt(np.abs(spread))  # rounding may make it negative
+        alone, width = CHANCE * float(np.add.accumulate(noise)[-1]), max(2, *used)
+        floor = np.array([CHANCE * math.sqrt(n) for n in ahead])[:, None] * noise
+        away = q[:, None] - now.points[:, :, :width]
+        moved = np.array(ahead)[:, None, None] * away
+        moved += now.biases[:, :, :width]
+        np.maximum(np.abs(moved, out=moved), floor[:, :, None], out=moved)
+        away *= away
+        # Two columns or more are added up row by row, in order, as in compiled code.
+        cost, squares = np.add.reduce(moved, axis=1), np.add.reduce(away, axis=1)
+        cost -= now.sizes[:, :width]
         columns, new = [], []
-        for book, (size, used) in enumerate(zip(self.sizes, now.used.tolist(), strict=True)):
-            ahead, width = max(LOOK_AHEAD, (now.rounds + 1) / size), max(2, used)
-            root = math.sqrt(ahead)
-            away = at - now.points[book, :, :width]
-            moved = ahead * away
-            moved += now.biases[book, :, :width]
-            np.maximum(np.abs(moved, out=moved), CHANCE * root * noise, out=moved)
-            away *= away
-            # Two columns or more are added up row by row, in order, as in compiled code.
-            cost = np.add.reduce(moved) - now.sizes[book, :width]
-            cost += ahead * self.skill * np.add.reduce(away)
-            cost[used:] = math.inf
-            column = int(cost.argmin())
-            new.append(used < self.capacity and bool(cost[column] >= alone * root))
-            columns.append(used if new[-1] else column)
-        best = int(now.growth.argmin())
-        lead = best if now.growth[best] * BETTER < now.growth[now.lead] else now.lead
+        for book, (n, points) in enumerate(zip(ahead, used, strict=True)):
+            costs = n * self.skill * squares[book, :points]
+            costs += cost[book, :points]
+            column = int(costs.argmin())
+            new.append(points < self.capacity and bool(costs[column] >= alone * math.sqrt(n)))
+            columns.append(points if new[-1] else column)
+        growth = now.growth.tolist()
+        lead = growth.index(min(growth)) if min(growth) * BETTER < growth[now.lead] else now.lead
         return Choice(q, columns, new, lead)
-
-    def point(self, now: Books, choice: Choice) -> Array:
-        """Return the point to announce."""
-        if choice.new[choice.lead]:
-            return choice.forecast
-        return now.points[choice.lead, :, choice.columns[choice.lead]].copy()
 
     def after(self, now: Books, choice: Choice, outcome: Array) -> tuple[Books, Change]:
         """Return the books after a round in which the chosen point was announced, and what is to be written to them."""
         q, columns, new, lead = choice
-        points, biases, sizes, used = (
-            now.points,
-            now.biases,
-            now.sizes,
-            now.used + np.array(new, np.int64) if any(new) else now.used,
-        )
-        if used is not now.used and used.max() > points.shape[2]:
-            more = (0, min(points.shape[2], self.capacity - points.shape[2]))
-            points, biases = (np.pad(each, [(0, 0), (0, 0), more]) for each in (points, biases))
-            sizes = np.pad(sizes, [(0, 0), more])
+        points, biases, sizes, used = now.points, now.biases, now.sizes, now.used
+        if any(new):
+            used = used + np.array(new, np.int64)
+            if used.max() > points.shape[2]:
+                more = (0, min(points.shape[2], self.capacity - points.shape[2]))
+                points, biases = (np.pad(each, [(0, 0), (0, 0), more]) for each in (points, biases))
+                sizes = np.pad(sizes, [(0, 0), more])
         rounds, growth, change = now.rounds + 1, [], Change()
         for book, (column, is_new, grown) in enumerate(zip(columns, new, now.growth.tolist(), strict=True)):
-            place = q if is_new else points[book, :, column]
-            bias = biases[book, :, column] + (outcome - place)
+            bias = outcome - (q if is_new else points[book, :, column])
+            bias += biases[book, :, column]
             size = float(np.add.accumulate(np.abs(bias))[-1])
             growth.append(grown + ((size - float(sizes[book, column])) - grown / rounds))
-            change.append((column, place, bias, size))
+            change.append((column, q if is_new else None, bias, size))
         squares = now.squares if self.classes else now.squares + (outcome - q) ** 2
         return Books(rounds, points, biases, sizes, used, np.array(growth), lead, squares), change
-
-    def write(self, now: Books, change: Change, written: list[int]) -> None:
-        """Write what the last round changed. Doing it twice does no harm, so an interrupt does none either.
-
-        Books of an earlier round that somebody still holds share the arrays with the current ones. They write nothing:
-        `written` holds the round that is written.
-        """
-        if written[0] >= now.rounds:
-            return
-        for book, (column, place, bias, size) in enumerate(change):
-            now.points[book, :, column] = place
-            now.biases[book, :, column] = bias
-            now.sizes[book, column] = size
-        written[0] = now.rounds
 
     def check(self, now: Books) -> None:
         """Raise unless such books can be."""
@@ -186,7 +168,52 @@ class Book:
             raise SnapshotError(f"the squares are more than {now.rounds} rounds can give.")
 
 
-_Now = tuple[Forecaster, Books, Change | None]
+class Shelf:
+    """Books between two rounds, and the choice for the coming one.
+
+    They share their arrays with the shelf of the round before: copying those would cost more than the round itself.
+    So what a round changed is written only when the next one begins, and whoever has to give a round up, as after an
+    interrupt, goes on with the shelf it had.
+    """
+
+    def __init__(self, book: Book, books: Books, change: Change | None = None) -> None:
+        self.book, self._books, self._change = book, books, change
+        self._chosen: tuple[tuple[object, ...], Choice] | None = None
+
+    @property
+    def books(self) -> Books:
+        """The books, with the last round written to them. To write it twice does no harm, so an interrupt does none."""
+        now = self._books
+        if self._change is not None:
+            for book, (column, new, bias, size) in enumerate(self._change):
+                if new is not None:
+                    now.points[book, :, column] = new
+                now.biases[book, :, column] = bias
+                now.sizes[book, column] = size
+            self._change = None
+        return now
+
+    def choice(self, asked: tuple[object, ...], forecast: Callable[[], Array]) -> Choice:
+        """Return the choice for a point forecast, which is called for only if others were `asked` for the last one."""
+        if self._chosen is None or not all(map(is_, asked, self._chosen[0])):
+            self._chosen = asked, self.book.choose(self.books, forecast())
+        return self._chosen[1]
+
+    def point(self, choice: Choice) -> Array:
+        """Return the point to announce."""
+        q, columns, new, lead = choice
+        return q if new[lead] else self.books.points[lead, :, columns[lead]].copy()
+
+    def after(self, choice: Choice, outcome: Array) -> Shelf:
+        """Return the shelf after a round in which the chosen point was announced."""
+        return Shelf(self.book, *self.book.after(self.books, choice, outcome))
+
+    def resumed(self, state: dict[str, Any]) -> Shelf:
+        """Return the shelf with these books, once they are found to be valid."""
+        check_like(vars(self._books), state)
+        books = Books(**deepcopy(state))
+        self.book.check(books)
+        return Shelf(self.book, books)
 
 
 class Codebook(LockedForecaster):
@@ -231,11 +258,9 @@ class Codebook(LockedForecaster):
         if not isinstance(source, Forecaster) or source.rounds:
             raise ParameterError.expected("source", source, "a new Forecaster", hint="Tracker(space).")
         super().__init__(source.space)
-        self._book = Book(self.space, sizes, capacity)
-        self.sizes, self.capacity = self._book.sizes, self._book.capacity
-        self._now: _Now = deepcopy(source), self._book.empty(), None
-        self._chosen: tuple[object, Choice] | None = None
-        self._written = [0]
+        book = Book(self.space, sizes, capacity)
+        self.sizes, self.capacity = book.sizes, book.capacity
+        self._now = deepcopy(source), Shelf(book, book.empty())
 
     @property
     def source(self) -> Forecaster:
@@ -250,62 +275,50 @@ class Codebook(LockedForecaster):
     @property
     def points(self) -> Array:
         """The points of the book that is followed, `(n, d)`."""
-        now = self._books()
+        now = self._state
         return now.points[now.lead, :, : now.used[now.lead]].T.copy()
 
-    def _books(self) -> Books:
-        """Return the books, with the last round written to them."""
-        source, books, change = self._now
-        if change is not None:
-            self._book.write(books, change, self._written)
-            self._now = source, books, None
-        return books
-
     def _choice(self) -> Choice:
-        books = self._books()
-        if self._chosen is None or self._chosen[0] is not self._now:
-            self._chosen = self._now, self._book.choose(books, self.source.mean_forecast)
-        return self._chosen[1]
+        source, shelf = self._now
+        return shelf.choice((source,), lambda: source.mean_forecast)
 
     def _announce(self) -> Forecast:
-        point = self._book.point(self._books(), self._choice())
+        point = self._now[1].point(self._choice())
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def _learn(self, outcome: Array) -> None:
-        books, change = self._book.after(self._books(), self._choice(), outcome)
-        source = self.source._fork()
+        source, shelf = self._now
+        shelf, source = shelf.after(self._choice(), outcome), source._fork()
         source._learn(outcome)
-        self._now = source, books, change
+        self._now = source, shelf
 
     def _overlook(self, outcome: Array) -> None:
-        source = self.source._fork()
+        source, shelf = self._now
+        source = source._fork()
         source._learn(outcome)
-        self._now = source, *self._now[1:]
+        self._now = source, shelf
 
     _fork = Forecaster._light_fork
 
     @property
     def _state(self) -> Books:
-        return self._books()
+        return self._now[1].books
 
     def get_state(self) -> dict[str, Any]:
         """Return the books, and the state of the source."""
         with self._lock:
-            return {**deepcopy(vars(self._books())), "source": self.source.get_state()}
+            return {**deepcopy(vars(self._state)), "source": self.source.get_state()}
 
     def _prepared(self, state: dict[str, Any]) -> Resume:
-        own = vars(self._book.empty())
-        check_names("the codebook", state, [*own, "source"])
-        given = {name: deepcopy(state[name]) for name in own}
-        check_like(own, given)
-        source, books = self.source._fork(), Books(**given)
-        self._book.check(books)
+        check_names("the codebook", state, [*vars(self._state), "source"])
+        shelf = self._now[1].resumed({name: value for name, value in state.items() if name != "source"})
+        source = self.source._fork()
         source.set_state(state["source"])
-        if books.rounds > source.rounds:
-            raise SnapshotError(f"the books are of {books.rounds} rounds, and the source of {source.rounds}.")
+        if shelf.books.rounds > source.rounds:
+            raise SnapshotError(f"the books are of {shelf.books.rounds} rounds, and the source of {source.rounds}.")
 
         def resume() -> None:
-            self._now, self._announced, self._written = (source, books, None), None, [books.rounds]
+            self._now, self._announced = (source, shelf), None
 
         return resume
 

@@ -117,7 +117,7 @@ class Guard:
             twin.safe = self.safe._fork()
             twin.safe._learn(outcome)
         if self.shadow is not None:
-            twin.shadow_tally = self.shadow_tally.after(self.shadow.predict(), outcome)
+            twin.shadow_tally = self.shadow_tally.after(self.shadow._announce(), outcome)
             twin.shadow = self.shadow._fork()
             twin.shadow._learn(outcome)
             twin.peak = max(self.peak, twin.shadow_tally.total)

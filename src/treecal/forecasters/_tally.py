@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ class Biases(dict[bytes, tuple[Array, float]]):
     rounds = 0
 
 
-@dataclass(frozen=True, eq=False)
-class Tally:
+class Tally(NamedTuple):
     """The sum over all forecast points `p` of `‖V_p‖`, where `V_p` adds up `x(p)·(y − p)` over the rounds.
 
     Points on a tree are counted by node: the per-node error, which is never less than the exact one. Nodes that ended
@@ -43,13 +42,10 @@ class Tally:
     """Rounds before the path's forecast."""
     closed: float = 0.0
     """The error of nodes that ended and of points that are on no tree."""
-    sizes: tuple[float, ...] = ()
+    sizes: Sequence[float] = ()
     """The error of each of the path's nodes."""
-
-    @property
-    def open(self) -> float:
-        """The error of the path's nodes."""
-        return _added(self.sizes)
+    open: float = 0.0
+    """That of all of them."""
 
     @classmethod
     def empty(cls, norm: Norm, dim: int) -> Tally:
@@ -64,25 +60,28 @@ class Tally:
 
     def after(self, x: Forecast, outcome: Array) -> Tally:
         """Return the tally of one more round."""
-        moves = x._weights[:, None] * (outcome - x._points)
         if isinstance(x, TreeForecast):
-            return self._along(x, moves)
-        keys = [point.tobytes() for point in x._points + 0.0]
-        if len(set(keys)) < len(keys):
-            return self.after(x.merged(), outcome)
+            return self._along(x, outcome)
         known, change, before, after = self._written(), Biases(), 0.0, 0.0
-        for key, move in zip(keys, moves, strict=True):
+        for point, weight in zip(x._points + 0.0, x._weights.tolist(), strict=True):  # so that 0 has one sign
+            key, bias = point.tobytes(), outcome - point
+            if key in change:
+                return self.after(x.merged(), outcome)
+            if weight != 1:
+                bias *= weight
             if key in known:
-                bias, size = known[key]
-                move, before = bias + move, before + size
-            (size,) = _sizes(self.norm, move[None])
-            change[key] = move, size
+                so_far, size = known[key]
+                bias, before = so_far + bias, before + size
+            size = float(_norms(self.norm, bias))
+            change[key] = bias, size
             after += size
         rounds, closed = self.rounds + 1, self.closed + (after - before)
-        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.sizes)
+        return Tally(self.norm, self.path, self.places, known, change, rounds, self.last, closed, self.sizes, self.open)
 
-    def _along(self, x: TreeForecast, moves: Array) -> Tally:
+    def _along(self, x: TreeForecast, outcome: Array) -> Tally:
         """Return the tally of one more round on a tree: nodes that the path has left are closed, lowest first."""
+        moves = outcome - x._points
+        moves *= x._weights[:, None]
         path, ended, last, now, points = self.path, 0, self.last, x.rounds, x._points
         while ended < len(path) and last != now:
             ended, last, now = ended + 1, last // x.arity, now // x.arity
@@ -92,9 +91,12 @@ class Tally:
             ended, kept = len(path), path[:0]
         closed = self.closed + _added(self.sizes[:ended]) if ended else self.closed
         if len(kept):
-            moves[ended : len(path)] += kept
-        sizes = tuple(_sizes(self.norm, moves))
-        return Tally(self.norm, moves, points, self._written(), Biases(), self.rounds + 1, x.rounds, closed, sizes)
+            lasting = moves[ended : len(path)]
+            lasting += kept
+        sizes, rounds = _norms(self.norm, moves).tolist(), self.rounds + 1
+        return Tally(
+            self.norm, moves, points, self._written(), Biases(), rounds, x.rounds, closed, sizes, _added(sizes)
+        )
 
     def _written(self) -> Biases:
         """Return the points' biases, up to date; an earlier tally that somebody still holds writes nothing."""
@@ -105,14 +107,14 @@ class Tally:
 
     def along(self, path: Array, places: Array, *, rounds: int, last: int, closed: float) -> Tally:
         """Return the tally of a path that compiled code has walked."""
-        sizes = tuple(_sizes(self.norm, path)) if len(path) else ()
-        return Tally(self.norm, path, places, self.biases, self.change, rounds, last, closed, sizes)
+        sizes = _norms(self.norm, path).tolist() if len(path) else ()
+        return Tally(self.norm, path, places, self.biases, self.change, rounds, last, closed, sizes, _added(sizes))
 
     def named(self, points: Array, biases: Array) -> Biases:
         """Return biases and their norms by the bytes of their points."""
         named = Biases()
         for point, bias in zip(points + 0.0, biases.copy(), strict=True):
-            named[point.tobytes()] = bias, _sizes(self.norm, bias[None])[0]
+            named[point.tobytes()] = bias, float(_norms(self.norm, bias))
         return named
 
     def get_state(self) -> dict[str, Any]:
@@ -152,21 +154,19 @@ class Tally:
             raise SnapshotError("a point of a tally appears twice.")
         fresh, last, closed = Tally.empty(self.norm, space.dim), int(state["last"]), float(state["closed"])
         tally = fresh.along(path.copy(), state["places"].copy(), rounds=int(rounds), last=last, closed=closed)
-        return replace(tally, change=change)
+        return tally._replace(change=change)
 
 
-def _sizes(norm: Norm, rows: Array) -> list[float]:
-    """Return the norm of each row, added from left to right as in compiled code."""
-    if isinstance(norm, Lp) and norm.p in (1, 2):
-        squared = norm.p == 2
-        sizes = np.add.accumulate(rows * rows if squared else np.abs(rows), axis=1)[:, -1]
-    else:
-        squared, sizes = False, np.asarray(norm(rows))
-    found: list[float] = (np.sqrt(sizes) if squared else sizes).tolist()
-    return found
+def _norms(norm: Norm, vectors: Array) -> Array:
+    """Return the norm of a vector, or of each row, added from left to right as in compiled code."""
+    if not (isinstance(norm, Lp) and norm.p in (1, 2)):
+        return np.asarray(norm(vectors))
+    if norm.p == 1:
+        return np.asarray(np.add.accumulate(np.abs(vectors), axis=-1)[..., -1])
+    return np.asarray(np.sqrt(np.add.accumulate(vectors * vectors, axis=-1)[..., -1]))
 
 
-def _added(sizes: tuple[float, ...]) -> float:
+def _added(sizes: Sequence[float]) -> float:
     """Return the sum, from left to right: Python's own adds in another way since 3.12."""
     total = 0.0
     for size in sizes:

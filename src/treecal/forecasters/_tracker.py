@@ -96,8 +96,10 @@ class Tracker(Forecaster):
         if not len(now.followed):
             return now.means
         if self._asked[0] is not now:
-            law = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
-            self._asked = now, np.concatenate([now.means, law[None]])
+            points = np.empty((len(now.weights), self.space.dim))
+            points[:-1] = now.means
+            points[-1] = self.space.centre if now.last < 0 else now.followed[now.last] / now.counts[now.last]
+            self._asked = now, points
         return self._asked[1]
 
     def _announce(self) -> Forecast:
@@ -110,13 +112,17 @@ class Tracker(Forecaster):
         else:
             success = 1 - np.add.accumulate((outcome - points) ** 2, axis=1)[:, -1] / self._scale
         weights = now.weights * success
-        weights = (1 - SHARE) * (weights / np.add.accumulate(weights)[-1]) + SHARE / len(weights)
-        steps = np.maximum(self._rates, 1 / (now.rounds + 2))  # the start counts as one outcome
-        means = now.means + steps[:, None] * (outcome - now.means)
+        weights /= np.add.accumulate(weights)[-1]
+        weights *= 1 - SHARE
+        weights += SHARE / len(weights)
+        means = outcome - now.means
+        means *= np.maximum(self._rates, 1 / (now.rounds + 2))[:, None]  # the start counts as one outcome
+        means += now.means
         followed, counts = now.followed, now.counts
         if len(followed) and now.last >= 0:
             followed, counts = followed.copy(), counts.copy()
-            followed[now.last] += outcome
+            since = followed[now.last]
+            since += outcome
             counts[now.last] += 1
         return Experts(now.rounds + 1, weights, means, followed, counts, top)
 

@@ -325,8 +325,9 @@ def _read_weights(X: Any, given: ArrayLike | None) -> Array | None:
     """Return the weight of each row, if there are any."""
     if given is None:
         return None
-    check_consistent_length(X, given)
-    return sample_weights(check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight"), len(given))  # type: ignore[arg-type]
+    weights = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    check_consistent_length(X, weights)
+    return sample_weights(weights, len(weights))
 
 
 def _read_labels(X: Any, y: ArrayLike) -> Any:

@@ -90,10 +90,10 @@ def following(copy: Thing, point: Array) -> Thing:
     assert isinstance(copy, Guarded)
     old, guard = copy._now
     if isinstance(old, Codebook):
-        source, books, change = old._now
+        source, shelf = old._now
         assert isinstance(source, Told)
         book = old._fork()
-        book._now, book._announced = (source.told(point), books, change), None
+        book._now, book._announced = (source.told(point), shelf), None
         eager: Forecaster = book
     else:
         assert isinstance(old, Told)
