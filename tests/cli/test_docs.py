@@ -74,7 +74,19 @@ def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     "name",
-    "forecast replay audit monitor recalibrate plan recommend sample-size arena game doctor".split(),
+    [
+        "forecast",
+        "replay",
+        "audit",
+        "monitor",
+        "recalibrate",
+        "plan",
+        "recommend",
+        "sample-size",
+        "arena",
+        "game",
+        "doctor",
+    ],
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
