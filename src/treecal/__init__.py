@@ -66,6 +66,7 @@ from treecal.geometry import (
 from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.measures import sample_size
+from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
@@ -96,6 +97,7 @@ __all__ = [
     "Lp",
     "Mahalanobis",
     "Mixture",
+    "Monitor",
     "Multicalibrator",
     "NegativeEntropy",
     "PlattScaling",

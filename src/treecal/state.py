@@ -29,6 +29,7 @@ from treecal.geometry import ConvexSet
 from treecal.geometry._value import Value
 from treecal.late import Late
 from treecal.ledger import Ledger
+from treecal.monitor import Monitor, Watched
 
 VERSION = 2
 _BLANK = b"0" * 64
@@ -36,11 +37,11 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank
+Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank | Monitor
 
 
 def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
-    """Write a forecaster, corrector, ledger or bank to a file, atomically: a crash leaves the old one or the new one.
+    """Write a forecaster, corrector, monitor, ledger or bank to a file, atomically: a crash leaves the old or the new.
 
     A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
     is not a regular file, such as a device or a pipe, is refused.
@@ -48,7 +49,7 @@ def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | N
     Parameters
     ----------
     thing
-        A forecaster, corrector, ledger or bank of this package.
+        A forecaster, corrector, monitor, ledger or bank of this package.
     path
         The file; an existing one is replaced.
     notes
@@ -71,7 +72,7 @@ def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | N
 
 
 def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:
-    """Read a forecaster, corrector, ledger or bank from a file that `save` wrote.
+    """Read a forecaster, corrector, monitor, ledger or bank from a file that `save` wrote.
 
     Parameters
     ----------
@@ -126,7 +127,7 @@ def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
 
     if not isinstance(thing, Kept):
         raise SnapshotError(
-            f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, ledger or bank."
+            f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, monitor, ledger or bank."
         )
     state = _flat(thing.get_state())
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
@@ -155,7 +156,7 @@ def describe(thing: Kept) -> str:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector, ledger or bank of a snapshot's bytes.
+    """Return the forecaster, corrector, monitor, ledger or bank of a snapshot's bytes.
 
     Everything in them is checked against everything else before anything is built: whatever the bytes are, what comes
     back is an object that works, or a `SnapshotError`.
@@ -280,6 +281,8 @@ _OURS: dict[str, type[Any]] = {
         CorrectorBank,
         Late,
         Ledger,
+        Monitor,
+        Watched,
         *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),
     )
     if _is_ours(kind)
@@ -338,7 +341,7 @@ class _Decoder:
         kind, arguments = self._kind(code), code["arguments"]
         if not issubclass(kind, Kept):
             raise SnapshotError(
-                f"the snapshot is of a {kind.__name__}, expected a forecaster, corrector, ledger or bank."
+                f"the snapshot is of a {kind.__name__}, expected a forecaster, corrector, monitor, ledger or bank."
             )
         return self._made(kind, arguments)
 
@@ -398,6 +401,8 @@ def _size(kind: type[Any], arguments: dict[str, Any]) -> int:
         return dim * (points(dim, steps) if 0 < min(dim, steps) <= 20 else MOST_POINTS)
     if issubclass(kind, forecasters.Harmonic):
         return 256 * dim
+    if issubclass(kind, Monitor):
+        return 64 * dim  # of which there are as many in its state
     if issubclass(kind, correctors.VectorScaling):
         return 4 * dim * dim
     rows = max(whole("depth"), getattr(arguments.get("groups"), "count", 1), 1)

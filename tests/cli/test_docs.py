@@ -74,7 +74,19 @@ def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(
     "name",
-    ["forecast", "replay", "audit", "recalibrate", "plan", "recommend", "sample-size", "arena", "game", "doctor"],
+    [
+        "forecast",
+        "replay",
+        "audit",
+        "monitor",
+        "recalibrate",
+        "plan",
+        "recommend",
+        "sample-size",
+        "arena",
+        "game",
+        "doctor",
+    ],
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
@@ -88,6 +100,7 @@ def test_the_table_of_json_keys_is_complete(tmp_path: Path) -> None:
         ("forecast", path, *two, "--outcome", "outcome"),
         ("forecast", path, *two, "--outcome", "outcome", "--announce", "draw"),
         ("recalibrate", path, *two, "--json"),
+        ("monitor", path, *two, "--json", "--fail-above", 0.9),
         ("replay", path, *two, "--json"),
         ("audit", path, "--forecast", "rain,sun", "--outcome", "outcome", "--json"),
         ("plan", "--dim", 2, "--error", 0.5, "--json"),

@@ -18,6 +18,7 @@ from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
 from treecal.cli._game import game
+from treecal.cli._monitor import monitor
 from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
@@ -35,14 +36,15 @@ Results go to standard output, messages and progress bars to standard error; `--
 document. A file is never overwritten without `--force`.
 
 Exit codes: 0 success; 1 finished, but invalid rows were left out or a check failed; 2 invalid input or options, or any
-other error; 130 interrupted. An error is one message; with `--debug` anywhere, its traceback comes first.""",
+other error; 3 an alarm; 130 interrupted. An error is one message; with `--debug` anywhere, its traceback comes
+first.""",
     version=__version__,
     default_parameter=Parameter(
         negative=(), show_default=lambda value: None if value is None or value is False else str(value)
     ),
     suppress_keyboard_interrupt=False,
 )
-for command in (forecast, replay, audit, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
+for command in (forecast, replay, audit, monitor, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
     app.command(command)
 app.register_install_completion_command(help="Set up completion in your shell.")
 

@@ -29,6 +29,8 @@ class Exit(IntEnum):
     """It finished, but invalid rows were left out, or a check failed."""
     REFUSED = 2
     """The input or the options are invalid; a message on standard error says how."""
+    ALARM = 3
+    """Forecasts are provably off, or their calibration error is above a limit."""
     INTERRUPTED = 130
     """By Ctrl-C, SIGTERM, or a terminal that was closed."""
 

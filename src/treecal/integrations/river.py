@@ -1,9 +1,10 @@
-"""river: a classifier that recalibrates another one as it learns, and calibration error as a metric."""
+"""river: a classifier that recalibrates another one as it learns, calibration error as a metric, and its drift."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from treecal.integrations._common import (
     new_corrector,
     without_rounding,
 )
+from treecal.monitor import Alarm, Monitor
 
 require("river", extra="river", what="treecal.integrations.river")
 from river import base, metrics
@@ -256,6 +258,81 @@ class CalibrationError(metrics.base.ClassificationMetric):
     def works_with_weights(self) -> bool:
         """True: a round counts as much as it weighs."""
         return True
+
+
+class CalibrationDrift(base.DriftDetector):
+    """A drift detector for probabilities: an alarm when they are provably off, whatever the accuracy does.
+
+    As river's detectors do, it begins anew with the next update after a drift. While the probabilities are right, a
+    drift is ever detected with probability `alpha` at most since it last began: see `treecal.Monitor`.
+
+    Parameters
+    ----------
+    classes
+        All labels.
+    alpha
+        The probability of a false alarm.
+
+    Attributes
+    ----------
+    monitor
+        The monitor of the stretch since the last drift.
+    alarm
+        The latest alarm, which says since when, which label, in which direction; its rounds count from where that
+        stretch began. None before the first.
+
+    Examples
+    --------
+    >>> drift = CalibrationDrift(["rain", "sun"])
+    >>> for day in range(42):
+    ...     drift.update(({"rain": 0.2, "sun": 0.8}, "rain" if day % 5 == 0 or day > 30 else "sun"))
+    ...     if drift.drift_detected:
+    ...         print(day, drift.alarm.where, drift.alarm.direction)
+    39 sun too high
+    """
+
+    def __init__(self, classes: Iterable[Hashable], alpha: float = 0.05) -> None:
+        super().__init__()
+        self.classes, self.alpha = list(classes), alpha
+        self._index = {checked_label(label): k for k, label in enumerate(self.classes)}
+        if len(self._index) < len(self.classes) or len(self._index) < 2:
+            raise ParameterError.expected("classes", self.classes, "two or more distinct labels")
+        self.monitor = Monitor(Simplex(len(self._index)), alpha=alpha)
+        self._alarm: Alarm | None = None
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The latest alarm, with the label itself; None before the first."""
+        found = self._alarm
+        if found is None or found.kind not in ("class", "base rate") or not isinstance(found.where, int):
+            return found
+        label: Any = self.classes[found.where]
+        return replace(found, where=label)
+
+    def update(self, x: Any) -> None:
+        """Take one data point: the probabilities that were forecast, and the label.
+
+        Parameters
+        ----------
+        x
+            `(probabilities, label)`, the first a dictionary as `predict_proba_one` returns it.
+        """
+        if not isinstance(x, tuple) or len(x) != 2 or not isinstance(x[0], dict):
+            raise ParameterError.expected("x", x, "a tuple of probabilities by label, and the label")
+        given, label = x
+        if unknown := [other for other in (*given, checked_label(label)) if other not in self._index]:
+            raise ParameterError(f"{unknown[0]!r} is not one of the classes.", hint="name all of them in classes.")
+        b = _vector(given, self._index)
+        monitor = self.monitor
+        if self.drift_detected:
+            monitor = Monitor(monitor.space, alpha=self.alpha)
+        monitor.update(b, self._index[label])
+        self.monitor, self._drift_detected = monitor, monitor.alarm is not None
+        self._alarm = monitor.alarm or self._alarm
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        yield {"classes": ["rain", "sun"]}
 
 
 def _numbers(values: Iterable[Any]) -> Array | list[Any]:

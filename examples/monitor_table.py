@@ -1,0 +1,222 @@
+"""Simulate monitors on streams that are right and streams that are not, and print the tables of the documentation.
+
+python examples/monitor_table.py                       # all of it: 2,000 streams of 5,000 rounds a row
+python examples/monitor_table.py --streams 50          # a quick look
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import treecal as tc
+
+Array = NDArray[np.float64]
+Make = Callable[[np.random.Generator, int], tuple[Array, Array]]
+"""Makes a stream of so many rounds: the truth, and what the model says."""
+
+
+def softmax(logits: Array) -> Array:
+    """Return probabilities."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def draw(truth: Array, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a class of each row."""
+    found = (rng.random((len(truth), 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    last = truth.shape[1] - 1 - np.argmax(truth[:, ::-1] > 0, axis=1)  # rounding draws no class that has 0
+    return np.asarray(np.minimum(found, last))
+
+
+def right(classes: int) -> Make:
+    """Forecasts that are right, from logits of standard deviation 1."""
+
+    def make(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        truth = softmax(rng.normal(size=(rounds, classes)))
+        return truth, truth
+
+    return make
+
+
+def right_and_moving(classes: int) -> Make:
+    """Forecasts that are right and change: a random walk of the base rates, and sharper and sharper."""
+
+    def make(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        walk = np.cumsum(rng.normal(scale=0.02, size=(rounds, classes)), axis=0)
+        truth = softmax((walk + rng.normal(size=(rounds, classes))) * np.linspace(0.5, 4, rounds)[:, None])
+        return truth, truth
+
+    return make
+
+
+def right_on_the_boundary(classes: int) -> Make:
+    """Forecasts that are right, most of whose probabilities are 0 or tiny, and some of which are certain."""
+
+    def make(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        powers = rng.random((rounds, classes)) ** rng.choice([1, 30, 300], size=(rounds, 1))
+        powers *= rng.random((rounds, classes)) < 0.5
+        powers[np.arange(rounds), rng.integers(classes, size=rounds)] += rng.random(rounds)
+        truth = powers / powers.sum(axis=1, keepdims=True)
+        return truth, truth
+
+    return make
+
+
+def sure(classes: int, temperature: float, *, after: int = 0) -> Make:
+    """Logits too large by a factor, after so many rounds in which they are right."""
+
+    def make(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        logits = rng.normal(size=(rounds, classes))
+        return softmax(logits), softmax(np.where(np.arange(rounds)[:, None] < after, 1.0, temperature) * logits)
+
+    return make
+
+
+def shifted(classes: int, logits: float, mass: float) -> Make:
+    """One class, of so much mass, whose logit is too low."""
+
+    def make(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        truth = rng.normal(size=(rounds, classes))
+        truth[:, 0] += np.log(mass * (classes - 1) / (1 - mass))
+        return softmax(truth), softmax(truth - logits * np.eye(classes)[0])
+
+    return make
+
+
+def alarms(make: Make, *, rounds: int, streams: int, seed: int = 0, **options: float) -> Array:
+    """Return the round of the alarm in each stream, infinity for none.
+
+    An alarm is what one finds who looks after every round and stops when the e-value is large enough: there is no way
+    of stopping that finds more.
+    """
+    found = np.full(streams, np.inf)
+    for i in range(streams):
+        rng = np.random.default_rng([seed, i])
+        truth, model = make(rng, rounds)
+        monitor = tc.Monitor(tc.Simplex(truth.shape[1]), **options)  # type: ignore[arg-type]
+        monitor.update_many(model, draw(truth, rng))
+        if monitor.alarm is not None:
+            found[i] = monitor.alarm.round
+    return found
+
+
+class Row(NamedTuple):
+    """A line of the second table: what is off, and from which round on."""
+
+    what: str
+    make: Make
+    rounds: int
+    after: int = 0
+
+
+def false_alarms(streams: int, rounds: int = 5000, alpha: float = 0.05) -> Iterator[str]:
+    """Yield the lines of the table of false alarms: the share of streams that are right and had one."""
+    kinds = {"steady": right, "moving": right_and_moving, "on the boundary": right_on_the_boundary}
+    yield f"| classes | {' | '.join(kinds)} |"
+    yield "| --- |" + " --- |" * len(kinds)
+    for classes in (2, 3, 10, 50):
+        shares = [
+            np.isfinite(alarms(kind(classes), rounds=rounds, streams=streams, alpha=alpha)).mean()
+            for kind in kinds.values()
+        ]
+        yield f"| {classes} | {' | '.join(f'{share:.3f}' for share in shares)} |"
+
+
+ROWS = [
+    *(Row(f"temperature 2, {k} classes", sure(k, 2.0), 1000) for k in (2, 3, 10, 50)),
+    *(Row(f"temperature 1.25, {k} classes", sure(k, 1.25), 5000) for k in (2, 3, 10, 50)),
+    *(Row(f"temperature 1/2, {k} classes", sure(k, 0.5), 2000) for k in (3, 10)),
+    Row("temperature 2 after 5,000 good rounds, 5 classes", sure(5, 2.0, after=5000), 7000, 5000),
+    *(Row(f"one class of 50, mass {m:.0%}, half a logit too low", shifted(50, 0.5, m), 5000) for m in (0.05, 0.02)),
+]
+
+
+def delays(streams: int) -> Iterator[str]:
+    """Yield the lines of the table of delays: how soon forecasts that are off are convicted."""
+    yield "| what is off | found | median delay | 90 % within |"
+    yield "| --- | --- | --- | --- |"
+    for row in ROWS:
+        delay = alarms(row.make, rounds=row.rounds, streams=streams) - row.after
+        delay = delay[delay > 0]  # others are false alarms
+        found = np.isfinite(delay).mean()
+        half, most = (_shown(np.quantile(delay, q, method="higher")) for q in (0.5, 0.9))
+        yield f"| {row.what} | {found:.0%} in {row.rounds - row.after:,} | {half} | {most} |"
+
+
+def _shown(rounds: float) -> str:
+    return f"{rounds:,.0f}" if np.isfinite(rounds) else "–"
+
+
+def detectors(streams: int, rounds: int = 10_000) -> Iterator[str]:
+    """Yield the lines of the table beside river's detectors on the error stream: two classes, 5,000 good rounds."""
+    from river import drift
+
+    def of_river(kind: type, model: Array, outcomes: NDArray[np.int64]) -> float:
+        detector = kind()
+        for t, wrong in enumerate((model.argmax(axis=1) != outcomes).astype(float), 1):
+            detector.update(wrong)
+            if detector.drift_detected:
+                return t
+        return np.inf
+
+    def of_monitor(model: Array, outcomes: NDArray[np.int64]) -> float:
+        monitor = tc.Monitor(tc.Simplex(2))
+        monitor.update_many(model, outcomes)
+        return np.inf if monitor.alarm is None else monitor.alarm.round
+
+    def base(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        logits = rng.normal(size=(rounds, 2))
+        shift = np.where(np.arange(rounds)[:, None] < 5000, 0.0, 1.0) * np.array([0.0, 1.0])
+        return softmax(logits + shift), softmax(logits)
+
+    def worse(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
+        logits = rng.normal(size=(rounds, 2))
+        logits[5000:] *= 0.2  # harder cases, and the model knows
+        return softmax(logits), softmax(logits)
+
+    cases = {
+        "temperature 2": sure(2, 2.0, after=5000),
+        "base rate, one logit": base,
+        "harder cases, forecasts still right": worse,
+    }
+    yield f"| after 5,000 good rounds | {' | '.join(f'{name}: before, after, median delay' for name in _NAMES)} |"
+    yield "| --- |" + " --- |" * len(_NAMES)
+    for what, make in cases.items():
+        found: dict[str, list[float]] = {name: [] for name in _NAMES}
+        for i in range(streams):
+            rng = np.random.default_rng([1, i])
+            truth, model = make(rng, rounds)
+            y = draw(truth, rng)
+            found["Monitor"].append(of_monitor(model, y))
+            found["ADWIN"].append(of_river(drift.ADWIN, model, y))
+            found["KSWIN"].append(of_river(drift.KSWIN, model, y))
+        cells = []
+        for each in found.values():
+            at = np.array(each)
+            late = at[at > 5000] - 5000
+            median = np.median(late) if len(late) else np.inf
+            cells.append(f"{(at <= 5000).mean():.0%}, {np.isfinite(late).sum() / len(at):.0%}, {_shown(median)}")
+        yield f"| {what} | {' | '.join(cells)} |"
+
+
+_NAMES = ("Monitor", "ADWIN", "KSWIN")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--streams", type=int, default=2000)
+    streams = parser.parse_args().streams
+    for lines in (false_alarms(streams), delays(max(streams // 10, 20)), detectors(max(streams // 40, 10))):
+        for line in lines:
+            print(line, flush=True)
+        print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""Monitors: an alarm when forecasts are provably off, with a known rate of false alarms however often one looks."""
+
+from treecal.monitor._alarm import Alarm
+from treecal.monitor._discoveries import discoveries
+from treecal.monitor._monitor import Monitor
+from treecal.monitor._watched import Watched
+
+__all__ = ["Alarm", "Monitor", "Watched", "discoveries"]

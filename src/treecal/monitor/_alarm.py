@@ -1,0 +1,173 @@
+"""What an alarm says: since when, where, in which direction, how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from treecal._states import check_count, check_names, check_number
+from treecal._typing import Array
+from treecal.exceptions import SnapshotError
+from treecal.geometry import ConvexSet, Simplex
+from treecal.monitor._bets import BINS, RATES, Family
+from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE
+
+KINDS = ("temperature", "class", "base rate", "confidence", "coordinate", "slope", "direction")
+_PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round
+_DIRECTIONS = ("too low", "too high", "too sure", "not sure enough", "too extreme", "not extreme enough")
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The first alarm of a monitor: what convicts the forecasts, and since when.
+
+    Attributes
+    ----------
+    round
+        The round after whose outcome it came.
+    onset
+        The round in which the error most likely began: an estimate, early or late by as much as chance makes it.
+    kind
+        The bet that holds most of the evidence: "temperature"; "class", of one class; "base rate", of several at once;
+        "confidence", of the most likely class, where it has a certain probability. For outcomes that are not classes
+        "coordinate", "slope" or "direction".
+    where
+        The class, the coordinate, or the lower end of a range of confidence of width 0.1; None for "temperature".
+    direction
+        The forecasts are "too low" or "too high" for that class; "too sure" or "not sure enough"; of the slope "too
+        extreme", too far from the set's centre, or "not extreme enough".
+    size
+        For classes, the logits to add; for "temperature", the number to divide all logits by. It comes from a grid, so
+        it is rough. For other sets the same as `gap`.
+    gap
+        Mean outcome less mean forecast since the onset: of the class or coordinate, or the most likely class. (For
+        "slope", as a share of the most it can be.)
+    e_value
+        The evidence at the alarm.
+    group
+        The group that convicts; None for the whole stream.
+    """
+
+    round: int
+    onset: int
+    kind: str
+    where: str | int | float | None
+    direction: str
+    size: float
+    gap: float
+    e_value: float
+    group: Hashable = None
+
+    def __str__(self) -> str:
+        group = "" if self.group is None else f" in group {self.group}"
+        if self.e_value > _PROOF:
+            which = "another class" if self.direction == "too high" else str(self.where)
+            return f"alarm after round {self.round:,}{group}: {which} came, and its forecast had the probability 0"
+        what = {
+            "temperature": f"forecasts are {self.direction}: a temperature of about {self.size:.2g}",
+            "confidence": f"forecasts of about {self._confidence():.0%} are {self.direction}",
+            "slope": f"forecasts are {self.direction}",
+        }.get(self.kind, f"forecasts of {self.where} are {self.direction}")
+        logits = f" ({self.size:+.2g} logits)" * (self.kind in ("class", "base rate", "confidence"))
+        gap = "" if self.kind == "slope" else f", by {abs(self.gap):.3g} on average"
+        return (
+            f"alarm after round {self.round:,}, since about round {self.onset:,}{group}: {what}{logits}{gap} "
+            f"(evidence {self.e_value:.3g} to 1)"
+        )
+
+    def _confidence(self) -> float:
+        return self.where + 0.05 if isinstance(self.where, float) else 0.0
+
+
+def read_alarm(
+    family: Family, space: ConvexSet, cells: Array, learned: Array, *, number: int, value: float, group: Hashable
+) -> Alarm:
+    """Return the alarm that a stream's evidence, one row of it, amounts to."""
+    held = family.table.shares * cells[:, CAPITAL]
+    best = int(held.argmax())
+    kind, where, size = family.bets[best]
+    gap = _gap(cells[best])
+    of_kind = [i for i, bet in enumerate(family.bets) if (bet.kind, bet.where) == (kind, where)]
+    place: str | int | float | None = None
+    if kind == "temperature":
+        size = math.exp(_mean(held[of_kind], [math.log(family.bets[i].size) for i in of_kind]))
+        direction = "too sure" if size > 1 else "not sure enough"
+    elif kind == "class":
+        size = _mean(held[of_kind], [family.bets[i].size for i in of_kind])
+        place, direction = _name(space, where), "too low" if size > 0 else "too high"
+    elif kind == "base rate":
+        logits = np.log(_learned(learned, size, space.dim)[: space.dim])
+        where = int(np.abs(logits).argmax())
+        size, gap = float(logits[where]), _class_gap(family, cells, where, math.copysign(1.0, logits[where]))
+        place, direction = _name(space, where), "too low" if size > 0 else "too high"
+    elif kind == "confidence":
+        logits = np.log(_learned(learned, size, space.dim)[space.dim : space.dim + BINS])
+        where = int(np.abs(logits).argmax())
+        size, place = float(logits[where]), where / BINS
+        direction = "not sure enough" if size > 0 else "too sure"
+    elif kind == "direction":
+        row = learned[RATES.index(size) * (space.dim + 1) :][: space.dim]
+        place = int(np.abs(row).argmax())
+        size = gap = float(row[place])
+        direction = "too low" if gap > 0 else "too high"
+    else:
+        place, up = (None, ("not extreme enough", "too extreme")) if kind == "slope" else (where, _DIRECTIONS[:2])
+        direction, size = up[size < 0], gap
+    onset = min(int(cells[best, SINCE]), number)
+    return Alarm(number, onset, kind, place, direction, float(size), float(gap), value, group)
+
+
+def _learned(learned: Array, rate: float, dim: int) -> Array:
+    """Return what was learned at one rate."""
+    return learned[RATES.index(rate) * (2 * dim + BINS) :]
+
+
+def _mean(weights: Array, sizes: list[float]) -> float:
+    return float(weights @ np.array(sizes) / weights.sum())
+
+
+def _gap(cell: Array) -> float:
+    return float(cell[EXCESS] / cell[LENGTH]) if cell[LENGTH] else 0.0
+
+
+def _class_gap(family: Family, cells: Array, where: int, sign: float) -> float:
+    """Return mean outcome less mean forecast of a class, since the error most likely began in which it is too low."""
+    watched = {bet.where for bet in family.bets if bet.kind == "class"}
+    if where not in watched:  # of two classes the other one is
+        return -_class_gap(family, cells, 1 - where, -sign)
+    own = [i for i, bet in enumerate(family.bets) if (bet.kind, bet.where) == ("class", where) and bet.size * sign > 0]
+    return _gap(cells[own[int(cells[own, RUN].argmax())]])
+
+
+def _name(space: ConvexSet, where: int) -> str | int:
+    names = space.classes if isinstance(space, Simplex) else None
+    return where if names is None else names[where]
+
+
+def alarm_state(alarm: Alarm | None, groups: list[Hashable]) -> dict[str, Any]:
+    """Return an alarm as data, its group by number; {} for none."""
+    if alarm is None:
+        return {}
+    return asdict(alarm) | {"group": -1 if alarm.group is None else groups.index(alarm.group)}
+
+
+def checked_alarm(state: Any, groups: list[Hashable], *, rounds: int, threshold: float) -> Alarm:
+    """Return the alarm of a state, or raise unless it can have come in so many rounds."""
+    check_names("the alarm", state, [field.name for field in fields(Alarm)])
+    check_count("the alarm's round", state["round"], most=rounds)
+    check_count("the alarm's onset", state["onset"], most=state["round"])
+    check_number("the alarm's group", state["group"], least=-1, most=len(groups) - 1)
+    at = int(state["group"])
+    words = isinstance(state["kind"], str) and isinstance(state["direction"], str)
+    if not words or state["kind"] not in KINDS or state["direction"] not in _DIRECTIONS:
+        raise SnapshotError("the alarm's kind or direction is not known.")
+    if not isinstance(state["where"], str | int | float | None):
+        raise SnapshotError("the alarm's place is neither text nor a number.")
+    for name in ("size", "gap"):
+        check_number(f"the alarm's {name}", state[name], least=-MOST, most=MOST)
+    check_number("the alarm's evidence", state["e_value"], least=threshold, most=2 * MOST)
+    return Alarm(**state | {"group": None if at < 0 else groups[at]})

@@ -1,0 +1,105 @@
+"""The family of bets: which errors are looked for, how large, and how much is put on each.
+
+Each bet multiplies its capital by a factor that is at least 0 and has an expectation of 1, at most, if the forecast is
+right. Most of them bet on an error of one size, the same in every round, so nothing has to be learned before they win,
+and after a change nothing has to be forgotten. The others learn what is wrong, with two memories.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.forecasters._base import reach
+from treecal.geometry import ConvexSet, Simplex
+
+TWELFTHS = (4, 6, 8, 10, 11, 13, 15, 18, 24, 36)
+"""Of the powers to which forecasts are raised, the inverses of temperatures: from 3 to 1/3."""
+OFFSETS = (0.3, 0.6, 1.2, 2.4)
+STAKES = (0.05, 0.1, 0.2, 0.4, 0.8)
+RATES = (0.02, 0.1)
+BINS = 10
+FARTHEST = 50.0
+"""The largest factor that is learned, of odds."""
+_SHARES = {"temperature": 0.4, "class": 0.4, "base rate": 0.1, "confidence": 0.1}
+_POINT_SHARES = {"coordinate": 0.6, "slope": 0.2, "direction": 0.2}
+
+
+class ClassBets(NamedTuple):
+    """What the kernel for classes needs: the powers, the offsets less 1 as odds, who is watched, rates, and shares."""
+
+    twelfths: Integers
+    odds: Array
+    watched: Integers
+    rates: Array
+    shares: Array
+
+
+class PointBets(NamedTuple):
+    """What the kernel for other sets needs: the box around the set, its centre, sizes, stakes, rates, and shares."""
+
+    ranges: Array
+    centre: Array
+    diameter: float
+    spread: float
+    stakes: Array
+    rates: Array
+    shares: Array
+
+
+class Bet(NamedTuple):
+    """One bet: the error it is on, where, and of what size."""
+
+    kind: str
+    where: int
+    size: float
+
+
+class Family(NamedTuple):
+    """All bets on a set, in order; what their kernel needs; and how many numbers they learn."""
+
+    bets: tuple[Bet, ...]
+    table: ClassBets | PointBets
+    learned: int
+
+
+def family(space: ConvexSet) -> Family:
+    """Return the bets on the forecasts of a set.
+
+    Examples
+    --------
+    >>> {bet.kind for bet in family(Simplex(3)).bets} == set(_SHARES)
+    True
+    """
+    return _of_classes(space.dim) if isinstance(space, Simplex) else _of_points(space)
+
+
+def _of_classes(dim: int) -> Family:
+    offsets = np.array([*(-size for size in reversed(OFFSETS)), *OFFSETS])
+    watched = np.arange(dim) if dim != 2 else np.array([1])  # of two, one is too low where the other is too high
+    bets = [Bet("temperature", -1, 12 / n) for n in TWELFTHS]
+    bets += [Bet("class", int(k), float(size)) for k in watched for size in offsets]
+    bets += [Bet(kind, -1, rate) for kind in ("base rate", "confidence") for rate in RATES]
+    table = ClassBets(np.array(TWELFTHS), np.expm1(offsets), watched, np.array(RATES), _shares(bets, _SHARES))
+    return Family(tuple(bets), table, len(RATES) * (2 * dim + BINS))
+
+
+def _of_points(space: ConvexSet) -> Family:
+    stakes = np.array([*(-stake for stake in reversed(STAKES)), *STAKES])
+    low, high = space.bounds()
+    diameter = reach(space, "l2")
+    bets = [Bet("coordinate", k, float(stake)) for k in range(space.dim) for stake in stakes]
+    bets += [Bet("slope", -1, float(stake)) for stake in stakes]
+    bets += [Bet("direction", -1, rate) for rate in RATES]
+    centre = np.array(space.centre, np.float64)
+    spread = float(np.sqrt(np.sum(np.maximum(high - centre, centre - low) ** 2)))  # no forecast is farther from it
+    table = PointBets(high - low, centre, diameter, spread, stakes, np.array(RATES), _shares(bets, _POINT_SHARES))
+    return Family(tuple(bets), table, len(RATES) * (space.dim + 1))
+
+
+def _shares(bets: list[Bet], parts: dict[str, float]) -> Array:
+    """Return how much is put on each bet: the part of its kind, divided among all of that kind."""
+    kinds: Any = [bet.kind for bet in bets]
+    return np.array([parts[kind] / kinds.count(kind) for kind in kinds])

@@ -1,0 +1,213 @@
+"""The loop over outcomes, compiled: one for classes, one for the points of other sets.
+
+Capitals are numbers, not logarithms, so that most bets take a multiplication and a division. They never fall below the
+weight of the next start, and what exceeds `MOST` stands for infinity.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.engine._compile import inlined, strict
+from treecal.monitor._bets import BINS, FARTHEST, ClassBets, PointBets
+from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE, Evidence
+
+
+@inlined
+def _advance(cells: Array, i: int, factor: float, start: float, gap: float, number: int) -> None:
+    """Multiply one capital, and follow its run."""
+    run = cells[i, RUN] * factor
+    cells[i, CAPITAL] = min(cells[i, CAPITAL] * factor, MOST) + start
+    if run > 1.0:
+        cells[i, RUN] = min(run, MOST)
+        cells[i, LENGTH] += 1.0
+        cells[i, EXCESS] += gap
+    else:
+        cells[i, RUN] = 1.0
+        cells[i, SINCE] = number + 1.0
+        cells[i, LENGTH] = 0.0
+        cells[i, EXCESS] = 0.0
+
+
+@strict
+def value(e: Evidence, r: int, shares: Array, restarts: bool) -> float:
+    """Return a stream's e-value; or, where every start counts as much as the first, Shiryaev and Roberts' statistic."""
+    total, base = 0.0, 1.0 if restarts else 0.0  # of all starts, the one to come has had no round
+    for i in range(len(shares)):
+        total += shares[i] * (e.cells[r, i, CAPITAL] - base)
+    return total if restarts else total + 1.0 / (e.rounds[r] + 2)
+
+
+@strict
+def _classes_round(
+    bets: ClassBets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array
+) -> None:
+    cells, own = e.cells[r], e.learned[r]
+    dim, total, top, refuted = len(b), 0.0, 0, -1
+    for k in range(dim):
+        total += b[k]
+        if b[k] > b[top]:
+            top = k
+        if y[k] > 0.0 and b[k] <= 0.0:
+            refuted = k
+    for k in range(dim):
+        p[k] = b[k] / total
+    if refuted >= 0:
+        _refute(bets, cells, p, y, refuted, start)
+        return
+    # Powers are whole twelfths, so that all of them take one logarithm and one root.
+    norms[:] = 0.0
+    for k in range(dim):
+        if p[k] > 0.0:
+            root = math.exp(math.log(p[k]) / 12.0)
+            product, last = 1.0, 0
+            for j in range(len(norms)):
+                product *= root ** (bets.twelfths[j] - last)
+                last = bets.twelfths[j]
+                norms[j] += product
+    i, gap = 0, y[top] - p[top]
+    for j in range(len(norms)):
+        paid, power = 0.0, (bets.twelfths[j] - 12) / 12.0
+        for k in range(dim):
+            if y[k] > 0.0:
+                paid += y[k] * math.exp(power * math.log(p[k]))
+        _advance(cells, i, paid / norms[j], start, gap, number)
+        i += 1
+    for k in bets.watched:
+        for odds in bets.odds:
+            _advance(cells, i, (1.0 + y[k] * odds) / (1.0 + p[k] * odds), start, y[k] - p[k], number)
+            i += 1
+    size = dim + dim + BINS
+    for j in range(len(bets.rates)):
+        at, norm, paid = j * size, 0.0, 0.0
+        for k in range(dim):
+            norm += p[k] * own[at + k]
+            paid += y[k] * own[at + k]
+        _advance(cells, i, 0.5 + 0.5 * paid / norm, start, gap, number)
+        for k in range(dim):
+            step = 1.0 + bets.rates[j] * (y[k] - p[k] * own[at + k] / norm)
+            own[at + k] = min(max(own[at + k] * step, 1.0 / FARTHEST), FARTHEST)
+        i += 1
+    for j in range(len(bets.rates)):
+        bin_ = j * size + dim + min(int(p[top] * BINS), BINS - 1)
+        class_ = j * size + dim + BINS + top
+        odds = own[bin_] * own[class_] - 1.0
+        _advance(cells, i, 0.5 + 0.5 * (1.0 + y[top] * odds) / (1.0 + p[top] * odds), start, gap, number)
+        step = 1.0 + bets.rates[j] * (y[top] - p[top] * (1.0 + odds) / (1.0 + p[top] * odds))
+        own[bin_] = min(max(own[bin_] * step, 1.0 / FARTHEST), FARTHEST)
+        own[class_] = min(max(own[class_] * step, 1.0 / FARTHEST), FARTHEST)
+        i += 1
+
+
+@strict
+def _refute(bets: ClassBets, cells: Array, p: Array, y: Array, refuted: int, start: float) -> None:
+    """Learn an outcome that the forecast excludes: the bet on its class has won all there is, the others stay."""
+    for i in range(len(cells)):
+        cells[i, CAPITAL] += start
+    for w in range(len(bets.watched)):
+        k = bets.watched[w]
+        if k == refuted or len(bets.watched) == 1:
+            i = len(bets.twelfths) + w * len(bets.odds) + (len(bets.odds) - 1 if k == refuted else 0)
+            cells[i, CAPITAL] = cells[i, RUN] = MOST
+            cells[i, LENGTH] += 1.0
+            cells[i, EXCESS] += y[k] - p[k]
+
+
+@strict
+def _points_round(bets: PointBets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float) -> None:
+    cells, own = e.cells[r], e.learned[r]
+    dim, i = len(b), 0
+    slope, off, rounding = 0.0, 0.0, 1.0 - 1e-9
+    for k in range(dim):
+        slope += (b[k] - bets.centre[k]) * (y[k] - b[k])
+        off += (y[k] - b[k]) ** 2
+    for k in range(dim):
+        gap = y[k] - b[k]
+        share = max(min(gap / bets.ranges[k], 1.0), -1.0) if bets.ranges[k] > 0.0 else 0.0
+        for stake in bets.stakes:
+            _advance(cells, i, 1.0 + stake * share, start, gap, number)
+            i += 1
+    most = bets.spread * bets.diameter
+    share = max(min(slope / most, 1.0), -1.0) if most > 0.0 else 0.0
+    for stake in bets.stakes:
+        _advance(cells, i, 1.0 + stake * share, start, share, number)
+        i += 1
+    for j in range(len(bets.rates)):
+        at = j * (dim + 1)
+        rate, seen, length, paid = bets.rates[j], own[at + dim], 0.0, 0.0
+        for k in range(dim):
+            length += own[at + k] ** 2
+            paid += own[at + k] * (y[k] - b[k])
+        length = math.sqrt(length)
+        if seen > 0.0 and length > 0.0:
+            size = min(1.0 / seen, 0.5 * rounding / (length * bets.diameter))
+            paid = max(size * paid, -0.5)
+        else:
+            paid = 0.0
+        _advance(cells, i, 1.0 + paid, start, paid, number)
+        for k in range(dim):
+            own[at + k] += rate * (y[k] - b[k] - own[at + k])
+        own[at + dim] += rate * (off - seen)
+        i += 1
+
+
+@inlined
+def _start(rounds: int, restarts: bool) -> float:
+    """Return the weight of the start in the round after the next."""
+    return 1.0 if restarts else 1.0 / ((rounds + 2.0) * (rounds + 3.0))
+
+
+@strict
+def watch_classes(
+    bets: ClassBets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
+) -> int:
+    """Learn rounds, in each the whole stream's row 0 and the row of its group, until there is an alarm.
+
+    `marks` holds the rounds so far, the largest value so far, and what it must reach for an alarm; it is changed.
+    Returns how many rounds were learned.
+    """
+    p, norms = np.empty(P.shape[1]), np.empty(len(bets.twelfths))
+    for t in range(len(P)):
+        number = int(marks[0]) + 1
+        marks[0] = number
+        alarm = False
+        for part in range(2 if rows[t] > 0 else 1):
+            r = rows[t] if part == 1 else 0
+            _classes_round(bets, e, r, P[t], Y[t], number, _start(e.rounds[r], restarts), p, norms)
+            e.rounds[r] += 1
+            now = scales[r] * value(e, r, bets.shares, restarts)
+            marks[1] = max(marks[1], now)
+            alarm = alarm or now >= marks[2]
+        if alarm:
+            return t + 1
+    return len(P)
+
+
+@strict
+def watch_points(
+    bets: PointBets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
+) -> int:
+    """Learn rounds of outcomes that are points, as `watch_classes` does those of classes."""
+    for t in range(len(P)):
+        number = int(marks[0]) + 1
+        marks[0] = number
+        alarm = False
+        for part in range(2 if rows[t] > 0 else 1):
+            r = rows[t] if part == 1 else 0
+            _points_round(bets, e, r, P[t], Y[t], number, _start(e.rounds[r], restarts))
+            e.rounds[r] += 1
+            now = scales[r] * value(e, r, bets.shares, restarts)
+            marks[1] = max(marks[1], now)
+            alarm = alarm or now >= marks[2]
+        if alarm:
+            return t + 1
+    return len(P)
+
+
+def kernel(bets: ClassBets | PointBets) -> Any:
+    """Return the loop for these bets."""
+    return watch_classes if isinstance(bets, ClassBets) else watch_points

@@ -1,0 +1,387 @@
+"""Monitor: evidence against forecasts, outcome by outcome, and an alarm when it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from threading import RLock
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from treecal._states import check_count, check_names, check_number
+from treecal._typing import Array
+from treecal._validate import positive_number
+from treecal.correctors._base import Group, _one_each, _read_group
+from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
+from treecal.forecast import Forecast
+from treecal.forecasters._base import checked_space
+from treecal.geometry import ConvexSet
+from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
+from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
+from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
+from treecal.monitor._bets import family
+from treecal.monitor._state import MOST, Evidence, fresh, read_evidence, stacked
+
+_LEAST_ALPHA, _MOST_ARL = 1e-200, 1e200
+_CHUNK = 1 << 16  # rounds that are learned at once, so that Ctrl-C is heard
+
+
+class _Now(NamedTuple):
+    """What has been learned, all but the groups."""
+
+    rounds: int
+    peak: float
+    alarm: Alarm | None
+    evidence: Evidence
+
+
+class Monitor:
+    """Watches forecasts, and raises an alarm when they are provably off: false alarms at most `alpha`, for ever.
+
+    The null hypothesis is that each forecast `p` is the law of its outcome, given everything before it; for outcomes
+    that are points, its mean. Against it stands an *e-value*: a number that starts at 1, and if the null is true ever
+    reaches `1/alpha` with probability `alpha` at most, however often one looks (Ville's inequality). It is the average
+    of many bets, each of which gains where the forecasts have one error: logits too large by a factor, the probability
+    of one class too low by so many logits, the base rates, the confidence at some level. And it is the average over all
+    rounds in which an error may have begun, the `k`-th with weight `1/(k(k+1))`, so that a model that fails after a
+    long good stretch is found out soon.
+
+    On a simplex a bet multiplies its capital by `q(y)/p(y)`, `q` another forecast, so that an outcome with a
+    probability of 0 is proof: the alarm comes at once. On other sets a bet is `1 + ⟨λ, y − p⟩`. Of a forecast that is a
+    distribution over points the mean is watched.
+
+    *Late outcomes.* Outcomes count in the order of `update`, and the null is about that order: `p` is the law of `y`
+    given all outcomes that came before `y` *arrived*. That is more than the law given what was known when `p` was
+    announced. It holds where outcomes are independent given the forecasts; it does not where an outcome says something
+    about another that was open at the same time, or where the delay depends on the outcome: if fraud is reported at
+    once and the absence of fraud after a month, what arrives early is fraud. Then pass the outcomes in the order of
+    their forecasts, once all of them are there. `treecal.monitor.Watched` gives rounds ids, by `tc.Late`.
+
+    *Groups.* With `by_group=True` half of `alpha` watches the whole stream, and half the groups, each by itself: the
+    `j`-th one to appear has the share `1/(j(j+1))` of it. `e_value` is then the largest of the parts, each times its
+    share. Which groups are off, of many, is a question for `discoveries(monitor.e_values)`.
+
+    E-values of two parts of *one* stream cannot be merged: evidence is a product in order. Those of different streams
+    may be averaged, whatever their dependence.
+
+    Takes `O(dim)` a round, and memory that does not grow, but by `O(dim)` for each group.
+
+    Parameters
+    ----------
+    space
+        The set that outcomes lie in.
+    alpha
+        The probability of a false alarm, over the whole stream, between 1e-200 and 1.
+    arl
+        Another kind of alarm in place of that of `alpha`, which is then not used: all starts count alike (Shiryaev and
+        Roberts), and if the forecasts are right the *average* number of rounds to the first alarm is at least `arl`. It
+        is quicker where a change comes late, and **it is not a bound on the probability of ever giving a false
+        alarm**: in a stream that is long enough there will be one.
+    by_group
+        Whether to watch each group of rounds by itself as well.
+    tolerance
+        How far from the simplex a forecast may be, as rounding leaves it; it is then renormalised.
+
+    Examples
+    --------
+    A model that is right for 1,000 rounds, and then three times as sure as it should be.
+
+    >>> import numpy as np
+    >>> import treecal as tc
+    >>> rng = np.random.default_rng(0)
+    >>> m = tc.Monitor(tc.Simplex(classes=["dry", "wet"]), alpha=0.01)
+    >>> for t in range(2000):
+    ...     z = rng.normal()
+    ...     wet = rng.random() < 1 / (1 + np.exp(-z))
+    ...     p = 1 / (1 + np.exp(-z if t < 1000 else -3 * z))
+    ...     m.update([1 - p, p], "wet" if wet else "dry")
+    >>> print(m.alarm)  # doctest: +NORMALIZE_WHITESPACE
+    alarm after round 1,094, since about round 999: forecasts are too sure: a temperature of about 2.8, by 0.187 on
+    average (evidence 891 to 1)
+
+    References
+    ----------
+    Ville, "Étude critique de la notion de collectif", 1939.
+    Ramdas, Grünwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023.
+    Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection", 2024.
+    """
+
+    _fields = ("space", "alpha", "arl", "by_group", "tolerance")
+
+    def __init__(
+        self,
+        space: ConvexSet,
+        *,
+        alpha: float = 0.05,
+        arl: float | None = None,
+        by_group: bool = False,
+        tolerance: float = 1e-6,
+    ) -> None:
+        self.space = checked_space(space)
+        self.alpha = positive_number("alpha", alpha)
+        if not _LEAST_ALPHA <= self.alpha < 1:
+            raise ParameterError.expected("alpha", alpha, f"between {_LEAST_ALPHA:g} and 1")
+        self.arl = None if arl is None else positive_number("arl", arl)
+        if self.arl is not None and not 1 <= self.arl <= _MOST_ARL:
+            raise ParameterError.expected("arl", arl, f"a number of rounds, from 1 to {_MOST_ARL:g}")
+        if not isinstance(by_group, bool):
+            raise ParameterError.expected("by_group", by_group, "True or False")
+        self.by_group, self.tolerance = by_group, checked_tolerance(tolerance)
+        self._family = family(space)
+        self._now = self._new()
+        self._groups: dict[Group, Evidence] = {}
+        self._due: dict[Group, Evidence] = {}  # of groups that were learned, and not yet put in their places
+        self._lock = RLock()
+
+    def _new(self) -> _Now:
+        evidence = fresh(self._family, restarts=self.arl is not None)
+        return _Now(0, 0.0 if self.arl is not None else 0.5 if self.by_group else 1.0, None, evidence)
+
+    @property
+    def threshold(self) -> float:
+        """What `statistic` must reach for an alarm: `1/alpha`, or `arl`."""
+        return 1 / self.alpha if self.arl is None else self.arl
+
+    @property
+    def rounds(self) -> int:
+        """Number of outcomes learned."""
+        return self._now.rounds
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The first alarm, with what convicts the forecasts; None before. It stays until `reset`."""
+        return self._now.alarm
+
+    @property
+    def statistic(self) -> float:
+        """The evidence now: the e-value; with `arl`, the statistic of Shiryaev and Roberts, which is none."""
+        with self._lock:
+            own = float(self._now.evidence.values(self._family.table.shares, restarts=self.arl is not None)[0])
+            if not self.by_group:
+                return own
+            values = self._group_values()
+            return max([own / 2, *(self._scale(j) * value for j, value in enumerate(values))])
+
+    @property
+    def e_value(self) -> float:
+        """The e-value now: how many times the bets against the forecasts have multiplied their money."""
+        self._check_kind()
+        return self.statistic
+
+    @property
+    def peak(self) -> float:
+        """The largest that `statistic` has been: enough for an alarm, but as evidence quote the e-value of a moment."""
+        return self._now.peak
+
+    @property
+    def e_values(self) -> dict[Group, float]:
+        """The e-value of each group, by itself: for `discoveries`."""
+        self._check_kind()
+        with self._lock:
+            return dict(zip(self._settled(), self._group_values(), strict=True))
+
+    def _check_kind(self) -> None:
+        if self.arl is not None:
+            hint = "statistic and threshold are what is compared; alpha= in place of arl= gives e-values."
+            raise UnsupportedError("with arl there is no e-value.", hint=hint)
+
+    def _group_values(self) -> list[float]:
+        groups = list(self._settled().values())
+        if not groups:
+            return []
+        values = stacked(groups).values(self._family.table.shares, restarts=self.arl is not None)
+        return [float(value) for value in values]
+
+    def _scale(self, place: int) -> float:
+        """Return the share of the group that appeared at this place, from 0 on."""
+        return 0.5 / ((place + 1) * (place + 2))
+
+    def update(self, forecast: ArrayLike | Forecast, outcome: ArrayLike, *, group: Group = None) -> None:
+        """Learn a forecast and its outcome. What is invalid raises a `TreeCalError` and changes nothing.
+
+        Parameters
+        ----------
+        forecast
+            A point of the set: the probability of each class. Of a `Forecast`, its mean.
+        outcome
+            A point of the set; on a simplex also a class, by its index or name.
+        group
+            With `by_group`, the name of the group: text, a number, or a tuple of them. None for no group.
+        """
+        given = forecast.mean if isinstance(forecast, Forecast) else forecast
+        number = self._now.rounds + 1
+        b = read_forecast(self.space, given, number, self.tolerance)
+        y = read_outcome(self.space, outcome, number)
+        names = None if group is None else [self._checked_group(group)]
+        with self._lock:
+            self._learn(np.array([b]), np.array([y]), names)
+
+    def update_many(
+        self,
+        forecasts: ArrayLike | Sequence[Forecast],
+        outcomes: ArrayLike | Sequence[Any],
+        *,
+        groups: Sequence[Group] | None = None,
+    ) -> None:
+        """Learn forecasts and their outcomes, in order, as `update` in a loop does. All are checked before the first.
+
+        Parameters
+        ----------
+        forecasts
+            Points, `(n, dim)`, or `Forecast`s.
+        outcomes
+            Points, `(n, dim)`, or classes, `(n,)`.
+        groups
+            With `by_group`, the group of each.
+        """
+        if isinstance(forecasts, list | tuple) and any(isinstance(x, Forecast) for x in forecasts):
+            forecasts = [x.mean if isinstance(x, Forecast) else x for x in forecasts]
+        before = self._now.rounds
+        P = read_forecast_rows(self.space, forecasts, before=before, tolerance=self.tolerance)
+        Y = read_outcome_rows(self.space, outcomes, before=before)
+        _one_each("outcomes", Y, len(P))
+        _one_each("groups", groups, len(P))
+        names = None
+        if groups is not None:
+            names = [None if name is None else self._checked_group(name) for name in groups]
+        with self._lock:
+            for at in range(0, len(P), _CHUNK):
+                part = slice(at, at + _CHUNK)
+                self._learn(P[part], Y[part], None if names is None else names[part])
+
+    def _checked_group(self, group: Any) -> Group:
+        if not self.by_group:
+            raise UnsupportedError("the monitor knows no groups.", hint="make it with by_group=True.")
+        try:
+            hash(group)
+            return _read_group(group)
+        except (SnapshotError, TypeError):
+            raise ParameterError.expected("group", group, "text, a finite number, or a tuple of them") from None
+
+    def _learn(self, P: Array, Y: Array, names: list[Group] | None) -> None:
+        now, changed = self._after(P, Y, names)
+        vars(self).update(_now=now, _due=changed)  # at once: an interrupt leaves the rounds learned or not
+        self._settled()
+
+    def _settled(self) -> dict[Group, Evidence]:
+        """Return the groups, with all of them in their places."""
+        if self._due:
+            self._groups.update(self._due)
+            self._due = {}
+        return self._groups
+
+    def _after(self, P: Array, Y: Array, names: list[Group] | None) -> tuple[_Now, dict[Group, Evidence]]:
+        """Return what is known after some rounds, and the evidence of the groups that were in them."""
+        from treecal.monitor._kernels import kernel
+
+        P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
+        table, known, restarts = self._family.table, self._settled(), self.arl is not None
+        rounds, peak, alarm, own = self._now
+        met = dict.fromkeys(name for name in names or () if name is not None)
+        places = {name: j for j, name in enumerate([*known, *(name for name in met if name not in known)])}
+        scales = np.array([0.5 if self.by_group else 1.0, *(self._scale(places[name]) for name in met)])
+        e, rows = own.copy(), np.zeros(len(P), np.int64)
+        if met:
+            e = stacked([own, *(known.get(name) or fresh(self._family, restarts=restarts) for name in met)])
+            index = {name: r for r, name in enumerate(met, 1)}
+            rows = np.array([0 if name is None else index[name] for name in names or ()], np.int64)
+        watch, at = kernel(table), 0
+        marks = np.array([rounds, peak, self.threshold if alarm is None else np.inf])
+        while at < len(P):
+            at += watch(table, e, P[at:], Y[at:], rows[at:], scales, marks, restarts)
+            if alarm is None and marks[1] >= self.threshold:
+                r = rows[at - 1]
+                values = scales[[0, r]] * e.values(table.shares, restarts=restarts)[[0, r]]
+                r = r if values[1] > values[0] else 0
+                alarm = read_alarm(
+                    self._family,
+                    self.space,
+                    e.cells[r],
+                    e.learned[r],
+                    number=int(marks[0]),
+                    value=float(max(values)),
+                    group=list(met)[r - 1] if r else None,
+                )
+                marks[2] = np.inf
+        now = _Now(rounds + len(P), float(marks[1]), alarm, e.row(0) if met else e)
+        return now, {name: e.row(r) for r, name in enumerate(met, 1)}
+
+    def _learned(self, forecast: Array, outcome: Array, group: Group) -> Self:
+        """Return a monitor that has learned a round: for what is made of one."""
+        now, changed = self._after(forecast[None], outcome[None], None if group is None else [group])
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
+        return twin
+
+    def reset(self) -> None:
+        """Begin anew, as after an alarm that was seen to: a new stream, with a new `alpha` of its own."""
+        with self._lock:
+            vars(self).update(_now=self._new(), _groups={}, _due={})
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments, by name."""
+        return {name: getattr(self, name) for name in self._fields}
+
+    def get_state(self) -> dict[str, Any]:
+        """Return a copy of the state: arrays, JSON values, and dictionaries of them."""
+        with self._lock:
+            names, now = list(self._settled()), self._now
+            parts = list(self._groups.values())
+            return {
+                "rounds": now.rounds,
+                "peak": now.peak,
+                "alarm": alarm_state(now.alarm, names),
+                "evidence": now.evidence.copy()._asdict(),
+                "names": deepcopy(names),
+                "groups": (stacked(parts) if parts else now.evidence.first(0))._asdict(),
+            }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
+        check_names("the state", state, ("rounds", "peak", "alarm", "evidence", "names", "groups"))
+        rounds, restarts = state["rounds"], self.arl is not None
+        check_count("rounds", rounds)
+        if not isinstance(state["names"], list):
+            raise SnapshotError("the names of the groups are not a list.")
+        names = [_read_group(name) for name in state["names"]]
+        if len(set(names)) < len(names) or None in names or (names and not self.by_group):
+            raise SnapshotError("the names of the groups are not distinct, or there should be none.")
+        parts = []
+        for name, streams in (("evidence", 1), ("groups", len(names))):
+            check_names(f"the {name}", state[name], Evidence._fields)
+            parts.append(read_evidence(state[name], streams, rounds, self._family, restarts=restarts))
+        own, groups = parts
+        if own.rounds[0] != rounds or groups.rounds.sum() > rounds or (groups.rounds < 1).any():
+            raise SnapshotError(f"the evidence is not that of {rounds} rounds.")
+        check_number("the peak", state["peak"], least=0.0, most=2 * MOST)
+        alarm = None
+        if state["alarm"] != {}:
+            alarm = checked_alarm(state["alarm"], names, rounds=rounds, threshold=self.threshold)
+        if (alarm is None) is not (state["peak"] < self.threshold):
+            raise SnapshotError("the peak and the alarm do not agree.")
+        now = _Now(int(rounds), float(state["peak"]), alarm, own)
+        resumed = {"_now": now, "_groups": {name: groups.row(r) for r, name in enumerate(names)}, "_due": {}}
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), **resumed)
+        if twin.statistic > now.peak * (1 + 1e-9):
+            raise SnapshotError("the evidence is greater than it ever was.")
+        with self._lock:
+            vars(self).update(resumed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # a shallow copy would share the groups
+
+    def __repr__(self) -> str:
+        kind = f"alpha={self.alpha:g}" if self.arl is None else f"arl={self.arl:g}"
+        found = f"e-value {self.e_value:.3g}" if self.arl is None else f"statistic {self.statistic:.3g}"
+        alarm = "" if self.alarm is None else f", alarm after {self.alarm.round:,}"
+        return f"Monitor({self.space!r}, {kind}: {self.rounds:,} rounds, {found}{alarm})"

@@ -1,0 +1,82 @@
+"""Watched: a monitor in the place of a corrector, so that what takes correctors takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from treecal._states import Resume
+from treecal._typing import Array
+from treecal.correctors import Corrector
+from treecal.correctors._base import Group, Kept
+from treecal.exceptions import ParameterError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet
+from treecal.monitor._monitor import Monitor
+
+
+class Watched(Corrector):
+    """A corrector that changes nothing, and watches: for outcomes by id (`tc.Late`), in chains, behind other wrappers.
+
+    Announces each forecast as it is, and gives it with its outcome to a monitor. In `tc.Late(Watched(monitor))`
+    outcomes count in order of arrival; what that means for the null hypothesis, `tc.Monitor` says. As the last part of
+    a `Chain` it watches the corrected forecasts.
+
+    Parameters
+    ----------
+    monitor
+        The monitor, of which a copy is used.
+    scores, tolerance
+        As for every `Corrector`.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> late = tc.Late(Watched(tc.Monitor(tc.Simplex(2))))
+    >>> monday = late.predict([0.5, 0.5], id="monday")
+    >>> tuesday = late.predict([1.0, 0.0], id="tuesday")
+    >>> late.update("tuesday", 1)
+    >>> print(late.thing.monitor.alarm)
+    alarm after round 1: 1 came, and its forecast had the probability 0
+    """
+
+    _fields = ("monitor", "scores", "tolerance")
+
+    def __init__(self, monitor: Monitor, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+        if not isinstance(monitor, Monitor):
+            hint = "Watched(tc.Monitor(space))."
+            raise ParameterError.expected("monitor", monitor, "a Monitor", hint=hint)
+        super().__init__(monitor.space, scores=scores, tolerance=tolerance)
+        self._watching = deepcopy(monitor)
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield one for the whole stream, and one for groups."""
+        yield cls(Monitor(space))
+        yield cls(Monitor(space, by_group=True, arl=50))
+
+    @property
+    def monitor(self) -> Monitor:
+        """The monitor, as it is now."""
+        return self._watching
+
+    def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
+        if group is not None:
+            self.monitor._checked_group(group)
+        return self._point(forecast)
+
+    def _after(self, forecast: Array, outcome: Array, *, group: Group = None) -> dict[str, Any]:
+        return {"_watching": self.monitor._learned(forecast, outcome, group)}
+
+    def _own_state(self) -> dict[str, Any]:
+        return self.monitor.get_state()
+
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        monitor = deepcopy(self.monitor)
+        monitor.set_state(state)
+
+        def resume() -> None:
+            self._watching = monitor
+
+        return resume

@@ -1,0 +1,91 @@
+"""`treecal monitor`: files and pipes, groups, snapshots, limits, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from tests.cli.support import run
+from tests.monitor.test_monitor import stream
+
+
+def write(folder: Path, *, sure: float = 1.0, rounds: int = 400) -> tuple[Path, tc.Monitor]:
+    P, y = stream(3, rounds, sure=sure)
+    P = np.round(P, 9)
+    P[:, 2] = 1 - P[:, 0] - P[:, 1]
+    rows = [
+        {"a": p[0], "b": p[1], "c": p[2], "outcome": "abc"[k], "site": "xy"[i % 2]}
+        for i, (p, k) in enumerate(zip(P, y, strict=True))
+    ]
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    m = tc.Monitor(tc.Simplex(classes=["a", "b", "c"]))
+    m.update_many(P, y)
+    return path, m
+
+
+def test_a_file_a_pipe_and_python_agree(tmp_path: Path) -> None:
+    path, m = write(tmp_path, sure=2.0)
+    assert m.alarm is not None
+    log = run("monitor", path, "--classes", "a,b,c", "--json")
+    assert log.code == 3
+    found = json.loads(log.out)
+    assert found["peak"] == pytest.approx(m.peak, rel=1e-6)
+    assert found["alarm"]["round"] == m.alarm.round
+    pipe = run("monitor", "--classes", "a,b,c", "--json", stdin=path.read_text())
+    assert pipe.code == 3
+    first, last = map(json.loads, pipe.out.splitlines())
+    assert first["alarm"] == found["alarm"] == last["alarm"]
+    assert last["rounds"] == 400
+    words = run("monitor", path, "--forecast", "a,b,c")
+    assert "alarm after round" in words.out
+
+
+def test_no_alarm_and_a_limit(tmp_path: Path) -> None:
+    path, m = write(tmp_path)
+    assert m.alarm is None
+    fine = run("monitor", path, "--classes", "a,b,c")
+    assert (fine.code, "no alarm." in fine.out) == (0, True)
+    for limit, code in (("0.5", 0), ("0.0001", 3)):
+        done = run("monitor", path, "--classes", "a,b,c", "--fail-above", limit, "--json")
+        assert done.code == code
+    audited = tc.audit(path, forecast=["a", "b", "c"], outcome="outcome").whole.classwise_ece
+    assert json.loads(done.out)["classwise_ece"] == pytest.approx(audited, rel=1e-9)
+    piped = run("monitor", "--classes", "a,b,c", "--fail-above", "0.0001", "--json", stdin=path.read_text())
+    assert json.loads(piped.out)["classwise_ece"] == pytest.approx(audited, rel=1e-9)
+    assert piped.code == 3
+
+
+def test_snapshots_resume_and_keep_the_alarm(tmp_path: Path) -> None:
+    path, _ = write(tmp_path, sure=2.0)
+    lines = path.read_text().splitlines(keepends=True)
+    kept = tmp_path / "watch.treecal"
+    options = ["monitor", "--classes", "a,b,c", "--group", "site", "--snapshot", kept, "--json"]
+    for part in (lines[:10], lines[10:300]):
+        run(*options, stdin="".join(part))
+    rest = tmp_path / "rest.jsonl"
+    rest.write_text("".join(lines[300:]))
+    done = run("monitor", rest, *options[1:])
+    whole = run("monitor", path, "--classes", "a,b,c", "--group", "site", "--json")
+    assert json.loads(done.out)["statistic"] == pytest.approx(json.loads(whole.out)["statistic"], rel=1e-9)
+    assert done.code == 3
+    other = run("monitor", rest, "--classes", "a,b,c", "--snapshot", kept)
+    assert other.code == 2
+    assert "use the options it was created with" in other.err
+
+
+def test_invalid_rows_and_options(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("p,outcome\n0.5,0\n1.5,1\n0.5,1\n")
+    assert run("monitor", path, "--forecast", "p").code == 2
+    assert run("monitor", path, "--forecast", "p", "--on-error", "skip").code == 1
+    assert run("monitor", path, "--forecast", "p", "--alpha", "2").code == 2
+    assert run("monitor", path, "--forecast", "p", "--fail-above", "-1").code == 2
+    text = '{"forecast": [0.5], "outcome": [0.4]}\n[1]\n'
+    box = run("monitor", "--dim", "1", "--box", "0", "1", "--on-error", "skip", stdin=text)
+    assert box.code == 1
+    assert "1 rounds" in box.out
