@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike
 from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._base import Group, _one_each, _read_group
+from treecal.correctors._base import Group, _one_each
+from treecal.correctors._names import read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import checked_space
@@ -254,11 +255,7 @@ class Monitor:
     def _checked_group(self, group: Any) -> Group:
         if not self.by_group:
             raise UnsupportedError("the monitor knows no groups.", hint="make it with by_group=True.")
-        try:
-            hash(group)
-            return _read_group(group)
-        except (SnapshotError, TypeError):
-            raise ParameterError.expected("group", group, "text, a finite number, or a tuple of them") from None
+        return read_name(group)
 
     def _learn(self, P: Array, Y: Array, names: list[Group] | None) -> None:
         now, changed = self._after(P, Y, names)
@@ -343,10 +340,8 @@ class Monitor:
         check_names("the state", state, ("rounds", "peak", "alarm", "evidence", "names", "groups"))
         rounds, restarts = state["rounds"], self.arl is not None
         check_count("rounds", rounds)
-        if not isinstance(state["names"], list):
-            raise SnapshotError("the names of the groups are not a list.")
-        names = [_read_group(name) for name in state["names"]]
-        if len(set(names)) < len(names) or None in names or (names and not self.by_group):
+        names = saved_names(state["names"])
+        if None in names or (names and not self.by_group):
             raise SnapshotError("the names of the groups are not distinct, or there should be none.")
         parts = []
         for name, streams in (("evidence", 1), ("groups", len(names))):
