@@ -196,6 +196,20 @@ def test_a_table_is_not_overwritten_and_its_columns_are_free(tmp_path: Path) -> 
     refused(recalibrate(output), "p_rain, p_sun and corrected_rain, corrected_sun may all be", "--forecast")
 
 
+def test_a_run_does_not_write_over_what_it_reads(tmp_path: Path) -> None:
+    log, link = tmp_path / "log.jsonl", tmp_path / "link.jsonl"
+    log.write_text(text([opening(0), closing(0)]))
+    link.symlink_to(log)
+    for options, words in (
+        (("--output", link, "--force"), "link.jsonl, the same file as the input"),
+        (("--snapshot", log), "log.jsonl, the same file as the input"),
+        (("--output", tmp_path / "x.csv", "--snapshot", tmp_path / "x.csv"), "the same file as --output"),
+    ):
+        refused(recalibrate(log, *options), words)
+    assert log.read_text() == text([opening(0), closing(0)])
+    assert not (tmp_path / "x.csv").exists()
+
+
 def test_lists_objects_and_formulas_in_a_table(tmp_path: Path) -> None:
     rows: Rows = [
         {"forecast": {"sun": 0.75, "rain": 0.25}, "outcome": "sun", "note": "=1+1", "t": "-3.5", "tags": ["a", 1]},

@@ -24,7 +24,7 @@ from treecal.cli._options import (
 )
 from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._session import session
+from treecal.cli._session import check_apart, session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
@@ -89,6 +89,7 @@ def forecast(
         outcome, and the mean of the forecast, as forecast_rain, forecast_sun; `treecal audit` reads it. Forecasts that
         still await their outcome are written to standard output.
     """
+    check_apart(path, output, snapshot)
     space = outcomes.space()
     columns = () if outcome is None else split("--outcome", outcome)
     if id_ is not None:

@@ -13,7 +13,7 @@ from treecal.cli._guard import Guard
 from treecal.cli._options import Every, FileKind, Force, NewFile, OnInvalid, OutcomeFor, Outcomes, SnapshotFile, split
 from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._session import session
+from treecal.cli._session import check_apart, session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
@@ -107,6 +107,7 @@ def recalibrate(
     json
         Write the scores to standard output, as the last line of JSON.
     """
+    check_apart(path, output, snapshot)
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
     decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=checked_tolerance(tolerance))

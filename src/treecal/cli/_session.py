@@ -95,6 +95,18 @@ class Session:
             save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
 
 
+def check_apart(path: str, output: Path | None, snapshot: Path | None) -> None:
+    """Raise if two of input, output and snapshot are one file: what is written last would replace the other."""
+    met: dict[Path, str] = {}
+    for name, file in (
+        ("the input", None if path == "-" else Path(path)),
+        ("--output", output),
+        ("--snapshot", snapshot),
+    ):
+        if file is not None and (other := met.setdefault(file.resolve(), name)) != name:
+            raise ParameterError(f"{name} is {file}, the same file as {other}.", hint="use another one.")
+
+
 @contextmanager
 def session(
     asked: Corrector | Forecaster,
