@@ -487,7 +487,7 @@ def test_an_error_that_is_none_of_ours_is_a_sentence_and_with_debug_a_traceback(
         (lambda: swap.TreeSwap(lambda: swap.Hedge(2), arity=10**30), "expected less than"),
         (lambda: tc.audit({"p": [0.5]}, forecast="p", outcome="p", bins=10**30), "expected at most 1,000,000"),
         (lambda: tc.Simplex(10**30), "dim is 10+, expected at most"),
-        (lambda: tc.Ledger(tc.Simplex(2)).record([[0.5], [0.5, 0.5]], [0, 1]), "not an array of numbers"),
+        (lambda: tc.Ledger(tc.Simplex(2)).record([[0.5], [0.5, 0.5]], [0, 1]), "not a vector"),
         (lambda: tc.Ledger(tc.Simplex(2)).record([0.5, 0.5], [[0], [1, 2]]), "not a vector"),
     ],
 )
