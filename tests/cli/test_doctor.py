@@ -6,7 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
+from itertools import combinations, count
+from math import comb
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +20,8 @@ from treecal.cli import _checks as checks
 from treecal.cli import _doctor as doctor
 
 EXTRAS = metadata.metadata("treecal").get_all("Provides-Extra") or []
+OWNERS = metadata.packages_distributions()
+"""The packages that each module is of."""
 PARTS = {  # by extra, the parts that need it; Spark takes a while to start, so doctor does not try it
     "arena": {"arena"},
     "data": {"real streams"},
@@ -75,12 +80,13 @@ def modules_of(*extras: str) -> set[str]:
     }
     while more := {name for name in needs.keys() - gone if needs[name] & gone}:
         gone |= more
-    found = metadata.packages_distributions().items()
-    return {module for module, owners in found if gone & set(map(plain, owners))}
+    return {module for module, owners in OWNERS.items() if gone & set(map(plain, owners))}
 
 
-def doctor_without(modules: set[str]) -> dict[str, dict[str, str]]:
-    """Run doctor in a new process that cannot import these; return what it found, part by part."""
+@cache
+def doctor_without(*extras: str) -> dict[str, dict[str, str]]:
+    """Run doctor in a new process that has nothing of these extras; return what it found, part by part."""
+    modules = modules_of(*extras)
     script = f"""
 import sys
 from importlib.machinery import PathFinder
@@ -99,19 +105,26 @@ main(["doctor", "--json"])
     return {part["part"]: part for part in json.loads(done.stdout)["parts"]}
 
 
+# A process takes seconds, so several extras are left out of one. Each is left out of two processes, and no two of the
+# same two: of any two extras the first is left out somewhere where the second, which might need it, is there.
+PROCESSES = next(n for n in count(2) if comb(n, 2) >= len(EXTRAS))
+LEFT_OUT = dict(zip(EXTRAS, combinations(range(PROCESSES), 2), strict=False))
+
+
+@pytest.mark.xdist_group("doctor")
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_without_an_extra_its_parts_are_not_installed_and_nothing_is_broken(extra: str) -> None:
-    hidden = modules_of(extra)
-    assert hidden
-    found = doctor_without(hidden)
-    assert {part["state"] for part in found.values()} <= {"works", "not installed"}
-    for part in PARTS.get(extra, ()):
-        assert found[part]["state"] == "not installed", found[part]
-        assert f'which is not installed. Hint: pip install "treecal[{extra}]".' in found[part]["result"]
+    assert modules_of(extra)
+    for process in LEFT_OUT[extra]:
+        found = doctor_without(*(other for other in EXTRAS if process in LEFT_OUT[other]))
+        assert {part["state"] for part in found.values()} <= {"works", "not installed"}
+        for part in PARTS.get(extra, ()):
+            assert found[part]["state"] == "not installed", found[part]
+            assert f'which is not installed. Hint: pip install "treecal[{extra}]".' in found[part]["result"]
 
 
 def test_a_plain_installation_is_well() -> None:
-    found = doctor_without(modules_of(*EXTRAS))
+    found = doctor_without(*EXTRAS)
     optional = set[str]().union(*PARTS.values())
     states = {part: "not installed" if part in optional else "works" for part in checks.CHECKS}
     assert {part: found[part]["state"] for part in found} == states

@@ -90,9 +90,10 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
 
 def play_all() -> Iterator[Section]:
     """Correct the model, then play every stream, and an adversary."""
+    streams = seattle_weather(), seattle_wet_or_dry(), atlantic_storms()  # data that are missing are missed at once
     flights = new_york_flights_model()
     yield play_model(flights)
-    for stream in (seattle_weather(), seattle_wet_or_dry(), atlantic_storms()):
+    for stream in streams:
         yield play_stream(stream.title, stream.space, stream.outcomes)
     yield play_stream("New York's departures", flights.space, flights.outcomes[:FLIGHTS])
     yield play_stream("An adversary who sees the forecasts", tc.Simplex(2), None)
