@@ -109,8 +109,6 @@ class IsotonicCalibration(Corrector):
         return self._point(self._announce_many(forecast[None], None)[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
-        for name in () if groups is None else groups:
-            self._given(group=name)
         found = [np.interp(forecasts[:, k], *line) for k, line in enumerate(self._fitted())]
         # Row by row in one order, however many rows there are.
         shares = np.column_stack([np.empty((len(forecasts), 0)), *found])
@@ -123,8 +121,6 @@ class IsotonicCalibration(Corrector):
         return {"_state": Tally(cells)}
 
     def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
-        for name in () if groups is None else groups:
-            self._given(group=name)
         cells, weight = self._state.cells.copy(), np.ones(len(forecasts)) if weights is None else weights
         amounts = np.stack([np.ones_like(forecasts), forecasts, outcomes], axis=-1) * weight[:, None, None]
         np.add.at(cells, (np.arange(self.space.dim), self._places(forecasts)), amounts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -132,11 +132,6 @@ class Mixture(Corrector):
         equal = np.full(len(self.models), 1 / len(self.models))
         last = None if corrector is None else corrector._unscored()
         self._now: tuple[Shares, Corrector | None] = Shares(equal, 1, equal[None].copy()), last
-
-    @classmethod
-    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
-        """Yield none: the checks of correctors forecast one point. The tests of this class give them lists."""
-        yield from ()
 
     @property
     def corrector(self) -> Corrector | None:

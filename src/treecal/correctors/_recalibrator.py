@@ -335,8 +335,6 @@ class Recalibrator(Corrector):
 
     def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
-        for name in () if groups is None else groups:
-            self._given(group=name)
         met, rule = dict(self._groups()), self.groups.fresh(self.space)
         rule.set_state(deepcopy(self._rule.get_state()))
         for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):

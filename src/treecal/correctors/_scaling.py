@@ -194,8 +194,6 @@ class Scaling(Corrector):
         return np.asarray(np.add.accumulate(now.trust[:, None] * laws, axis=1)[:, -1])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
-        for name in () if groups is None else groups:
-            self._given(group=name)
         step = max(1, _AT_ONCE // (len(self._state.trust) * self.space.dim))
         rows = [self._announced_rows(forecasts[i : i + step]) for i in range(0, len(forecasts), step)]
         return np.concatenate([np.empty((0, self.space.dim)), *rows])
@@ -244,8 +242,6 @@ class Scaling(Corrector):
         return blocked.swapaxes(-1, -2).reshape(*blocked.shape[:-2], -1)
 
     def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
-        for name in () if groups is None else groups:
-            self._given(group=name)
         if not len(forecasts):
             return
         log = self._logs(forecasts), outcomes, np.ones(len(forecasts)) if weights is None else weights
