@@ -144,67 +144,13 @@ def delays(streams: int) -> Iterator[str]:
         delay = alarms(row.make, rounds=row.rounds, streams=streams) - row.after
         delay = delay[delay > 0]  # others are false alarms
         found = np.isfinite(delay).mean()
-        half, most = (_shown(np.quantile(delay, q, method="higher")) for q in (0.5, 0.9))
+        half, most = (shown(np.quantile(delay, q, method="higher")) for q in (0.5, 0.9))
         yield f"| {row.what} | {found:.0%} in {row.rounds - row.after:,} | {half} | {most} |"
 
 
-def _shown(rounds: float) -> str:
+def shown(rounds: float) -> str:
+    """Return a number of rounds, or a dash for infinity."""
     return f"{rounds:,.0f}" if np.isfinite(rounds) else "–"
-
-
-def detectors(streams: int, rounds: int = 10_000) -> Iterator[str]:
-    """Yield the lines of the table beside river's detectors on the error stream: two classes, 5,000 good rounds."""
-    from river import drift
-
-    def of_river(kind: type, model: Array, outcomes: NDArray[np.int64]) -> float:
-        detector = kind()
-        for t, wrong in enumerate((model.argmax(axis=1) != outcomes).astype(float), 1):
-            detector.update(wrong)
-            if detector.drift_detected:
-                return t
-        return np.inf
-
-    def of_monitor(model: Array, outcomes: NDArray[np.int64]) -> float:
-        monitor = tc.Monitor(tc.Simplex(2))
-        monitor.update_many(model, outcomes)
-        return np.inf if monitor.alarm is None else monitor.alarm.round
-
-    def base(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
-        logits = rng.normal(size=(rounds, 2))
-        shift = np.where(np.arange(rounds)[:, None] < 5000, 0.0, 1.0) * np.array([0.0, 1.0])
-        return softmax(logits + shift), softmax(logits)
-
-    def worse(rng: np.random.Generator, rounds: int) -> tuple[Array, Array]:
-        logits = rng.normal(size=(rounds, 2))
-        logits[5000:] *= 0.2  # harder cases, and the model knows
-        return softmax(logits), softmax(logits)
-
-    cases = {
-        "temperature 2": sure(2, 2.0, after=5000),
-        "base rate, one logit": base,
-        "harder cases, forecasts still right": worse,
-    }
-    yield f"| after 5,000 good rounds | {' | '.join(f'{name}: before, after, median delay' for name in _NAMES)} |"
-    yield "| --- |" + " --- |" * len(_NAMES)
-    for what, make in cases.items():
-        found: dict[str, list[float]] = {name: [] for name in _NAMES}
-        for i in range(streams):
-            rng = np.random.default_rng([1, i])
-            truth, model = make(rng, rounds)
-            y = draw(truth, rng)
-            found["Monitor"].append(of_monitor(model, y))
-            found["ADWIN"].append(of_river(drift.ADWIN, model, y))
-            found["KSWIN"].append(of_river(drift.KSWIN, model, y))
-        cells = []
-        for each in found.values():
-            at = np.array(each)
-            late = at[at > 5000] - 5000
-            median = np.median(late) if len(late) else np.inf
-            cells.append(f"{(at <= 5000).mean():.0%}, {np.isfinite(late).sum() / len(at):.0%}, {_shown(median)}")
-        yield f"| {what} | {' | '.join(cells)} |"
-
-
-_NAMES = ("Monitor", "ADWIN", "KSWIN")
 
 
 def main() -> None:
@@ -212,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--streams", type=int, default=2000)
     streams = parser.parse_args().streams
-    for lines in (false_alarms(streams), delays(max(streams // 10, 20)), detectors(max(streams // 40, 10))):
+    for lines in (false_alarms(streams), delays(max(streams // 10, 20))):
         for line in lines:
             print(line, flush=True)
         print()
