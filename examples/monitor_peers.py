@@ -10,6 +10,7 @@ river (`pip install river`) see the classifier's errors. A peer that is not inst
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ def of_probcal(batch: int, window: int | None = None) -> Callable[[Array, Outcom
 
     few = (-3.0, 3.0, 2)  # shifts for its confidence sequence, which does not bear upon the alarm
 
+    warnings.filterwarnings("ignore", "irls_logistic: separation", UserWarning)  # it goes on with a ridge
+
     def alarm(model: Array, outcomes: Outcomes) -> float:
         monitor = CalibrationMonitor(alpha=0.05, plug_in_window=window, delta_ci_grid=few)
         for end in range(batch, len(outcomes) + 1, batch):
@@ -81,14 +84,14 @@ def peers() -> dict[str, Peer]:
     found = {"Monitor": Peer(of_monitor)}
     if find_spec("probcal"):
         found["probcal, batches of 50"] = Peer(of_probcal(50))
-        found["probcal, batches of 10, window of 100"] = Peer(of_probcal(10, 100), share=0.5)  # two seconds a stream
+        found["probcal, batches of 10, window of 100"] = Peer(of_probcal(10, 100), share=0.2)  # two seconds a stream
     else:
         print("probcal is not installed (pip install probcal): left out.\n")
     if find_spec("river"):
         from river import drift
 
         found["ADWIN"] = Peer(of_river(drift.ADWIN))
-        found["KSWIN"] = Peer(of_river(lambda: drift.KSWIN(seed=0)), share=0.5)  # a millisecond a round
+        found["KSWIN"] = Peer(of_river(lambda: drift.KSWIN(seed=0)), share=0.2)  # a millisecond a round
     else:
         print("river is not installed (pip install river): left out.\n")
     return found
