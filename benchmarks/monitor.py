@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,20 +30,25 @@ def drawn(rows: int, classes: int, rng: np.random.Generator) -> tuple[np.ndarray
     return forecasts, (rng.random((rows, 1)) > forecasts[:, :-1].cumsum(axis=1)).sum(axis=1)
 
 
-def updates(classes: int, rounds: int = 20_000) -> None:
-    """Print the time of one `update`, and of a row of `update_many`."""
-    rng = np.random.default_rng(0)
+def update(classes: int, rounds: int = 20_000) -> float:
+    """Return the seconds that one `update` takes."""
     monitor = tc.Monitor(tc.Simplex(classes))
-    P, y = drawn(rounds, classes, rng)
+    P, y = drawn(rounds, classes, np.random.default_rng(0))
     monitor.update_many(P[:100], y[:100])  # compiles
     begin = process_time()
     for p, k in zip(P, y.tolist(), strict=True):
         monitor.update(p, k)
-    print(f"update, {classes} classes: {1e6 * (process_time() - begin) / rounds:.1f} µs")
-    P, y = drawn(300_000, classes, rng)
+    return (process_time() - begin) / rounds
+
+
+def update_many(classes: int, rows: int = 300_000) -> float:
+    """Return the seconds that a row of `update_many` takes."""
+    monitor = tc.Monitor(tc.Simplex(classes))
+    P, y = drawn(rows, classes, np.random.default_rng(0))
+    monitor.update_many(P[:100], y[:100])
     begin = process_time()
     monitor.update_many(P, y)
-    print(f"update_many, {classes} classes: {1e6 * (process_time() - begin) / len(y):.2f} µs a row")
+    return (process_time() - begin) / rows
 
 
 def write(path: Path, rows: int, classes: int) -> None:
@@ -57,20 +63,26 @@ def write(path: Path, rows: int, classes: int) -> None:
             file.write_table(pa.table([*P.T, y], schema=schema))
 
 
-def watched(path: Path, classes: int) -> None:
-    """Print time and memory of `treecal monitor` on a file."""
+class Cost(NamedTuple):
+    """Seconds on the clock, seconds of the processors, and the largest memory, in GB."""
+
+    seconds: float
+    spent: float
+    peak: float
+
+
+def watched(path: Path, classes: int) -> Cost:
+    """Return what `treecal monitor` takes for a file."""
     columns = ",".join(f"p_{k}" for k in range(classes))
-    code = "from treecal.cli import main; main()"
     args = ["monitor", path, "--forecast", columns, "--classes", ",".join(map(str, range(classes)))]
     begin = perf_counter()
-    with subprocess.Popen([sys.executable, "-c", code, *map(str, args)], stdout=subprocess.PIPE) as job:
+    code = "from treecal.cli import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, *map(str, args)], stdout=subprocess.DEVNULL) as job:
         _, status, used = os.wait4(job.pid, 0)
-    seconds, spent = perf_counter() - begin, used.ru_utime + used.ru_stime
-    print(
-        f"{path.name}: {seconds:.1f} s, of the processors {spent:.1f} s, peak {used.ru_maxrss / 1e6:.2f} GB", flush=True
-    )
-    if os.waitstatus_to_exitcode(status) not in (0, 3):
-        raise SystemExit(f"treecal monitor failed on {path}")
+        job.returncode = os.waitstatus_to_exitcode(status)
+    if job.returncode not in (0, 3):  # no alarm, alarm
+        raise SystemExit(f"treecal monitor failed on {path}.")
+    return Cost(perf_counter() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e6)
 
 
 def main() -> None:
@@ -80,13 +92,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="*", default=[100_000, 1_000_000])
     parser.add_argument("--kind", choices=["parquet", "csv"], default="parquet")
     given = parser.parse_args()
-    updates(given.classes)
+    print(f"update, {given.classes} classes: {1e6 * update(given.classes):.1f} µs")
+    print(f"update_many, {given.classes} classes: {1e6 * update_many(given.classes):.2f} µs a row")
     with TemporaryDirectory() as folder:
         for rows in given.rows:
             path = Path(folder) / f"{rows:,} rows.{given.kind}"
             write(path, rows, given.classes)
-            watched(path, given.classes)
+            cost = watched(path, given.classes)
             path.unlink()
+            print(f"{path.name}: {cost.seconds:.1f} s, {cost.spent:.1f} s of the processors, peak {cost.peak:.2f} GB")
 
 
 if __name__ == "__main__":

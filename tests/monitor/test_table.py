@@ -53,8 +53,9 @@ def test_what_is_off_is_found_soon() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("classes", [2, 3, 10, 50])
 def test_false_alarms(kind: Any, classes: int) -> None:
-    found = table.alarms(kind(classes), rounds=5000, streams=2000, alpha=0.05)
-    assert np.isfinite(found).mean() <= most(2000, 0.05)
+    found = np.isfinite(table.alarms(kind(classes), rounds=5000, streams=2000, alpha=0.05)).mean()
+    print(f"| {classes} | {kind.__name__} | {found:.3f} |")
+    assert found <= most(2000, 0.05)
 
 
 @pytest.mark.heavy
@@ -72,22 +73,26 @@ def test_power() -> None:
 def test_false_alarms_of_groups_and_false_discoveries() -> None:
     """Ten groups that are right: alarms; and with two that are not, the share of false discoveries."""
     alarms, none_off = table.in_groups(2000, 5000)
+    found, false = table.in_groups(2000, 5000, off=2)
+    print(f"alarms {alarms:.3f}, false discoveries {none_off:.3f}, and with two off {false:.3f}")
     assert alarms <= most(2000, 0.05)
-    assert none_off <= most(2000, 0.05)
-    found, false = table.in_groups(300, 3000, off=2)
+    assert max(none_off, false) <= most(2000, 0.05)
     assert found == 1
-    assert false <= most(300, 0.05)
 
 
 @pytest.mark.heavy
 def test_false_alarms_by_ids() -> None:
     """Outcomes late and out of order, by delays that do not depend on them."""
-    assert table.late_by_ids(500, 2000) <= most(500, 0.05)
+    found = table.late_by_ids(500, 2000)
+    print(f"{found:.3f}")
+    assert found <= most(500, 0.05)
 
 
 @pytest.mark.heavy
 def test_false_alarms_of_forecasts_chosen_by_the_evidence() -> None:
-    assert table.chosen_by_the_evidence(500, 2000) <= most(500, 0.05)
+    found = table.chosen_by_the_evidence(500, 2000)
+    print(f"{found:.3f}")
+    assert found <= most(500, 0.05)
 
 
 @pytest.mark.heavy
