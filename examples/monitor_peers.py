@@ -83,7 +83,7 @@ def peers() -> dict[str, Peer]:
     """Return those that are installed, and name those that are not."""
     found = {"Monitor": Peer(of_monitor)}
     if find_spec("probcal"):
-        found["probcal, batches of 50"] = Peer(of_probcal(50))
+        found["probcal, batches of 50"] = Peer(of_probcal(50), share=0.4)
         found["probcal, batches of 10, window of 100"] = Peer(of_probcal(10, 100), share=0.2)  # two seconds a stream
     else:
         print("probcal is not installed (pip install probcal): left out.\n")
