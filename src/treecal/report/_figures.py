@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import io
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treecal.geometry import Box, Simplex
-from treecal.plots._correction import likeliest, plot_correction
 from treecal.plots._curve import plot_error_over_time
-from treecal.plots._reliability import plot_reliability, reliability
-from treecal.plots._style import matplotlib
+from treecal.plots._reliability import draw_panel, plot_reliability, reliability
+from treecal.plots._sources import bins_of, likeliest
+from treecal.plots._style import short
+from treecal.plots._svg import drawing, svg
 from treecal.plots._ternary import heaviest, plot_ternary
 from treecal.plots._tree import plot_tree
 from treecal.report._entries import Entry
@@ -23,22 +21,6 @@ from treecal.report._section import Section
 from treecal.report._verdict import Verdict, percent
 
 _MOST_CLASSES = 4  # with a reliability diagram, for each entry
-_INK = "#24292f"  # becomes the colour of the page's text
-_STYLE = f"<style>svg{{color:{_INK}}}@media (prefers-color-scheme:dark){{svg{{color:#e6e6e6}}}}</style>"
-_SETTINGS: dict[str, Any] = {
-    **dict.fromkeys(["text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"], _INK),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 11,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "legend.frameon": False,
-    "savefig.facecolor": "none",
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "treecal",  # names inside the file do not vary
-}
 
 
 class Picture(NamedTuple):
@@ -50,34 +32,15 @@ class Picture(NamedTuple):
     width: float = 1.0
 
 
-@contextmanager
-def _drawing(width: float, height: float) -> Iterator[Any]:
-    """Yield a figure in the report's style."""
-    with matplotlib("style").context(["default", _SETTINGS]), warnings.catch_warnings():
-        # The font need not have every letter of a name: the reader's browser has others.
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
-        yield matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
-
-
 def _address(figure: Any) -> str:
     """Return the figure as a data address."""
-    raw = io.BytesIO()
-    figure.savefig(raw, format="svg", dpi=200, metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]))
-    svg = raw.getvalue().decode()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace("<defs>", f"{_STYLE}<defs>", 1)
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def _short(name: str) -> str:
-    """Return a name that fits into a picture, and holds nothing that XML forbids."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in name)
-    return plain if len(plain) <= 28 else f"{plain[:27]}…"
+    return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
 
 
 def draw(verdict: Verdict, names: Sequence[str]) -> list[Picture]:
     """Return all pictures of one entry: reliability, the triangle of three classes, the tree."""
-    short = [_short(name) for name in names]
-    pictures = (_reliability(verdict.entry, short), _ternary(verdict, short), _intervals(verdict.entry, short))
+    names = [short(name) for name in names]
+    pictures = (_reliability(verdict.entry, names), _ternary(verdict, names), _intervals(verdict.entry, names))
     return [picture for picture in pictures if picture is not None]
 
 
@@ -86,10 +49,10 @@ def draw_curve(section: Section) -> Picture | None:
     curves = {entry.name: entry.curve for entry in section.entries if entry.curve is not None}
     if not curves:
         return None
-    with _drawing(9, 3.8) as figure:
+    with drawing(9, 3.8) as figure:
         ax = figure.subplots()
         for name, curve in curves.items():
-            plot_error_over_time(curve.rounds, curve.errors, certificate=curve.bounds, name=_short(name), ax=ax)
+            plot_error_over_time(curve.rounds, curve.errors, certificate=curve.bounds, name=short(name), ax=ax)
         ends = ", ".join(f"{name} {curve.errors[-1]:.3f}" for name, curve in curves.items())
         caption = "Exact calibration error per round against rounds (logarithmic scale)."
         if any(curve.bounds is not None for curve in curves.values()):
@@ -102,10 +65,8 @@ def draw_correction(entry: Entry) -> Picture | None:
     if entry.before is None or not isinstance(entry.space, Simplex):
         return None
     model, corrected = (reliability(likeliest(ledger), 1) for ledger in (entry.before, entry.exact))
-    with _drawing(6.2, 4.3) as figure:
-        ax = plot_correction(
-            entry.before, entry.exact, names=("before", f"after: {_short(entry.name)}"), ax=figure.subplots()
-        )
+    with drawing(6.2, 4.3) as figure:
+        ax = plot_reliability({"before": entry.before, f"after: {entry.name}": entry.exact}, ax=figure.subplots())
         ax.set_title("A model, before and after its correction")
         most = int(model.weight.argmax())
         gaps = [r.weight @ np.abs(r.outcome - r.forecast) / r.weight.sum() for r in (model, corrected)]
@@ -131,18 +92,19 @@ def _reliability(entry: Entry, names: Sequence[str]) -> Picture | None:
     chosen = np.argsort(-rate, kind="stable")[:_MOST_CLASSES].tolist()
     if isinstance(space, Simplex) and space.dim == 2:
         chosen = [1]  # the other mirrors it
-    width, height = (9 * len(chosen) / _MOST_CLASSES, 2.45) if len(chosen) > 1 else (3.6, 3.4)
-    with _drawing(width, height) as figure:
+    width, height = (9 * len(chosen) / _MOST_CLASSES, 2.6) if len(chosen) > 1 else (3.6, 3.4)
+    with drawing(width, height) as figure:
         panels, found = figure.subplots(1, len(chosen), squeeze=False)[0], []
         for ax, k in zip(panels, chosen, strict=True):
-            plot_reliability(reading, k, name=f"{names[k]} ({percent(rate[k])})", ax=ax)
+            draw_panel(ax, f"{names[k]} ({percent(rate[k])})", bins_of(reading, k).bins)
             r = reliability(reading, k)
             found.append(f"{names[k]}: {r.off.sum()} of {len(r.off)} bins off by more than chance")
             if ax is not panels[0]:
                 ax.set_ylabel("")
         caption = (
             "Forecast against mean outcome, with 95 % intervals; on the diagonal the two agree. Orange diamonds are "
-            "off by more than chance. Grey bars: the weight of each bin. Beside the name of a class: its frequency."
+            "off by more than chance; hollow marks have fewer than 30 rows. Grey: the weight of each bin. Beside the "
+            "name of a class: its frequency; below it the debiased error with its 90 % interval."
         )
         if len(chosen) < space.dim and space.dim > 2:
             caption += f" Shown are the {len(chosen)} most frequent of {space.dim} classes."
@@ -155,7 +117,7 @@ def _ternary(verdict: Verdict, names: Sequence[str]) -> Picture | None:
     if not isinstance(space, Simplex) or space.dim != 3:
         return None
     shown, share = heaviest(reading)
-    with _drawing(5, 4.2) as figure:
+    with drawing(5, 4.2) as figure:
         plot_ternary(reading, classes=names, ax=figure.subplots())
         caption = (
             "Every dot is a forecast, larger the greater its weight; its line leads to the mean outcome. The nearer to "
@@ -172,7 +134,7 @@ def _intervals(entry: Entry, names: Sequence[str]) -> Picture | None:
     tree = entry.tree
     if tree is None or not tree.rows:
         return None
-    with _drawing(9, 1.1 + 0.42 * len(tree.rows)) as figure:
+    with drawing(9, 1.1 + 0.42 * len(tree.rows)) as figure:
         plot_tree(tree, classes=names, ax=figure.subplots())
         caption = (
             "The tree of intervals behind the forecasts. Every cell is an interval of rounds, coloured by its "
