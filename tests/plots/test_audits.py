@@ -63,7 +63,7 @@ def marks(ax: Any) -> dict[str, list[tuple[float, float]]]:
 
 
 @given(st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 80))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_an_audit_and_a_ledger_of_the_same_rows_have_the_same_diagrams(seed: int, dim: int, rows: int) -> None:
     rng = np.random.default_rng(seed)
     P, y = rng.multinomial(8, np.full(dim, 1 / dim), size=rows) / 8, rng.integers(dim, size=rows)
@@ -143,7 +143,7 @@ def test_a_ledger_and_a_corrector_are_drawn_so_too(ax: Any) -> None:
     assert ax.get_title() == "most likely class"
 
 
-@pytest.mark.parametrize(("dim", "shown", "left"), [(2, 1, 0), (3, 3, 0), (9, 9, 0), (10, 9, 1), (50, 9, 41)])
+@pytest.mark.parametrize(("dim", "shown", "left"), [(2, 1, 0), (9, 9, 0), (10, 9, 1), (50, 9, 41)])
 def test_an_audit_shows_the_classes_with_the_largest_errors(dim: int, shown: int, left: int) -> None:
     audit, figure = audited(dim, 2000), Figure(figsize=(12, 7), layout="constrained")
     axes = plots.plot_audit(audit, figure=figure)
@@ -159,10 +159,9 @@ def test_an_audit_shows_the_classes_with_the_largest_errors(dim: int, shown: int
     )
     assert key.get_title().get_text().startswith(note)
     assert bool(key.get_title().get_text()) == bool(left)
-    figure.savefig("/dev/null", format="svg")
 
 
-@pytest.mark.parametrize("rows", [1, 2, 40])
+@pytest.mark.parametrize("rows", [1, 40])
 def test_few_rows_are_drawn(rows: int) -> None:
     audit, figure = audited(4, rows), Figure(layout="constrained")
     assert len(plots.plot_audit(audit.whole, figure=figure)) == 5
