@@ -248,7 +248,7 @@ def _replayed(
         seen.read(mark, replay(outcomes[:mark], copy(forecaster)))
         if progress is not None:
             progress(mark // 2, count)
-    run = replay(outcomes, forecaster)
+    run: Run | GuardedRun = replay(outcomes, forecaster)
     seen.read(count, run)
     if progress is not None:
         progress(count, count)
