@@ -113,7 +113,7 @@ class Counts:
         brier, brier2, log, log2, square = (_mean(*score, total) for score in zip(ones, rest, strict=True))
         unit = 1.0 if self.scale is None else self.scale
         # Kish: (Σw)²/Σw² rows, for a total weight of Σw.
-        worth = 1.0 if self.scale is None else round(unit / (square * WEIGHT_SCALE), 9)
+        worth = 1.0 if self.scale is None else float(f"{unit / (square * WEIGHT_SCALE):.9g}")
         found = []
         for weight, hits, *sums in zip(*table, strict=True):
             forecast = [_mean(*cell) for cell in zip(*sums, weight, strict=True)]

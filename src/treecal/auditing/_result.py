@@ -6,13 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Key
 from treecal.io import Problems
 from treecal.measures import Bins, Interval, Verdict
 from treecal.measures._reliability import classwise_ece
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +116,12 @@ class Calibration:
             },
         }
 
+    def plot(self) -> list[Axes]:
+        """Draw the reliability of the most likely class and of single classes: `plots.plot_audit`."""
+        from treecal.plots import plot_audit
+
+        return plot_audit(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Audit:
@@ -168,10 +177,19 @@ class Audit:
                 for row in bins.filled():
                     yield {**group, "kind": "class", "class": name, **row}
 
+    def plot(self) -> list[Axes]:
+        """Draw the reliability of the most likely class and of single classes, over all rows: `plots.plot_audit`."""
+        return self.whole.plot()
+
     def __str__(self) -> str:
         from treecal.auditing._show import text
 
         return text(self)
+
+    def _repr_html_(self) -> str:
+        from treecal.auditing._html import html
+
+        return html(self)
 
 
 def _ends(interval: Interval) -> list[float]:

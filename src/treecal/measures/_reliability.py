@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._bins import bin_edges
+from treecal._bins import bin_edges, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.measures._intervals import AT_ZERO, Interval
@@ -250,6 +250,42 @@ class Bins:
             yield dict(zip(names, values, strict=True))
 
 
+def bin_rows(
+    forecasts: Array, outcomes: Array, weights: Array, *, worth: float = 1.0, count: int = 10
+) -> tuple[Bins, list[Bins]]:
+    """Return the bins of the most likely class of each row, and those of each class.
+
+    Parameters
+    ----------
+    forecasts, outcomes
+        Probabilities, and the outcomes or their means, `(n, d)`.
+    weights
+        The weight of each row, `(n,)`.
+    worth
+        Rows that a weight of 1 is worth.
+    count
+        Number of bins.
+
+    Examples
+    --------
+    >>> top, classes = bin_rows(np.array([[0.9, 0.1], [0.7, 0.3]]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.ones(2))
+    >>> round(top.mean_forecast, 2), top.mean_outcome, classes[1].weight[[1, 3]]
+    (0.8, 0.5, array([1., 1.]))
+    """
+    rows, top = np.arange(len(forecasts)), forecasts.argmax(axis=1)
+
+    def binned(p: Array, y: Array) -> Bins:
+        p = np.clip(p, 0, 1)
+        home = bin_of(p, count).astype(np.int64)
+        weight = np.bincount(home, weights, count)
+        with np.errstate(invalid="ignore"):
+            means = [np.bincount(home, weights * values, count) / weight for values in (p, y)]
+        return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1), worth)
+
+    each = [binned(p, y) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
+    return binned(forecasts[rows, top], outcomes[rows, top]), each
+
+
 @dataclass(frozen=True)
 class _Moments:
     """Of the bins of one class: rows, the mean square gap with and without its noise, and what their law needs."""
@@ -300,7 +336,7 @@ def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     if plain <= 1e-12 * total:
         scale = noise / total
     low, high = square_interval(Law(square, plain, scale, noise / scale**2), level)
-    low, high = math.sqrt(low), math.sqrt(high)
+    low, high = math.sqrt(low), min(math.sqrt(high), 1.0)
     return Interval(math.sqrt(max(square, 0.0)), low, high, level, AT_ZERO if low <= 0 else "")
 
 

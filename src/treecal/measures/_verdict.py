@@ -212,7 +212,10 @@ class Verdict:
         if shift.enough and not (both.enough and both.left < shift.left / 2):
             return f"{self._where} Use {scaling}."
         if both.slope <= 0.1:
-            return "The forecasts hardly follow the outcomes: look at the model before its calibration."
+            return (
+                f"The forecasts hardly follow the outcomes: {scaling} makes them honest, only another model makes them "
+                "useful."
+            )
         if both.enough:
             return f"{self._where} And {sure}: a temperature of about {1 / both.slope:.2g}. Use {scaling}."
         other = "tc.BetaCalibration or tc.IsotonicCalibration" if two else "tc.Recalibrator"
