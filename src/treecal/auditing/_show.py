@@ -12,14 +12,18 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from treecal.auditing._result import Audit, Calibration
-    from treecal.measures import Bins, Interval
+    from treecal.measures import Bins, Interval, Payoff
 
 
 def shown(audit: Audit) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit.whole)), errors(audit.whole), scores(audit.whole), classes(audit)]
+    if audit.whole.payoff is not None:
+        parts.append(Text(acted(audit.whole.payoff)))
     if audit.groups:
         parts.append(groups(audit))
+    if (windows := audit.windows) is not None:
+        parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
     if audit.problems.count:
         parts.append(Text(str(audit.problems)))
     return Group(*(piece for part in parts for piece in (part, Text())))
@@ -89,12 +93,39 @@ def classes(audit: Audit) -> Table:
     return table
 
 
-def groups(audit: Audit) -> Table:
+def acted(payoff: Payoff) -> str:
+    """Say what acting on the forecasts cost, and which actions should have been others."""
+    saved, luck = payoff.interval(), payoff.chance
+    text = (
+        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Calibrated ones would have saved {saved.value:.4g} "
+        f"of it (90 % interval {saved.low:.4g} to {saved.high:.4g}; by chance {luck.mean:.4g})."
+    )
+    if luck.p_value(saved.value) < 0.05:
+        rows = payoff.counts.sum(axis=1)
+        for k, better in enumerate(payoff.better):
+            if better != k:
+                text += (
+                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
+                )
+    return text
+
+
+def watched(windows: Audit) -> str:
+    """Say what a monitor of the rows found."""
+    if not windows.in_order:
+        return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
+    if windows.alarm is None:
+        return "A monitor that looked after every row has raised no alarm."
+    said = str(windows.alarm)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def groups(audit: Audit, title: str = "Groups") -> Table:
     """Return the table of groups."""
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
     counts = [">rows", *[">weight"] * weighted]
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
-    table = _table("Groups", *map(_cell, audit.by), *counts, *figures, "verdict")
+    table = _table(title, *map(_cell, audit.by), *counts, *figures, "verdict")
     for key, part in audit.groups.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.measures._intervals import Interval
+from treecal.measures._levels import Interval
 from treecal.measures._reliability import Bins, Luck, chance_of, classwise_base, interval_of, together
 
 Level = Literal["calibrated", "nearly calibrated", "somewhat off", "far off", "cannot tell"]
