@@ -125,6 +125,71 @@ def test_any_split_over_several_nights_is_one_run(
         assert play(Path(one), []) == play(Path(many), cuts)
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    cuts=st.lists(st.floats(0, 1), min_size=1, max_size=3),
+    kind=st.sampled_from(["jsonl", "csv"]),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    skip=st.booleans(),
+)
+def test_a_log_may_be_read_while_it_is_written(cuts: list[float], kind: str, newline: str, skip: bool) -> None:
+    """Whatever byte it ends with at night: in a number, within quotes, within a letter."""
+    rows = [row | ({"city": 'Malmö\nand, "Lund"'} if "city" in row else {}) for row in interleaved(2)[:12]]
+
+    def play(folder: Path, cuts: list[float]) -> tuple[bytes, list[Any]]:
+        path, snapshot, lines = folder / f"log.{kind}", folder / "s.treecal", list[Any]()
+        write(path, rows)
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+        if kind == "csv":  # whose line break within quotes stays
+            content = content.replace(b"\n", newline.encode())
+        for cut in [*sorted(cuts), 1.0]:
+            end = int(cut * len(content))
+            path.write_bytes(content[:end])
+            done = recalibrate(path, "--snapshot", snapshot, *(["--on-error", "skip"] if skip else []))
+            begun = kind == "jsonl" or newline.encode() in content[:end]
+            assert done.code == 0 or not begun, done.err
+            if begun and end and not content[:end].endswith(b"\n"):
+                assert "left for the next run" in done.err
+            lines += done.lines
+        return snapshot.read_bytes(), lines
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
+        assert play(Path(one), []) == play(Path(many), cuts)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_last_line_without_end_is_left_only_where_it_can_be_read_again(snapshot: bool, tmp_path: Path) -> None:
+    log, saved = tmp_path / "log.jsonl", ["--snapshot", tmp_path / "s.treecal"] if snapshot else []
+    log.write_text(text([opening(1), opening(2)])[:-1])
+    done = recalibrate(log, *saved)
+    assert [line["id"] for line in done.lines] == (["1"] if snapshot else ["1", "2"])
+    left = "treecal: log.jsonl, line 2 (row 2): the file ends before this row does"
+    assert done.err.startswith(left) == snapshot
+    assert len(recalibrate(*saved, stdin=text([opening(3)])[:-1]).lines) == 1  # a pipe does not bring it again
+
+
+def test_a_command_that_followed_no_row_leaves_no_snapshot(tmp_path: Path) -> None:
+    """It would bind the next one to its classes and method."""
+    snapshot, log = tmp_path / "s.treecal", tmp_path / "log.jsonl"
+    log.write_text(text([{"forecast": [0.3, 0.8], "outcome": "sun"}, {"day": 1}]))
+    for command in ("recalibrate", "forecast"):
+        for arguments, stdin in (
+            ((log,), ""),
+            ((log, "--on-error", "skip"), ""),
+            ((tmp_path / "missing.csv",), ""),
+            ((), "hail"),
+            ((), ""),
+        ):
+            run(command, *arguments, *TWO, "--id", "id", "--snapshot", snapshot, stdin=stdin)
+            assert os.listdir(tmp_path) == ["log.jsonl"], (command, arguments)
+    run("forecast", *TWO, "--snapshot", snapshot)
+    assert os.listdir(tmp_path) == ["log.jsonl"]
+    assert run("recalibrate", "--classes", "a,b", "--snapshot", snapshot, stdin='{"forecast": [0.3, 0.7]}').code == 0
+    before = snapshot.read_bytes()
+    run("recalibrate", "--classes", "a,b", "--snapshot", snapshot, "--on-error", "skip", stdin='{"forecast": 7}')
+    assert snapshot.read_bytes() == before
+
+
 def write(path: Path, rows: Rows) -> None:
     columns = ["id", "p_rain", "p_sun", "city", "outcome_for", "outcome"]
     if path.suffix == ".jsonl":
@@ -319,7 +384,7 @@ def test_a_file_that_grows_is_learned_once(tmp_path: Path) -> None:
     changed = grow(log, 15)
     changed.write_text(log.read_text().replace("\n3,", "\n33,"))
     before = (tmp_path / "s.treecal").read_bytes()
-    words = ("log.csv does not begin with the 15 rows of renamed.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
+    words = ("log.csv does not begin with the 15 rows of log.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
     refused(recalibrate(changed, *arguments, "--output", tmp_path / "closed.csv"), *words)
     assert not (tmp_path / "closed.csv").exists()
     refused(recalibrate(grow(log, 14), *arguments), *words)  # it has shrunk
@@ -395,7 +460,7 @@ def test_two_runs_do_not_share_a_snapshot(tmp_path: Path) -> None:
         process.stdin.close()
         process.wait()
     assert run("forecast", *TWO, "--snapshot", snapshot).code == 0
-    assert sorted(os.listdir(tmp_path)) == ["link.treecal", "s.treecal"]
+    assert os.listdir(tmp_path) == ["link.treecal"]
 
 
 def test_a_killed_run_locks_nothing(tmp_path: Path) -> None:
@@ -431,13 +496,28 @@ def test_a_signal_leaves_table_and_snapshot_that_agree(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_enough_loses_no_round(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
+    """Nobody knows what it has read: a file is read again, and what came through a pipe is kept."""
+    log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
     log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 2500))
-    arguments = f"recalibrate '{log}' --classes rain,sun --snapshot '{tmp_path / 's'}'"
-    subprocess.run(["bash", "-c", f"'{TREECAL}' {arguments} | head -n 2"], capture_output=True, check=True)
-    rounds = tc.load(tmp_path / "s").rounds
+    for begin in (f"'{TREECAL}' recalibrate '{log}'", f"cat '{log}' | '{TREECAL}' recalibrate"):
+        script = f"{begin} --classes rain,sun --snapshot '{snapshot}' | head -n 2; echo ${{PIPESTATUS[-2]}}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert (done.stdout.splitlines()[2:], done.stderr) == (["141"], "")
+        assert snapshot.exists() == begin.startswith("cat")
+    rounds = tc.load(snapshot).rounds
     assert 0 < rounds < 2500
-    assert recalibrate(log, "--snapshot", tmp_path / "s").lines[0]["round"] == rounds + 1
+    assert recalibrate("--snapshot", snapshot, stdin=text([opening(1)])).lines[0]["round"] == rounds + 1
+
+
+def test_a_reader_that_has_enough_leaves_the_last_snapshot(tmp_path: Path) -> None:
+    log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
+    log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 20))
+    read_end, write_end = os.pipe()
+    command = [TREECAL, "recalibrate", str(log), *TWO, "--snapshot", str(snapshot), "--every", "1"]
+    os.close(read_end)
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (141, "", ["log.jsonl"])
 
 
 def test_rounded_probabilities(tmp_path: Path) -> None:

@@ -74,7 +74,8 @@ def forecast(
         treecal forecast days.csv --outcome weather --classes rain,sun --snapshot days.treecal
         printf '{"id": "42"}\n' | treecal forecast --classes rain,sun --id id --announce mean
 
-    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
+    of standard output has gone.
 
     Parameters
     ----------
@@ -138,7 +139,8 @@ def forecast(
         if rounds is None:
             raise
         end(problems)
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
+        saved = snapshot is not None and rounds.changed
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
         say(str(guard))

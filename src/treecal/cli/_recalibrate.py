@@ -73,7 +73,8 @@ def recalibrate(
         treecal recalibrate model.csv --classes rain,sun --outcome weather --output corrected.csv
         treecal recalibrate model.jsonl --classes rain,sun --method vector --snapshot model.treecal
 
-    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
+    of standard output has gone.
 
     Parameters
     ----------
@@ -151,7 +152,8 @@ def recalibrate(
         if rounds is None:
             raise
         _score(rounds, problems, json=json)
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
+        saved = snapshot is not None and rounds.changed
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     return _score(rounds, problems, json=json)
 

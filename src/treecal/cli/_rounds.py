@@ -59,6 +59,8 @@ class Rounds:
         self._waiting: dict[str | None, Waiting] = {name: Waiting(*rest) for name, *rest in waiting}
         if isinstance(thing, Late):
             self._agree(thing)
+        self.changed = False
+        """Whether a row was followed: something was announced or learned."""
         self._in_order = False
         self._asked: Waiting | None = None
 
@@ -129,6 +131,7 @@ class Rounds:
             self._announce(name, news, write, at_once=at_once)
         if news.outcome is not None:
             self._learn(name if at_once else news.closes, news)
+        self.changed = True
 
     def _check_open(self, news: News) -> None:
         """Raise unless the round is open whose outcome a row brings."""

@@ -202,7 +202,7 @@ class _Csv(_File):
         left = set(rejected or ())
         if not wanted and not left:
             return
-        for number, place, cells, problem in self._records():
+        for number, place, cells, problem, _ in self._records():
             lost = problem is not None if rejected is None else number in rejected
             whole, text = whole + (not lost), "".join(cells)
             left.discard(number)
