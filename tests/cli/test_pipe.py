@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -549,6 +550,147 @@ def test_columns_of_probabilities_are_found_by_their_names(tmp_path: Path) -> No
     assert "predict" not in done.err
 
 
+LATE_LOG = "key,p_rain,p_sun,due_for,sky\n1,0.8,0.2,,\n2,0.6,0.4,,\n,,,1,rain\n,,,2,sun\n"
+OPTIONS = {"--id": "key", "--outcome-for": "due_for", "--outcome": "sky"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("command", ["recalibrate", "forecast"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"--id": "Key"}, ("'Key'", "did you mean key?")),
+        ({"--outcome": "sly"}, ("'sly'", "did you mean sky?")),
+        ({"--outcome-for": "due_to"}, ("'due_to'", "did you mean due_for?")),
+        ({"--outcome": None}, ("'outcome'", "name it with --outcome.")),
+        ({"--id": None}, ("'id'", "name it with --id.")),
+    ],
+)
+def test_wrong_columns_are_noticed_before_the_first_row(
+    command: str, kind: str, wrong: dict[str, str | None], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Also where invalid rows are skipped: all of them would be."""
+    log, rows = tmp_path / f"log.{kind}", list(csv.DictReader(LATE_LOG.splitlines()))
+    log.write_text(LATE_LOG if kind == "csv" else text([{k: v for k, v in row.items() if v} for row in rows]))
+    options = [part for name, value in (OPTIONS | wrong).items() if value for part in (name, value)]
+    if command == "forecast" and wrong.get("--id", "") is None:
+        return  # then rounds have no ids
+    if kind == "jsonl" and ("--outcome-for" in wrong or (command == "forecast" and "--id" in wrong)):
+        return  # rows that have not come yet may have it
+    for policy in ("stop", "skip"):
+        saved = ["--snapshot", tmp_path / "s.treecal", "--output", tmp_path / "closed.csv"]
+        done = run(command, log, *TWO, *options, *saved, "--on-error", policy)
+        refused(done, f"log.{kind} has no column", "It has key, p_rain, p_sun, due_for, sky.", *words)
+        assert (done.out, os.listdir(tmp_path)) == ("", [log.name])
+    assert run(command, log, *TWO, *(part for pair in OPTIONS.items() for part in pair)).code == 0
+
+
+def test_forecasts_and_outcomes_may_be_in_files_of_their_own(tmp_path: Path) -> None:
+    for kind, (first, second) in {
+        "csv": ("id,p_rain,p_sun,city\n1,0.8,0.2,Oslo\n2,0.6,0.4,Oslo\n", "outcome_for,outcome\n2,sun\n1,rain\n"),
+        "jsonl": (text([opening(1), opening(2)]), text([closing(2), closing(1)])),
+    }.items():
+        saved = ["--snapshot", tmp_path / f"{kind}.treecal", "--new-file", "--by", "city"]
+        for name, content in (("forecasts", first), ("outcomes", second)):
+            path = tmp_path / f"{name}.{kind}"
+            path.write_text(content)
+            done = recalibrate(path, *saved)
+            assert done.code == 0, done.err
+        assert done.err.startswith("2 rounds")
+    asks, answers = tmp_path / "asks.csv", tmp_path / "outcomes.csv"
+    asks.write_text("id,city\n1,Oslo\n2,Oslo\n")
+    for path in (asks, answers):
+        assert run("forecast", path, *TWO, "--id", "id", "--snapshot", tmp_path / "f", "--new-file").code == 0
+    assert tc.load(tmp_path / "f").rounds == 2
+
+
+def test_an_error_names_file_line_and_id(tmp_path: Path) -> None:
+    """Also one of the library's, which knows a round by a number that no row has."""
+    log = tmp_path / "log.jsonl"
+    rows: Rows = [{"id": "a", "forecast": [0.5, 0.5]}, {"id": "b", "forecast": [0.5, 1.5]}]
+    log.write_text(text(rows))
+    box = ("--dim", 2, "--box", 0, 1, "--groups", "cells")
+    done = run("recalibrate", log, *box)
+    refused(done, "log.jsonl, line 2 (row 2): id 'b': ", "lies outside")
+    assert "round" not in done.err
+    log.write_text(text([rows[0], {"outcome_for": "a", "outcome": [0.5, 7]}]))
+    refused(run("recalibrate", log, *box), "log.jsonl, line 2 (row 2): outcome_for 'a': the outcome")
+    done = run("forecast", *TWO, "--id", "id", "--on-error", "skip", stdin='{"id": 7}\n{"outcome_for": 7}')
+    assert "line 2 (row 2): outcome_for '7': outcome is missing" in done.err
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    method=st.sampled_from(["mean", "guarded"]),
+    limit=st.sampled_from([None, 1, 3]),
+    due=st.sampled_from([None, 2, 5]),
+    cut=st.integers(0, 60),
+)
+def test_rounds_that_are_given_up_are_those_of_the_library(
+    seed: int, method: str, limit: int | None, due: int | None, cut: int
+) -> None:
+    """A round whose outcome is in its own row does not wait, so there is none here."""
+    rows = [row | {"t": t} for t, row in enumerate(interleaved(seed))]
+    for row in rows:
+        if "outcome" in row and "outcome_for" not in row:
+            del row["outcome"]
+    if due is not None:
+        rows = [row | ({"by": row["t"] + due} if "p_rain" in row else {}) for row in rows]
+    late = tc.Late(tc.Recalibrator(SPACE) if method == "mean" else tc.GuardedCorrector(SPACE), limit=limit)
+    expected = []
+    for row in rows:
+        if "p_rain" in row:
+            x = late.predict([row["p_rain"], row["p_sun"]], id=row["id"], due=row.get("by"), now=row["t"])
+            expected.append((row["id"], late.counts.opened, x.mean.tolist()))
+        if "outcome" in row:
+            with suppress(tc.exceptions.IdError):
+                late.update(row["outcome_for"], row["outcome"], now=row["t"])
+    options: list[object] = ["--method", method, "--now", "t", *([] if due is None else ["--due", "by"])]
+    with tempfile.TemporaryDirectory() as folder:
+        snapshot = Path(folder, "s")
+        options += ["--snapshot", snapshot, *([] if limit is None else ["--limit", limit])]
+        nights = [recalibrate(*options, "--json", stdin=text(part)) for part in (rows[:cut], rows[cut:])]
+        assert [done.code for done in nights] == [0, 0], nights[-1].err
+        lines = [line for done in nights for line in done.lines if "scores" not in line]
+        assert [(line["id"], line["round"], list(line["mean"].values())) for line in lines] == expected
+        saved = tc.load(snapshot)
+        assert saved.pending == late.pending
+        assert (saved.limit, saved.counts.void, saved.counts.too_late) == (limit, late.void, late.counts.too_late)
+        assert [name for name, *_ in state.read_notes(snapshot.read_bytes()).get("open", [])] == late.pending
+
+
+def test_times_and_limits(tmp_path: Path) -> None:
+    def asked(i: int, day: object, due: object) -> dict[str, Any]:
+        return opening(i) | {"day": day, "due": due}
+
+    arguments = ["--now", "day", "--due", "due"]
+    rows = [asked(1, "2026-10-01", "2026-10-08"), asked(2, "2026-10-07T09:30+02:00", "2026-10-14T00:00Z")]
+    rows += [closing(2) | {"day": "2026-10-09"}, closing(1) | {"day": "2026-10-09"}]
+    done = recalibrate(*arguments, stdin=text(rows))
+    assert done.code == 0
+    assert done.err.endswith("1 forecast is void; 1 outcome came too late.\n")
+    found = recalibrate(*arguments, "--json", stdin=text(rows)).lines[-1]
+    assert (found["waiting"], found["void"], found["too_late"]) == (0, 1, 1)
+    for row, words in (
+        (asked(1, "soon", 7), "line 1 (row 1): id '1': day is 'soon', expected a number, or a time such as"),
+        (asked(1, 8, 7), "due is 7, expected a time from 8 on"),
+        (opening(1) | {"due": 7}, "day is missing, expected what time it is"),
+    ):
+        refused(recalibrate(*arguments, stdin=text([row])), words)
+    refused(recalibrate("--due", "due"), "--due is due, and it is not known what time it is", "--now")
+    refused(recalibrate("--limit", 0), "--limit is 0")
+    refused(run("forecast", *TWO, "--limit", 7), "--limit are for forecasts with ids", "--id")
+    done = run("forecast", *TWO, "--id", "id", "--limit", 1, stdin=text([{"id": 1}, {"id": 2}, closing(1)]))
+    assert done.err == "treecal: 1 forecast awaits its outcome; 1 forecast is void; 1 outcome came too late.\n"
+    snapshot = tmp_path / "s"
+    for limit, code in ((None, 0), (1, 2), (7, 0), (None, 0)):  # given later, it holds from then on
+        stdin = text([opening(1), opening(2)])
+        chosen = [] if limit is None else ["--limit", limit]
+        assert recalibrate("--snapshot", snapshot, *chosen, stdin=stdin).code == code
+    assert tc.load(snapshot).limit == 7
+
+
 def test_forecasts_by_id(tmp_path: Path) -> None:
     arguments = ["forecast", *TWO, "--id", "id", "--announce", "mean"]
     rows: Rows = [
@@ -643,7 +785,10 @@ def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> No
             assert list(next(announced)["mean"].values()) == x.mean.tolist()
         if "outcome" in row:
             late.update(row["outcome_for"] if "outcome_for" in row else row["id"], row["outcome"])
-    refused(recalibrate("--by", "country", stdin=text(rows)), "line 1 (row 1): country is missing, expected the group")
+    refused(
+        recalibrate("--by", "country", stdin=text(rows)),
+        "line 1 (row 1): id '0': country is missing, expected the group",
+    )
     refused(recalibrate("--snapshot", snapshot), "ByGroup(", "Recalibrator(")
     refused(
         recalibrate(grow(tmp_path / "log.csv", 3), "--outcome", "weather", "--by", "country"), "no column 'country'"

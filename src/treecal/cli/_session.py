@@ -116,6 +116,16 @@ class Session:
             save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
 
 
+def check_times(due: str | None, now: str | None, limit: int | None, *, ids: bool = True) -> None:
+    """Raise unless these options go together."""
+    if due is not None and now is None:
+        raise ParameterError(
+            f"--due is {due}, and it is not known what time it is.", hint="--now names the column that tells."
+        )
+    if not ids and (now is not None or limit is not None):
+        raise ParameterError("--due, --now and --limit are for forecasts with ids.", hint="--id names their column.")
+
+
 def check_apart(path: str, output: Path | None, snapshot: Path | None) -> None:
     """Raise if two of input, output and snapshot are one file: what is written last would replace the other."""
     met: dict[Path, str] = {}
@@ -138,6 +148,7 @@ def session(
     output: Path | None,
     force: bool,
     names: tuple[str, ...],
+    limit: int | None,
 ) -> Iterator[Session]:
     """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
 
@@ -146,6 +157,8 @@ def session(
     """
     if every < 1:
         raise ParameterError.expected("--every", every, "an integer of 1 or more")
+    if limit is not None and limit < 1:
+        raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
     if new_file and snapshot is None:
         raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
     with ExitStack() as stack:
@@ -158,7 +171,7 @@ def session(
             table: Table | None = None
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
-            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()))
+            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()), limit=limit)
             run = Session(rounds, snapshot, 0 if table else every, Marks(notes.get("files", ())), new_file)
             try:
                 yield run
