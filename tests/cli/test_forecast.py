@@ -278,6 +278,16 @@ def test_a_reader_that_has_enough_ends_it_silently(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()  # the file is read again
 
 
+def test_a_list_of_words_is_not_a_table(tmp_path: Path) -> None:
+    """Its first line would be the header, and lost."""
+    path = tmp_path / "days.txt"
+    path.write_text("rain\nsun\nsun\n")
+    refused(run("forecast", path, "--classes", "rain,sun"), "days.txt begins with rain, a class", "standard input")
+    assert len(run("forecast", "--classes", "rain,sun", stdin=path.read_text()).lines) == 4
+    path.write_text("outcome\nrain\nsun\nsun\n")
+    assert len(run("forecast", path, "--classes", "rain,sun").lines) == 4
+
+
 BAD_LINES = {
     "hail": "it is 'hail', expected one of rain, sun",
     '"hail"': "it is 'hail', expected one of rain, sun",

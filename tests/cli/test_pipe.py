@@ -221,7 +221,7 @@ def read(path: Path) -> list[Any]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "tsv"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "tsv", "txt"])
 def test_the_table_has_what_was_announced_and_what_followed(kind: str, tmp_path: Path) -> None:
     """As far as the outcome is known; an audit of it is that of the corrector's own scores, and of the input."""
     path, output = tmp_path / "log.jsonl", tmp_path / f"closed.{kind}"
@@ -256,7 +256,7 @@ def test_a_table_is_not_overwritten_and_its_columns_are_free(tmp_path: Path) -> 
     assert recalibrate("--output", output, stdin=text(rows)).code == 0
     refused(recalibrate("--output", output, stdin=text(rows)), "closed.csv exists and is not overwritten", "--force")
     assert recalibrate("--output", output, "--force", stdin=text(rows)).code == 0
-    refused(recalibrate("--output", tmp_path / "closed.xls", stdin=text(rows)), ".csv, .parquet or .jsonl")
+    refused(recalibrate("--output", tmp_path / "closed.xls", stdin=text(rows)), "CSV as .csv, .tsv or .txt")
     again = recalibrate(output, "--forecast", "p_rain,p_sun", "--output", tmp_path / "again.csv")
     refused(again, "closed.csv has a column corrected_rain, which the output needs", "rename it")
     refused(recalibrate(output), "p_rain, p_sun and corrected_rain, corrected_sun may all be", "--forecast")

@@ -92,9 +92,10 @@ def forecast(
     announce
         What to write: the distribution, which is what is calibrated; its mean; or one point drawn from it.
     output
-        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
-        outcome, and the mean of the forecast, as forecast_rain, forecast_sun; `treecal audit` reads it. Forecasts that
-        still await their outcome are written to standard output.
+        File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
+        the mean of the forecast, as forecast_rain, forecast_sun. Its name tells the format: .csv, .tsv or .txt;
+        .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
+        output.
     """
     check_apart(path, output, snapshot)
     check_times(due, now, limit, ids=id_ is not None)

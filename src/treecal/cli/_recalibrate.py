@@ -118,9 +118,10 @@ def recalibrate(
     tolerance
         How far from 1 the probabilities of a row may sum; they are normalised.
     output
-        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
-        outcome, and the corrected probabilities, as corrected_rain, corrected_sun; `treecal audit` reads it. Forecasts
-        that still await their outcome are written to standard output.
+        File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
+        the corrected probabilities, as corrected_rain, corrected_sun. Its name tells the format: .csv, .tsv or .txt;
+        .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
+        output.
     json
         Write the scores to standard output, as the last line of JSON.
     """

@@ -106,6 +106,11 @@ class Decoder:
     def check(self, source: str, there: Sequence[str]) -> None:
         """Raise an error if a table lacks the columns to read."""
         check_columns(source, there, self.columns)
+        if not self._outcome and len(there) == 1 and there[0] in self._labels:
+            raise FileError(
+                f"{source} begins with {there[0]}, a class, expected the names of the columns.",
+                hint="write outcome above it; or read it from standard input, with < in front of its name.",
+            )
         self.outcome_columns(there, source=source)
 
     def outcome_columns(self, there: Sequence[str], *, source: str = "it") -> tuple[str, ...]:

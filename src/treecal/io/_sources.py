@@ -22,6 +22,7 @@ from treecal.io._decoder import Decoder
 from treecal.io._duckdb import close, connect, identifier, library, literal_path, quoted, spill_folder
 from treecal.io._records import csv_count, json_count
 from treecal.io._text import (
+    FORMATS,
     Kind,
     Place,
     Record,
@@ -397,8 +398,7 @@ def _file_class(path: Path, kind: Kind | None) -> type[_Csv | _Json | _Parquet]:
     check_file(path)
     if kind is None:
         raise FileError(
-            f"the format of {path} is unknown, expected .csv, .tsv, .parquet or .jsonl, text also with .gz.",
-            hint="rename the file.",
+            f"the format of {path} is unknown: its name does not tell.", hint=f"{FORMATS}; text also with .gz."
         )
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty.")

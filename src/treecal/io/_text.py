@@ -24,6 +24,8 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
+FORMATS = "CSV as .csv, .tsv or .txt, JSON lines as .jsonl, .ndjson or .json, Parquet as .parquet or .pq"
+"""How the name of a file tells its format, in words."""
 _DELIMITERS = (",", ";", "\t", "|")
 _SAMPLE = 100  # lines of JSON whose keys are the columns
 
