@@ -17,7 +17,8 @@ from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
 from treecal.io import Kind, Problems, Row, open_source
 from treecal.io._blocks import open_lines
-from treecal.io._sources import LOG, check_file
+from treecal.io._files import check_file
+from treecal.io._source import LOG
 from treecal.io._text import json_rows, kind_of, text_rows
 
 _FIRST = 100  # rows that tell which columns a file without a header has
