@@ -91,10 +91,10 @@ class Reader:
 
     def check(self, source: str, there: Sequence[str]) -> None:
         """Raise an error if a table lacks the columns to read."""
-        only_outcomes = {self.outcome_for, *self.outcome} >= {*there}
+        only_outcomes = {*there} <= {self.outcome_for, *self.outcome, self.now}  # which need no ids of their own
         check_columns(source, there, [name for name in self.named if not (only_outcomes and name == self.id)])
         self._check_room(there, what=source)
-        if not self.corrects and self.id is None:
+        if self._in_order:
             self.decoder.check(source, there)
         else:
             self._check_together(source, there, self.decoder.forecast_columns(there) if self.corrects else ())
@@ -104,28 +104,41 @@ class Reader:
         if len(rows) < 2:
             return
         there = list(dict.fromkeys(name for row in rows for name in row))
-        if not self.corrects and self.id is None:
+        self._check_room(there, what=source)
+        if self._in_order:
             check_columns(source, there, self.outcome)
             return
-        found = {self.decoder.forecast_columns(row) for row in rows} if self.corrects else set()
-        columns = next((names for names in found if any(name in there for name in names)), ())
-        self._check_together(source, there, columns)
+        found = [self.decoder.forecast_columns(row) for row in rows] if self.corrects else []
+        forecast = next((columns for columns in found if any(name in there for name in columns)), ())
+        self._check_together(source, there, forecast)
+        opening = [row for row in rows if any(name in row for name in forecast)]
+        stray = [row for row in rows if not {self.id, self.outcome_for, *forecast} & {*row}]
+        if self.id not in there and stray and not self.corrects:
+            check_columns(source, there, [str(self.id)], remedy="name it with --id.")
+        if any({*self.outcome} <= {*row} for row in stray) and all(self.id in row for row in opening):
+            check_columns(source, there, [self.outcome_for], remedy="name it with --outcome-for.")
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether rows are outcomes, one after the other."""
+        return not self.corrects and self.id is None
 
     def _check_together(self, source: str, there: Sequence[str], forecast: Sequence[str]) -> None:
         """Raise an error unless forecasts, ids and outcomes can be put together from these columns."""
-        closes = self.outcome_for in there
-        if not forecast and self.corrects and not closes:
+        named, closes, told = self.id in there, self.outcome_for in there, {*self.outcome} <= {*there}
+        if self.corrects and not forecast and not closes:
             raise FileError(
                 f"{source} has no probabilities: looked for {self.decoder.sought()}; it has {listed(there)}.",
                 hint="name them with --forecast.",
             )
-        check_columns(source, there, [*forecast, *(self.by if forecast else ())])
-        alone = self.id not in there  # then a row with a forecast has its outcome, or the next one
-        if alone and (closes if forecast else not closes and not self.corrects):
+        if forecast:
+            check_columns(source, there, [*forecast, *self.by])
+        # Without ids a forecast's outcome is in its row, or in the next one.
+        by_id = closes or (self.id in self.named and not told) if forecast else not closes
+        if not named and by_id:
             check_columns(source, there, [str(self.id)], remedy="name it with --id.")
-        if closes or (alone and forecast):
-            unnamed = [self.id] if alone and self.id in self.named and not {*self.outcome} <= {*there} else []
-            check_columns(source, there, [*map(str, unnamed), *self.outcome], remedy="name it with --outcome.")
+        if closes or (forecast and not named):
+            check_columns(source, there, self.outcome, remedy="name it with --outcome.")
 
     def complaint(self, row: Any, error: TreeCalError) -> str:
         """Return what is wrong with a row, and the ids it has, by which it can be found."""
@@ -140,7 +153,7 @@ class Reader:
 
     def read(self, row: Any) -> News:
         """Return what a row says, all of it checked, or raise what is wrong with it."""
-        if not self.corrects and self.id is None:
+        if self._in_order:
             return self._only_outcome(row)
         if not isinstance(row, dict):
             wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
