@@ -169,6 +169,18 @@ def test_a_last_line_without_end_is_left_only_where_it_can_be_read_again(snapsho
     assert len(recalibrate(*saved, stdin=text([opening(3)])[:-1]).lines) == 1  # a pipe does not bring it again
 
 
+def test_quotes_that_are_never_closed_are_a_mistake(tmp_path: Path) -> None:
+    """Else all that follows would be left for the next run, night after night."""
+    log, saved = tmp_path / "log.csv", ["--snapshot", tmp_path / "s.treecal"]
+    row = "{},Oslo,0.5,0.5\n"
+    log.write_text('id,city,p_rain,p_sun\n1,Oslo,0.5,0.5\n2,"Oslo,0.5,0.5\n' + row.format(3) * 3)
+    done = recalibrate(log, *saved)
+    assert (done.code, "line 3 (row 2): the file ends before this row does" in done.err) == (0, True)
+    with log.open("a") as file:
+        file.write(row.format(4) * 100)
+    refused(recalibrate(log, *saved), "line 3 (row 2): it is not CSV")
+
+
 def test_a_command_that_followed_no_row_leaves_no_snapshot(tmp_path: Path) -> None:
     """It would bind the next one to its classes and method."""
     snapshot, log = tmp_path / "s.treecal", tmp_path / "log.jsonl"

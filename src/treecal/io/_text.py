@@ -27,6 +27,7 @@ _KINDS: dict[str, Kind] = {
 FORMATS = "CSV as .csv, .tsv or .txt, JSON lines as .jsonl, .ndjson or .json, Parquet as .parquet or .pq"
 """How the name of a file tells its format, in words."""
 _DELIMITERS = (",", ";", "\t", "|")
+_OPEN = 100  # lines of a row that may still be being written
 _SAMPLE = 100  # lines of JSON whose keys are the columns
 
 
@@ -191,8 +192,9 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
             cells.pop()  # a delimiter at the end of the line, which DuckDB accepts as well
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
-        # Of a line that is too long the end is not read.
-        whole = texts.size > LINE or (taken[-1].endswith("\n") and not texts.ended)
+        finished = taken[-1].endswith("\n") and not texts.ended
+        # Of a line that is too long the end is not read; and quotes that are never closed are a mistake.
+        whole = finished or texts.size > LINE or len(taken) > _OPEN
         yield Record(number, Place(row, begins), cells, problem, whole)
 
 
