@@ -27,7 +27,7 @@ from treecal.geometry import Distance
 from treecal.io import Chunk, OnError, Outcomes, Source, open_source, read_outcomes
 from treecal.io._decoder import check_columns
 from treecal.io._duckdb import library
-from treecal.io._sources import LOG
+from treecal.io._source import LOG
 from treecal.io._valid import valid_sql, valid_weight_sql
 from treecal.measures._payoff import read_loss
 

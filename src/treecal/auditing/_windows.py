@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,15 +117,14 @@ def _calendar(low: int, high: int) -> Callable[[Any], Any]:
         shift = _MONDAY if unit == "week" else 0
         if (high - shift) // width - (low - shift) // width < MOST:
             form = {"minute": "m", "hour": "h"}.get(unit, "D")
+            return partial(_name, width=width, shift=shift, form=form)
+    first, last = (int(np.datetime64(time, "us").astype("datetime64[M]").astype(int)) for time in (low, high))
+    return partial(_name, width=1, shift=0, form="M" if last - first < MOST else "Y")
 
-            def name(times: Any, width: int = width, shift: int = shift, form: Any = form) -> Any:
-                begin = (times - shift) // width * width + shift
-                return np.char.replace(np.datetime_as_string(begin.astype("datetime64[us]"), unit=form), "T", " ")
 
-            return name
-    months = np.subtract(*np.array([high, low]).astype("datetime64[us]").astype("datetime64[M]").astype(int))
-    form: Any = "M" if months < MOST else "Y"
-    return lambda times: np.datetime_as_string(times.astype("datetime64[us]"), unit=form)
+def _name(times: Any, width: int, shift: int, form: Any) -> Any:
+    begin = (times - shift) // width * width + shift
+    return np.char.replace(np.datetime_as_string(begin.astype("datetime64[us]"), unit=form), "T", " ")
 
 
 def _numbers(low: float, high: float, whole: bool) -> Callable[[Any], Any]:

@@ -181,7 +181,7 @@ class Payoff:
     def _rows(self) -> int:
         return max(round(float(self.counts.sum()) * self.worth), 1)
 
-    def _saved(self, counts: Array) -> Array:
+    def _saved(self, counts: Any) -> Array:
         done = (counts * self.loss).sum(axis=(1, 2))
         best = (counts @ self.loss.T).min(axis=2).sum(axis=1)
         found: Array = np.maximum(done - best, 0) / counts.sum(axis=(1, 2))
