@@ -189,6 +189,20 @@ def test_perfect_and_constant_logs() -> None:
     assert "not told from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
 
 
+@pytest.mark.parametrize("measure", [ece, mce])
+def test_where_an_interval_can_miss_it_says_so(measure: Callable[..., float]) -> None:
+    """Perfect forecasts: the interval often lies above the truth, 0. It never does without a word."""
+    rng, missed, silent = np.random.default_rng(0), 0, 0
+    for _ in range(60):
+        found = interval(measure, *world(3)(1000, rng), draws=200, rng=rng)
+        missed += found.low > 0
+        silent += "debiased_ece" not in found.note
+    assert missed >= 6
+    assert silent <= 6
+    far = interval(ece, *world(3, sharp=3)(1000, rng), rng=rng)
+    assert far.note == ""
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -49,6 +49,8 @@ _FROM_SUMS: dict[Measure, Callable[..., Parts]] = {
 }
 _CHUNKS = 4000
 _LEAST_BLOCKS = 20
+_NOISY = "much of it may be noise, and then an interval can miss the truth: use debiased_ece"
+_NOISE = 0.1  # share of the value that resampling adds to it: less wherever the intervals of ece and mce covered
 
 
 def interval(
@@ -72,8 +74,8 @@ def interval(
     - *Measures with bias* (`payoff_loss`, `skill`, `ece`, `mce`, `smooth_calibration_error`, any function): draws are
       biased twice, so the interval holds both their quantiles and the reflected ones, which remove the bias. Where
       there is no bias they agree; near 0 or a tie between actions, the interval is wider than its level asks for.
-      For `ece` and `mce` of nearly calibrated forecasts it can still miss the truth: their noise cannot be told from
-      error. `debiased_ece` has no such trouble.
+      For `ece` and `mce` of nearly calibrated forecasts it can still miss the truth, since their noise cannot be told
+      from error; the note says so. `debiased_ece` has no such trouble.
     - *Squares* (`debiased_ece`, `atb`), for which resampling fails near 0: the estimate is taken as a scaled
       non-central χ², of the mean and the variance that the covariance of the sums gives, and the interval holds the
       squares under which what was seen is not unusual. Where it starts at 0 it covers more often than its level (93 to
@@ -127,9 +129,13 @@ def interval(
     value, base = parts.value(log.outcomes), float(parts.read(sums.sum(axis=0)[None])[0])
     if not math.isfinite(value):
         return Interval(value, value, value, level, "an outcome had forecast 0")
-    low, high = _ends(value, base, parts.read(counts @ sums), (1 - level) / 2, debiased=parts.debiased)
+    found = parts.read(counts @ sums)
+    low, high = _ends(value, base, found, (1 - level) / 2, debiased=parts.debiased)
     least, most = parts.bounds
-    return Interval(value, max(low, least), max(min(high, most), least), level, AT_ZERO if low <= least == 0 else "")
+    note = AT_ZERO if low <= least == 0 else ""
+    if isinstance(parts, EceParts) and found.mean() - base > _NOISE * base:
+        note = f"not told from 0: {_NOISY}" if note else _NOISY
+    return Interval(value, max(low, least), max(min(high, most), least), level, note)
 
 
 def chance(
