@@ -26,7 +26,7 @@ def shown(audit: Audit) -> Group:
         parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
     if audit.problems.count:
         parts.append(Text(str(audit.problems)))
-    return Group(*(piece for part in parts for piece in (part, Text())))
+    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 
 def text(audit: Audit) -> str:
@@ -43,7 +43,7 @@ def verdict(whole: Calibration) -> str:
     if whole.weight != whole.rounds:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
     if whole.skill <= 0:
-        words.append(f"But the forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
+        words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
     return "\n".join([*words, f"What to do: {found.advice}"])
 
 
@@ -57,7 +57,8 @@ def errors(whole: Calibration) -> Table:
         luck = view.luck
         figures = [luck.value, luck.mean, luck.high, view.error.value]
         table.add_row(name, *map(_figure, figures), _ends(view.error))
-    table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
+    if not math.isnan(whole.top_label.mce):
+        table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
     if whole.exact is not None:
         distinct = f"{whole.exact.forecasts:,} forecast{'s' * (whole.exact.forecasts != 1)}"
         for name, value in whole.exact.errors.items():
