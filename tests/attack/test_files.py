@@ -272,7 +272,7 @@ def test_a_reader_that_loses_a_row_is_found_out(tmp_path: Path, monkeypatch: pyt
         for batch in plain(self, sql, **options):
             yield batch.slice(1) if "label" in batch.schema.names else batch
 
-    monkeypatch.setattr("treecal.io._sources.Source.batches", lossy)
+    monkeypatch.setattr("treecal.io._source.Source.batches", lossy)
     for name in ("log.csv", "log.jsonl", "log.parquet"):
         with pytest.raises(FileError, match=r"it has 2 (records|rows), of which 1 were found"):
             audited(tmp_path / name)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from treecal.auditing import audit
 from treecal.exceptions import FileError
-from treecal.io._sources import _Parquet
+from treecal.io._files import _Parquet
 
 NAMES = ["p0", "p1", "p2"]
 BAD: dict[str, dict[str, Any]] = {

@@ -72,6 +72,22 @@ def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: py
     assert not wrong(commands(NIGHTLY.read_text("utf-8")))
 
 
+def test_cron_finds_the_job_and_the_job_treecal(tmp_path: Path) -> None:
+    """Cron gives a job a bare environment, and takes a backslash from in front of a percent sign."""
+    page = NIGHTLY.read_text("utf-8")
+    crontab = re.search(r"^```text\nPATH=(.*)\n15 2 \* \* \*  (.*)\n```$", page, re.M)
+    assert crontab is not None
+    for block in re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)[:2]:
+        subprocess.run(["sh", "-c", block], cwd=tmp_path, check=True)
+    path, command = (text.replace("/srv/weather/venv/bin", str(Path(TREECAL).parent)) for text in crontab.groups())
+    env = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ} | {"PATH": path}
+    line = command.replace("/srv/weather", str(tmp_path)).replace("\\%", "%")
+    done = subprocess.run(["/bin/sh", "-c", line], env=env, cwd="/", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.startswith("370 rounds")
+    assert [path.suffix for path in sorted(tmp_path.glob("c*-*T*"))] == [".jsonl", ".jsonl"]
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -274,8 +274,18 @@ def test_a_reader_that_has_enough_ends_it_silently(tmp_path: Path) -> None:
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert [line[:9] for line in done.stdout.splitlines()[:2]] == ['{"round":'] * 2
-    assert done.stdout.splitlines()[2:] == ["0"]
-    assert 0 < tc.load(tmp_path / "s").rounds < 20_000  # what was learnt is kept
+    assert done.stdout.splitlines()[2:] == ["141"]
+    assert not (tmp_path / "s").exists()  # the file is read again
+
+
+def test_a_list_of_words_is_not_a_table(tmp_path: Path) -> None:
+    """Its first line would be the header, and lost."""
+    path = tmp_path / "days.txt"
+    path.write_text("rain\nsun\nsun\n")
+    refused(run("forecast", path, "--classes", "rain,sun"), "days.txt begins with rain, a class", "standard input")
+    assert len(run("forecast", "--classes", "rain,sun", stdin=path.read_text()).lines) == 4
+    path.write_text("outcome\nrain\nsun\nsun\n")
+    assert len(run("forecast", path, "--classes", "rain,sun").lines) == 4
 
 
 BAD_LINES = {

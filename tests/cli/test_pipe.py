@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,83 @@ def test_any_split_over_several_nights_is_one_run(
         assert play(Path(one), []) == play(Path(many), cuts)
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    cuts=st.lists(st.floats(0, 1), min_size=1, max_size=3),
+    kind=st.sampled_from(["jsonl", "csv"]),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    skip=st.booleans(),
+)
+def test_a_log_may_be_read_while_it_is_written(cuts: list[float], kind: str, newline: str, skip: bool) -> None:
+    """Whatever byte it ends with at night: in a number, within quotes, within a letter."""
+    rows = [row | ({"city": 'Malmö\nand, "Lund"'} if "city" in row else {}) for row in interleaved(2)[:12]]
+
+    def play(folder: Path, cuts: list[float]) -> tuple[bytes, list[Any]]:
+        path, snapshot, lines = folder / f"log.{kind}", folder / "s.treecal", list[Any]()
+        write(path, rows)
+        content = path.read_bytes().replace(b"\r\n", b"\n")
+        if kind == "csv":  # whose line break within quotes stays
+            content = content.replace(b"\n", newline.encode())
+        for cut in [*sorted(cuts), 1.0]:
+            end = int(cut * len(content))
+            path.write_bytes(content[:end])
+            done = recalibrate(path, "--snapshot", snapshot, *(["--on-error", "skip"] if skip else []))
+            begun = kind == "jsonl" or newline.encode() in content[:end]
+            assert done.code == 0 or not begun, done.err
+            if begun and end and not content[:end].endswith(b"\n"):
+                assert "left for the next run" in done.err
+            lines += done.lines
+        return snapshot.read_bytes(), lines
+
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as many:
+        assert play(Path(one), []) == play(Path(many), cuts)
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_last_line_without_end_is_left_only_where_it_can_be_read_again(snapshot: bool, tmp_path: Path) -> None:
+    log, saved = tmp_path / "log.jsonl", ["--snapshot", tmp_path / "s.treecal"] if snapshot else []
+    log.write_text(text([opening(1), opening(2)])[:-1])
+    done = recalibrate(log, *saved)
+    assert [line["id"] for line in done.lines] == (["1"] if snapshot else ["1", "2"])
+    left = "treecal: log.jsonl, line 2 (row 2): the file ends before this row does"
+    assert done.err.startswith(left) == snapshot
+    assert len(recalibrate(*saved, stdin=text([opening(3)])[:-1]).lines) == 1  # a pipe does not bring it again
+
+
+def test_quotes_that_are_never_closed_are_a_mistake(tmp_path: Path) -> None:
+    """Else all that follows would be left for the next run, night after night."""
+    log, saved = tmp_path / "log.csv", ["--snapshot", tmp_path / "s.treecal"]
+    row = "{},Oslo,0.5,0.5\n"
+    log.write_text('id,city,p_rain,p_sun\n1,Oslo,0.5,0.5\n2,"Oslo,0.5,0.5\n' + row.format(3) * 3)
+    done = recalibrate(log, *saved)
+    assert (done.code, "line 3 (row 2): the file ends before this row does" in done.err) == (0, True)
+    with log.open("a") as file:
+        file.write(row.format(4) * 100)
+    refused(recalibrate(log, *saved), "line 3 (row 2): it is not CSV")
+
+
+def test_a_command_that_followed_no_row_leaves_no_snapshot(tmp_path: Path) -> None:
+    """It would bind the next one to its classes and method."""
+    snapshot, log = tmp_path / "s.treecal", tmp_path / "log.jsonl"
+    log.write_text(text([{"forecast": [0.3, 0.8], "outcome": "sun"}, {"day": 1}]))
+    for command in ("recalibrate", "forecast"):
+        for arguments, stdin in (
+            ((log,), ""),
+            ((log, "--on-error", "skip"), ""),
+            ((tmp_path / "missing.csv",), ""),
+            ((), "hail"),
+            ((), ""),
+        ):
+            run(command, *arguments, *TWO, "--id", "id", "--snapshot", snapshot, stdin=stdin)
+            assert os.listdir(tmp_path) == ["log.jsonl"], (command, arguments)
+    run("forecast", *TWO, "--snapshot", snapshot)
+    assert os.listdir(tmp_path) == ["log.jsonl"]
+    assert run("recalibrate", "--classes", "a,b", "--snapshot", snapshot, stdin='{"forecast": [0.3, 0.7]}').code == 0
+    before = snapshot.read_bytes()
+    run("recalibrate", "--classes", "a,b", "--snapshot", snapshot, "--on-error", "skip", stdin='{"forecast": 7}')
+    assert snapshot.read_bytes() == before
+
+
 def write(path: Path, rows: Rows) -> None:
     columns = ["id", "p_rain", "p_sun", "city", "outcome_for", "outcome"]
     if path.suffix == ".jsonl":
@@ -155,7 +233,7 @@ def read(path: Path) -> list[Any]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "tsv"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "tsv", "txt"])
 def test_the_table_has_what_was_announced_and_what_followed(kind: str, tmp_path: Path) -> None:
     """As far as the outcome is known; an audit of it is that of the corrector's own scores, and of the input."""
     path, output = tmp_path / "log.jsonl", tmp_path / f"closed.{kind}"
@@ -190,7 +268,7 @@ def test_a_table_is_not_overwritten_and_its_columns_are_free(tmp_path: Path) -> 
     assert recalibrate("--output", output, stdin=text(rows)).code == 0
     refused(recalibrate("--output", output, stdin=text(rows)), "closed.csv exists and is not overwritten", "--force")
     assert recalibrate("--output", output, "--force", stdin=text(rows)).code == 0
-    refused(recalibrate("--output", tmp_path / "closed.xls", stdin=text(rows)), ".csv, .parquet or .jsonl")
+    refused(recalibrate("--output", tmp_path / "closed.xls", stdin=text(rows)), "CSV as .csv, .tsv or .txt")
     again = recalibrate(output, "--forecast", "p_rain,p_sun", "--output", tmp_path / "again.csv")
     refused(again, "closed.csv has a column corrected_rain, which the output needs", "rename it")
     refused(recalibrate(output), "p_rain, p_sun and corrected_rain, corrected_sun may all be", "--forecast")
@@ -319,7 +397,7 @@ def test_a_file_that_grows_is_learned_once(tmp_path: Path) -> None:
     changed = grow(log, 15)
     changed.write_text(log.read_text().replace("\n3,", "\n33,"))
     before = (tmp_path / "s.treecal").read_bytes()
-    words = ("log.csv does not begin with the 15 rows of renamed.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
+    words = ("log.csv does not begin with the 15 rows of log.csv", "--new-file", f"remove {tmp_path / 's.treecal'}")
     refused(recalibrate(changed, *arguments, "--output", tmp_path / "closed.csv"), *words)
     assert not (tmp_path / "closed.csv").exists()
     refused(recalibrate(grow(log, 14), *arguments), *words)  # it has shrunk
@@ -395,7 +473,7 @@ def test_two_runs_do_not_share_a_snapshot(tmp_path: Path) -> None:
         process.stdin.close()
         process.wait()
     assert run("forecast", *TWO, "--snapshot", snapshot).code == 0
-    assert sorted(os.listdir(tmp_path)) == ["link.treecal", "s.treecal"]
+    assert os.listdir(tmp_path) == ["link.treecal"]
 
 
 def test_a_killed_run_locks_nothing(tmp_path: Path) -> None:
@@ -431,13 +509,28 @@ def test_a_signal_leaves_table_and_snapshot_that_agree(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_enough_loses_no_round(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
+    """Nobody knows what it has read: a file is read again, and what came through a pipe is kept."""
+    log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
     log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 2500))
-    arguments = f"recalibrate '{log}' --classes rain,sun --snapshot '{tmp_path / 's'}'"
-    subprocess.run(["bash", "-c", f"'{TREECAL}' {arguments} | head -n 2"], capture_output=True, check=True)
-    rounds = tc.load(tmp_path / "s").rounds
+    for begin in (f"'{TREECAL}' recalibrate '{log}'", f"cat '{log}' | '{TREECAL}' recalibrate"):
+        script = f"{begin} --classes rain,sun --snapshot '{snapshot}' | head -n 2; echo ${{PIPESTATUS[-2]}}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        assert (done.stdout.splitlines()[2:], done.stderr) == (["141"], "")
+        assert snapshot.exists() == begin.startswith("cat")
+    rounds = tc.load(snapshot).rounds
     assert 0 < rounds < 2500
-    assert recalibrate(log, "--snapshot", tmp_path / "s").lines[0]["round"] == rounds + 1
+    assert recalibrate("--snapshot", snapshot, stdin=text([opening(1)])).lines[0]["round"] == rounds + 1
+
+
+def test_a_reader_that_has_enough_leaves_the_last_snapshot(tmp_path: Path) -> None:
+    log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
+    log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 20))
+    read_end, write_end = os.pipe()
+    command = [TREECAL, "recalibrate", str(log), *TWO, "--snapshot", str(snapshot), "--every", "1"]
+    os.close(read_end)
+    done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr, os.listdir(tmp_path)) == (141, "", ["log.jsonl"])
 
 
 def test_rounded_probabilities(tmp_path: Path) -> None:
@@ -467,6 +560,145 @@ def test_columns_of_probabilities_are_found_by_their_names(tmp_path: Path) -> No
     done = recalibrate("--outcome", "weather", stdin=text([row]))
     refused(done, "neither it nor a row before has a forecast", "p_rain and p_sun; it has a, b, weather")
     assert "predict" not in done.err
+
+
+LATE_LOG = "key,p_rain,p_sun,due_for,sky\n1,0.8,0.2,,\n2,0.6,0.4,,\n,,,1,rain\n,,,2,sun\n"
+OPTIONS = {"--id": "key", "--outcome-for": "due_for", "--outcome": "sky"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("command", ["recalibrate", "forecast"])
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"--id": "Key"}, ("'Key'", "did you mean key?")),
+        ({"--outcome": "sly"}, ("'sly'", "did you mean sky?")),
+        ({"--outcome-for": "due_to"}, ("'due_to'", "did you mean due_for?")),
+        ({"--outcome": None}, ("'outcome'", "name it with --outcome.")),
+        ({"--id": None}, ("'id'", "name it with --id.")),
+    ],
+)
+def test_wrong_columns_are_noticed_before_the_first_row(
+    command: str, kind: str, wrong: dict[str, str | None], words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Also where invalid rows are skipped: all of them would be."""
+    log, rows = tmp_path / f"log.{kind}", list(csv.DictReader(LATE_LOG.splitlines()))
+    log.write_text(LATE_LOG if kind == "csv" else text([{k: v for k, v in row.items() if v} for row in rows]))
+    options = [part for name, value in (OPTIONS | wrong).items() if value for part in (name, value)]
+    if command == "forecast" and wrong.get("--id", "") is None:
+        return  # then rounds have no ids
+    for policy in ("stop", "skip"):
+        saved = ["--snapshot", tmp_path / "s.treecal", "--output", tmp_path / "closed.csv"]
+        done = run(command, log, *TWO, *options, *saved, "--on-error", policy)
+        refused(done, f"log.{kind} has no column", "It has key, p_rain, p_sun, due_for, sky.", *words)
+        assert (done.out, os.listdir(tmp_path)) == ("", [log.name])
+    assert run(command, log, *TWO, *(part for pair in OPTIONS.items() for part in pair)).code == 0
+
+
+def test_forecasts_and_outcomes_may_be_in_files_of_their_own(tmp_path: Path) -> None:
+    for kind, (first, second) in {
+        "csv": ("id,p_rain,p_sun,city\n1,0.8,0.2,Oslo\n2,0.6,0.4,Oslo\n", "outcome_for,outcome\n2,sun\n1,rain\n"),
+        "jsonl": (text([opening(1), opening(2)]), text([closing(2), closing(1)])),
+    }.items():
+        saved = ["--snapshot", tmp_path / f"{kind}.treecal", "--new-file", "--by", "city"]
+        for name, content in (("forecasts", first), ("outcomes", second)):
+            path = tmp_path / f"{name}.{kind}"
+            path.write_text(content)
+            done = recalibrate(path, *saved)
+            assert done.code == 0, done.err
+        assert done.err.startswith("2 rounds")
+    asks, answers = tmp_path / "asks.csv", tmp_path / "outcomes.csv"
+    asks.write_text("id,city\n1,Oslo\n2,Oslo\n")
+    for path in (asks, answers):
+        assert run("forecast", path, *TWO, "--id", "id", "--snapshot", tmp_path / "f", "--new-file").code == 0
+    assert tc.load(tmp_path / "f").rounds == 2
+
+
+def test_an_error_names_file_line_and_id(tmp_path: Path) -> None:
+    """Also one of the library's, which knows a round by a number that no row has."""
+    log = tmp_path / "log.jsonl"
+    rows: Rows = [{"id": "a", "forecast": [0.5, 0.5]}, {"id": "b", "forecast": [0.5, 1.5]}]
+    log.write_text(text(rows))
+    box = ("--dim", 2, "--box", 0, 1, "--groups", "cells")
+    done = run("recalibrate", log, *box)
+    refused(done, "log.jsonl, line 2 (row 2): id 'b': ", "lies outside")
+    assert "round" not in done.err
+    log.write_text(text([rows[0], {"outcome_for": "a", "outcome": [0.5, 7]}]))
+    refused(run("recalibrate", log, *box), "log.jsonl, line 2 (row 2): outcome_for 'a': the outcome")
+    done = run("forecast", *TWO, "--id", "id", "--on-error", "skip", stdin='{"id": 7}\n{"outcome_for": 7}')
+    assert "line 2 (row 2): outcome_for '7': outcome is missing" in done.err
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    method=st.sampled_from(["mean", "guarded"]),
+    limit=st.sampled_from([None, 1, 3]),
+    due=st.sampled_from([None, 2, 5]),
+    cut=st.integers(0, 60),
+)
+def test_rounds_that_are_given_up_are_those_of_the_library(
+    seed: int, method: str, limit: int | None, due: int | None, cut: int
+) -> None:
+    """A round whose outcome is in its own row does not wait, so there is none here."""
+    rows = [row | {"t": t} for t, row in enumerate(interleaved(seed))]
+    for row in rows:
+        if "outcome" in row and "outcome_for" not in row:
+            del row["outcome"]
+    if due is not None:
+        rows = [row | ({"by": row["t"] + due} if "p_rain" in row else {}) for row in rows]
+    late = tc.Late(tc.Recalibrator(SPACE) if method == "mean" else tc.GuardedCorrector(SPACE), limit=limit)
+    expected = []
+    for row in rows:
+        if "p_rain" in row:
+            x = late.predict([row["p_rain"], row["p_sun"]], id=row["id"], due=row.get("by"), now=row["t"])
+            expected.append((row["id"], late.counts.opened, x.mean.tolist()))
+        if "outcome" in row:
+            with suppress(tc.exceptions.IdError):
+                late.update(row["outcome_for"], row["outcome"], now=row["t"])
+    options: list[object] = ["--method", method, "--now", "t", *([] if due is None else ["--due", "by"])]
+    with tempfile.TemporaryDirectory() as folder:
+        snapshot = Path(folder, "s")
+        options += ["--snapshot", snapshot, *([] if limit is None else ["--limit", limit])]
+        nights = [recalibrate(*options, "--json", stdin=text(part)) for part in (rows[:cut], rows[cut:])]
+        assert [done.code for done in nights] == [0, 0], nights[-1].err
+        lines = [line for done in nights for line in done.lines if "scores" not in line]
+        assert [(line["id"], line["round"], list(line["mean"].values())) for line in lines] == expected
+        saved = tc.load(snapshot)
+        assert saved.pending == late.pending
+        assert (saved.limit, saved.counts.void, saved.counts.too_late) == (limit, late.void, late.counts.too_late)
+        assert [name for name, *_ in state.read_notes(snapshot.read_bytes()).get("open", [])] == late.pending
+
+
+def test_times_and_limits(tmp_path: Path) -> None:
+    def asked(i: int, day: object, due: object) -> dict[str, Any]:
+        return opening(i) | {"day": day, "due": due}
+
+    arguments = ["--now", "day", "--due", "due"]
+    rows = [asked(1, "2026-10-01", "2026-10-08"), asked(2, "2026-10-07T09:30+02:00", "2026-10-14T00:00Z")]
+    rows += [closing(2) | {"day": "2026-10-09"}, closing(1) | {"day": "2026-10-09"}]
+    done = recalibrate(*arguments, stdin=text(rows))
+    assert done.code == 0
+    assert done.err.endswith("1 forecast is void; 1 outcome came too late.\n")
+    found = recalibrate(*arguments, "--json", stdin=text(rows)).lines[-1]
+    assert (found["waiting"], found["void"], found["too_late"]) == (0, 1, 1)
+    for row, words in (
+        (asked(1, "soon", 7), "line 1 (row 1): id '1': day is 'soon', expected a number, or a time such as"),
+        (asked(1, 8, 7), "due is 7, expected a time from 8 on"),
+        (opening(1) | {"due": 7}, "day is missing, expected what time it is"),
+    ):
+        refused(recalibrate(*arguments, stdin=text([row])), words)
+    refused(recalibrate("--due", "due"), "--due is due, and it is not known what time it is", "--now")
+    refused(recalibrate("--limit", 0), "--limit is 0")
+    refused(run("forecast", *TWO, "--limit", 7), "--limit are for forecasts with ids", "--id")
+    done = run("forecast", *TWO, "--id", "id", "--limit", 1, stdin=text([{"id": 1}, {"id": 2}, closing(1)]))
+    assert done.err == "treecal: 1 forecast awaits its outcome; 1 forecast is void; 1 outcome came too late.\n"
+    snapshot = tmp_path / "s"
+    for limit, code in ((None, 0), (1, 2), (7, 0), (None, 0)):  # given later, it holds from then on
+        stdin = text([opening(1), opening(2)])
+        chosen = [] if limit is None else ["--limit", limit]
+        assert recalibrate("--snapshot", snapshot, *chosen, stdin=stdin).code == code
+    assert tc.load(snapshot).limit == 7
 
 
 def test_forecasts_by_id(tmp_path: Path) -> None:
@@ -563,7 +795,10 @@ def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> No
             assert list(next(announced)["mean"].values()) == x.mean.tolist()
         if "outcome" in row:
             late.update(row["outcome_for"] if "outcome_for" in row else row["id"], row["outcome"])
-    refused(recalibrate("--by", "country", stdin=text(rows)), "line 1 (row 1): country is missing, expected the group")
+    refused(
+        recalibrate("--by", "country", stdin=text(rows)),
+        "line 1 (row 1): id '0': country is missing, expected the group",
+    )
     refused(recalibrate("--snapshot", snapshot), "ByGroup(", "Recalibrator(")
     refused(
         recalibrate(grow(tmp_path / "log.csv", 3), "--outcome", "weather", "--by", "country"), "no column 'country'"

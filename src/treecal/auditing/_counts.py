@@ -14,7 +14,8 @@ from treecal.auditing._groups import Groups, Key
 from treecal.auditing._result import Audit, Calibration
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, mean_interval
+from treecal.measures import Bins, Payoff, mean_interval
+from treecal.measures._payoff import best_actions
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
@@ -89,14 +90,47 @@ class Cells(NamedTuple):
         return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
 
 
+class Actions:
+    """What whoever acts on the forecasts did, and what came, by group.
+
+    Attributes
+    ----------
+    loss
+        What each action costs under each class, `(a, d)`.
+    counts
+        The weight of each group, action and class, `(g, a, d)`.
+    expected
+        The sums of the forecasts of each group and action, `(g, a, d)`.
+    """
+
+    def __init__(self, loss: Array) -> None:
+        self.loss = loss
+        self.counts, self.expected = np.zeros((1, *loss.shape), np.int64), np.zeros((1, *loss.shape))
+
+    def add(self, rows: Rows, groups: int) -> None:
+        """Add valid rows."""
+        if (more := groups - len(self.counts)) > 0:
+            room = ((0, more), (0, 0), (0, 0))
+            self.counts, self.expected = np.pad(self.counts, room), np.pad(self.expected, room)
+        home = rows.groups, best_actions(rows.forecasts, self.loss)
+        weights = rows.weights if len(rows.weights) else np.ones(len(rows.outcomes), np.int64)
+        np.add.at(self.counts, (*home, rows.outcomes), weights)
+        np.add.at(self.expected, home, (rows.forecasts * weights).T)
+
+    def read(self, at: slice, unit: float, worth: float) -> Payoff:
+        """Return what acting on the forecasts of some groups cost."""
+        return Payoff(self.loss, self.counts[at].sum(axis=0) / unit, self.expected[at].sum(axis=0) / unit, worth)
+
+
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """All that an engine counts: groups, cells, and the sums of exact errors; and what a weight of 1 counts, if any."""
+    """All that an engine counts: groups, cells, and the sums of exact errors; what a weight of 1 counts; actions."""
 
     groups: Groups
     cells: Cells
     exact: ErrorSums | None
     scale: float | None = None
+    actions: Actions | None = None
 
     def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
         """Return the audit of these rows."""
@@ -131,6 +165,7 @@ class Counts:
             exact=None if self.exact is None else self.exact.read(key, len(classes)),
             brier_interval=mean_interval(2 * brier, 4 * brier2, count, most=2.0),
             log_interval=mean_interval(*logs, count),
+            payoff=None if self.actions is None else self.actions.read(at, unit, worth),
         )
 
     def _unscaled(self, counts: Any) -> Any:

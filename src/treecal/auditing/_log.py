@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,20 @@ from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
-from treecal.auditing._counts import Cells, Counts, Rows
+from treecal.auditing._counts import Actions, Cells, Counts, Rows
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
 from treecal.auditing._weights import scale_of, whole_weights
+from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 from treecal.io import Chunk, OnError, Outcomes, Source, open_source, read_outcomes
 from treecal.io._decoder import check_columns
 from treecal.io._duckdb import library
+from treecal.io._source import LOG
 from treecal.io._valid import valid_sql, valid_weight_sql
+from treecal.measures._payoff import read_loss
 
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
@@ -40,6 +43,8 @@ def audit(
     outcome: str | Sequence[str] | None = None,
     classes: Sequence[str | int] | None = None,
     by: str | Sequence[str] = (),
+    time: str | None = None,
+    loss: ArrayLike | None = None,
     weight: str | ArrayLike | None = None,
     bins: int = 10,
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
@@ -78,6 +83,13 @@ def audit(
         (`p_rain`, `p_sun`) set the order; else integers count from 0, and all others are sorted.
     by
         Columns to group rows by.
+    time
+        A column of dates, times or numbers: rows are also counted by windows of time (at most 40 minutes, hours, days,
+        weeks or months, else years), as `audit.windows`. If the log is in the order of time, a `tc.Monitor` watches its
+        rows, and `audit.windows.alarm` is its alarm.
+    loss
+        What each action costs under each class, `(actions, d)`: what acting on the forecasts cost is then `payoff` of
+        all rows and of each group.
     weight
         The column of sample weights, or an array of them beside two arrays: 0, or from 1e-12 to 1e12. A row of weight 3
         counts as three rows, and one of weight 0 as none. Whole numbers are exact; others are rounded down to multiples
@@ -115,9 +127,9 @@ def audit(
     """
     name = None
     if outcomes is not None:
-        if (forecast, outcome, tuple(by)) != (None, None, ()):
+        if (forecast, outcome, tuple(by), time) != (None, None, (), None):
             raise ParameterError(
-                "two arrays have no columns for forecast, outcome or by.",
+                "two arrays have no columns for forecast, outcome, by or time.",
                 hint="audit(P, y), or audit({'p': P, 'y': y, 'group': g}, forecast='p', outcome='y', by='group').",
             )
         source, forecast, outcome, classes, weight = from_arrays(source, outcomes, classes, weight)
@@ -135,15 +147,16 @@ def audit(
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
     opened.name = name or opened.name
     opened.watch = watch = _Watch(opened, progress)
-    check_columns(opened.name, list(opened.types), by)
-    for name in by:
+    kept = (*by, *([] if time is None or time in by else [time]))
+    check_columns(opened.name, list(opened.types), kept)
+    for name in kept:
         if (kind := opened.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
             raise FileError(f"column {name!r} of {opened.name} holds {kind} values, expected text, numbers or dates.")
     rows = read_outcomes(
         opened,
         outcome=outcome,
         forecast=forecast,
-        keep=by,
+        keep=kept,
         classes=classes,
         one_hot=True,
         on_error=on_error,
@@ -153,10 +166,20 @@ def audit(
     if not rows.labels:
         raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
     groups, scale = Groups(by), _scale(rows) if weight else None
-    cells = _binned(rows, groups, bins, scale, watch)
+    windows = None
+    if time is not None:
+        question = opened.batches(f"SELECT {opened.key(time)} AS t FROM {LOG}", rows=rows.rows)
+        columns = (batch.column("t") for batch in question)
+        windows = Windows(time, columns, classes=rows.classes or (), bins=bins)
+    actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
+    cells = _binned(rows, groups, bins, scale, watch, windows, actions)
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
-    counts = Counts(groups, cells, errors, scale)
-    return counts.audit(opened.name, rows.classes or (), tuple(rows.names), rows.problems)
+    what = opened.name, rows.classes or (), tuple(rows.names), rows.problems
+    found = Counts(groups, cells, errors, scale, actions).audit(*what)
+    if windows is None:
+        return found
+    over_time = Counts(windows.groups, windows.cells, None, scale).audit(*what)
+    return replace(found, windows=replace(over_time, alarm=windows.alarm, in_order=windows.in_order))
 
 
 @dataclass
@@ -182,7 +205,15 @@ def _scale(outcomes: Outcomes) -> float:
     return scale_of(found["rows"], found["most"] or 1.0)
 
 
-def _binned(outcomes: Outcomes, groups: Groups, bins: int, scale: float | None, watch: _Watch) -> Cells:
+def _binned(
+    outcomes: Outcomes,
+    groups: Groups,
+    bins: int,
+    scale: float | None,
+    watch: _Watch,
+    windows: Windows | None,
+    actions: Actions | None,
+) -> Cells:
     """Read the log once, and count its valid rows."""
     from treecal.auditing._kernels import tally
 
@@ -203,6 +234,11 @@ def _binned(outcomes: Outcomes, groups: Groups, bins: int, scale: float | None, 
             if len(weights):
                 cells.rows[:] += np.bincount(home, minlength=len(cells.rows))
             done = counter.submit(tally, rows, cells)
+            if actions is not None:
+                actions.add(rows, len(groups.index))
+            if windows is not None:
+                done.result()
+                done = counter.submit(windows.add, rows, chunk.kept[windows.name], tally)
             counted += len(chunk.rows)
             watch.count += size
             watch()

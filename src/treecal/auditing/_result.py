@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Key
 from treecal.io import Problems
-from treecal.measures import Bins, Interval, Verdict
+from treecal.measures import Bins, Interval, Payoff, Verdict
 from treecal.measures._reliability import classwise_ece
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from treecal.monitor import Alarm
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,8 @@ class Calibration:
         Mean of `Σ_k (p_k - y_k)²`, with its interval.
     log_interval
         Mean of `−ln p_y`, with its interval; infinite if an outcome had forecast 0.
+    payoff
+        What acting on the forecasts cost; None if no loss was given.
     """
 
     rounds: int
@@ -47,6 +51,7 @@ class Calibration:
     exact: Exact | None
     brier_interval: Interval
     log_interval: Interval
+    payoff: Payoff | None = None
 
     @property
     def brier(self) -> float:
@@ -107,6 +112,7 @@ class Calibration:
             "uncertainty": self.uncertainty,
             "intervals": {"level": self.brier_interval.level, "brier": _ends(self.brier_interval)}
             | {"log_score": _ends(self.log_interval)},
+            **({} if self.payoff is None else {"payoff": self.payoff.to_dict()}),
             "classwise_ece": self.classwise_ece,
             "classwise": classes.to_dict(),
             "top_label": self.top_label.to_dict(),
@@ -143,6 +149,12 @@ class Audit:
         The rows of each group, by its values in these columns.
     problems
         The invalid rows that were left out.
+    windows
+        The same rows by windows of time, as its groups; None if no column of times was given.
+    alarm
+        Of windows: the alarm of a `tc.Monitor` that watched the rows; None without one.
+    in_order
+        Of windows: whether rows are in the order of time, as an alarm needs.
     """
 
     source: str
@@ -152,6 +164,9 @@ class Audit:
     whole: Calibration
     groups: dict[Key, Calibration]
     problems: Problems
+    windows: Audit | None = None
+    alarm: Alarm | None = None
+    in_order: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -164,7 +179,13 @@ class Audit:
                 {"by": dict(zip(self.by, map(_plain, key), strict=True)), **group.to_dict()}
                 for key, group in self.groups.items()
             ],
+            **({} if self.windows is None else {"windows": self.windows._over_time()}),
         }
+
+    def _over_time(self) -> dict[str, Any]:
+        alarm = None if self.alarm is None else asdict(self.alarm) | {"words": str(self.alarm)}
+        groups = [{self.by[0]: _plain(key[0]), **group.to_dict()} for key, group in self.groups.items()]
+        return {"by": self.by[0], "in_order": self.in_order, "alarm": alarm, "groups": groups}
 
     def bins(self) -> Iterator[dict[str, Any]]:
         """Yield every bin that is not empty as a row of one table: first of all rows, then of each group."""

@@ -12,17 +12,21 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from treecal.auditing._result import Audit, Calibration
-    from treecal.measures import Bins, Interval
+    from treecal.measures import Bins, Interval, Payoff
 
 
 def shown(audit: Audit) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit.whole)), errors(audit.whole), scores(audit.whole), classes(audit)]
+    if audit.whole.payoff is not None:
+        parts.append(Text(acted(audit.whole.payoff)))
     if audit.groups:
         parts.append(groups(audit))
+    if (windows := audit.windows) is not None:
+        parts += [groups(windows, title=f"Windows of time, by {windows.by[0]}"), Text(watched(windows))]
     if audit.problems.count:
         parts.append(Text(str(audit.problems)))
-    return Group(*(piece for part in parts for piece in (part, Text())))
+    return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 
 def text(audit: Audit) -> str:
@@ -39,7 +43,7 @@ def verdict(whole: Calibration) -> str:
     if whole.weight != whole.rounds:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
     if whole.skill <= 0:
-        words.append(f"But the forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
+        words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
     return "\n".join([*words, f"What to do: {found.advice}"])
 
 
@@ -53,7 +57,8 @@ def errors(whole: Calibration) -> Table:
         luck = view.luck
         figures = [luck.value, luck.mean, luck.high, view.error.value]
         table.add_row(name, *map(_figure, figures), _ends(view.error))
-    table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
+    if not math.isnan(whole.top_label.mce):
+        table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
     if whole.exact is not None:
         distinct = f"{whole.exact.forecasts:,} forecast{'s' * (whole.exact.forecasts != 1)}"
         for name, value in whole.exact.errors.items():
@@ -89,12 +94,39 @@ def classes(audit: Audit) -> Table:
     return table
 
 
-def groups(audit: Audit) -> Table:
+def acted(payoff: Payoff) -> str:
+    """Say what acting on the forecasts cost, and which actions should have been others."""
+    saved, luck = payoff.interval(), payoff.chance
+    text = (
+        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Calibrated ones would have saved {saved.value:.4g} "
+        f"of it (90 % interval {saved.low:.4g} to {saved.high:.4g}; by chance {luck.mean:.4g})."
+    )
+    if luck.p_value(saved.value) < 0.05:
+        rows = payoff.counts.sum(axis=1)
+        for k, better in enumerate(payoff.better):
+            if better != k:
+                text += (
+                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
+                )
+    return text
+
+
+def watched(windows: Audit) -> str:
+    """Say what a monitor of the rows found."""
+    if not windows.in_order:
+        return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
+    if windows.alarm is None:
+        return "A monitor that looked after every row has raised no alarm."
+    said = str(windows.alarm)
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def groups(audit: Audit, title: str = "Groups") -> Table:
     """Return the table of groups."""
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
     counts = [">rows", *[">weight"] * weighted]
     figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
-    table = _table("Groups", *map(_cell, audit.by), *counts, *figures, "verdict")
+    table = _table(title, *map(_cell, audit.by), *counts, *figures, "verdict")
     for key, part in audit.groups.items():
         top, each = part.verdict.views
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]

@@ -39,6 +39,8 @@ def audit(
     outcome: str,
     classes: str | None = None,
     by: str | None = None,
+    time: str | None = None,
+    loss: str | None = None,
     weight: str | None = None,
     bins: int = 10,
     norm: str = "l1,l2,linf",
@@ -60,6 +62,7 @@ def audit(
 
         treecal audit log.parquet --forecast p_rain,p_sun --outcome weather
         treecal audit log.csv --forecast p --outcome clicked --by model --json
+        treecal audit log.csv --forecast p --outcome clicked --time day --loss "0,4; 1,1"
         treecal audit log.csv --forecast p_a,p_b --outcome label --output bins.csv
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
@@ -77,6 +80,11 @@ def audit(
         The classes, in the order of the probabilities; by default those found in the log.
     by
         Columns to group rows by, separated by commas.
+    time
+        Column of dates, times or numbers: rows are also counted by windows of time, and if they are in its order, a
+        monitor watches them and says when it raised an alarm.
+    loss
+        What each action costs under each class: a row per action, separated by semicolons, its costs by commas.
     weight
         Column of the weights of rows: a row of weight 3 counts as three.
     bins
@@ -109,6 +117,8 @@ def audit(
             "outcome": split("--outcome", outcome),
             "classes": None if classes is None else split("--classes", classes),
             "by": [] if by is None else split("--by", by),
+            "time": time,
+            "loss": None if loss is None else _matrix(loss),
             "weight": weight,
             "bins": bins,
             "norms": [as_norm(name) for name in split("--norm", norm)],
@@ -136,6 +146,19 @@ def audit(
     return Exit.FLAWED
 
 
+def _matrix(text: str) -> list[list[float]]:
+    """Return the costs of each action."""
+    try:
+        rows = [[float(cell) for cell in row.split(",")] for row in text.split(";")]
+    except ValueError:
+        rows = []
+    if not rows or any(len(row) != len(rows[0]) for row in rows):
+        raise ParameterError.expected(
+            "--loss", text, 'numbers such as "0,4; 1,1": a row per action, a number per class'
+        )
+    return rows
+
+
 def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: bool) -> Audit:
     from treecal.auditing.spark import audit as audit_on_spark
     from treecal.keyed.session import session
@@ -144,6 +167,8 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
         raise ParameterError(
             "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )
+    if options.pop("time") is not None or options.pop("loss") is not None:
+        raise ParameterError("--engine spark has no --time and no --loss.")
     options["outcome"] = options["outcome"][0]
     return audit_on_spark(_read(session(master), path), **options)
 

@@ -11,11 +11,14 @@ from cyclopts import Parameter
 
 from treecal.cli._guard import Guard
 from treecal.cli._options import (
+    Due,
     Every,
     FileKind,
     Force,
+    Limit,
     Method,
     NewFile,
+    Now,
     OnInvalid,
     OutcomeFor,
     Outcomes,
@@ -23,8 +26,8 @@ from treecal.cli._options import (
     split,
 )
 from treecal.cli._reader import News, Reader, names_of
-from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._session import check_apart, session
+from treecal.cli._rows import end, first_rows, line, rows, source_name
+from treecal.cli._session import check_apart, check_times, session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, by_class, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
@@ -49,7 +52,10 @@ def forecast(
     id_: Annotated[
         str | None, Parameter(name="--id", help="Column or key of the id of a forecast that is asked for.")
     ] = None,
-    outcome_for: OutcomeFor = "outcome_for",
+    outcome_for: OutcomeFor = None,
+    limit: Limit = None,
+    due: Due = None,
+    now: Now = None,
     announce: Announce = "distribution",
     snapshot: SnapshotFile = None,
     every: Every = 1000,
@@ -74,7 +80,8 @@ def forecast(
         treecal forecast days.csv --outcome weather --classes rain,sun --snapshot days.treecal
         printf '{"id": "42"}\n' | treecal forecast --classes rain,sun --id id --announce mean
 
-    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
+    of standard output has gone.
 
     Parameters
     ----------
@@ -85,13 +92,15 @@ def forecast(
     announce
         What to write: the distribution, which is what is calibrated; its mean; or one point drawn from it.
     output
-        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
-        outcome, and the mean of the forecast, as forecast_rain, forecast_sun; `treecal audit` reads it. Forecasts that
-        still await their outcome are written to standard output.
+        File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
+        the mean of the forecast, as forecast_rain, forecast_sun. Its name tells the format: .csv, .tsv or .txt;
+        .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
+        output.
     """
     check_apart(path, output, snapshot)
+    check_times(due, now, limit, ids=id_ is not None)
     space = outcomes.space()
-    columns = () if outcome is None else split("--outcome", outcome)
+    columns = named = () if outcome is None else split("--outcome", outcome)
     if id_ is not None:
         columns = columns or ("outcome",)
     names = names_of(space, "forecast")
@@ -100,11 +109,15 @@ def forecast(
         columns,
         corrects=False,
         id=id_,
-        outcome_for=outcome_for,
+        outcome_for=outcome_for or "outcome_for",
         added=names if output is not None else (),
+        named=[name for name in (*named, id_, outcome_for, due, now) if name is not None],
+        due=due,
+        now=now,
     )
+    reader.check_first(source_name(path), first_rows(path, kind=kind))
     problems = Problems(source_name(path), on_error)
-    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file}
+    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
     rounds: Rounds | None = None
 
     def write(number: int, news: News, x: Forecast) -> None:
@@ -128,7 +141,7 @@ def forecast(
                 try:
                     rounds.take(reader.read(row.read()), write)
                 except TreeCalError as error:  # beyond the horizon every row is invalid
-                    problems.add(row.place, str(error), stop=isinstance(error, HorizonError))
+                    problems.add(row.place, reader.complaint(row.value, error), stop=isinstance(error, HorizonError))
                     run.took(row)
                     continue
                 run.took(row)
@@ -138,10 +151,13 @@ def forecast(
         if rounds is None:
             raise
         end(problems)
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
+        saved = snapshot is not None and rounds.changed
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
         say(str(guard))
+    if rounds.void:
+        say(rounds.standing)
     return end(problems)
 
 

@@ -19,7 +19,7 @@ from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.geometry import Simplex
 from treecal.io import Decoder, Problems, open_source, read_outcomes
 from treecal.io._decoder import class_labels
-from treecal.io._sources import LOG
+from treecal.io._source import LOG
 from treecal.monitor import Monitor
 from treecal.state import describe, load, save
 

@@ -32,7 +32,24 @@ FileKind = Annotated[
 OnInvalid = Annotated[
     OnError, Parameter(help="At an invalid row: stop; skip it and report how many; or collect and report them all.")
 ]
-OutcomeFor = Annotated[str, Parameter(help="Column of the id of the forecast whose outcome a row brings.")]
+OutcomeFor = Annotated[
+    str | None,
+    Parameter(help="Column of the id of the forecast whose outcome a row brings; by default outcome_for."),
+]
+Limit = Annotated[
+    int | None,
+    Parameter(help="The most forecasts with ids that may await their outcomes: beyond it the oldest is void."),
+]
+Due = Annotated[
+    str | None,
+    Parameter(
+        help="Column of the last moment at which the outcome of a forecast counts: afterwards it is void. Needs --now."
+    ),
+]
+Now = Annotated[
+    str | None,
+    Parameter(help="Column that tells what time it is: a number, or a time such as 2026-01-31T09:30, in UTC."),
+]
 SnapshotFile = Annotated[
     Path | None,
     Parameter(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
 from treecal._typing import Array
-from treecal.exceptions import FileError, OutcomeError
+from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._outcomes import renormalised
 from treecal.io import Decoder
@@ -36,6 +39,10 @@ class News(NamedTuple):
     """Those of `row` that are neither forecast, outcome nor id."""
     sought: str = ""
     """Columns of a forecast that it does not have."""
+    due: float | None = None
+    """The last moment at which the outcome of the round it opens counts."""
+    now: float | None = None
+    """What time it is."""
 
     def labelled(self, line: dict[str, Any]) -> dict[str, Any]:
         """Return a line of JSON on the forecast of its round with its id and its other columns."""
@@ -74,6 +81,8 @@ class Reader:
     """Columns that the output has beside the rows' own."""
     named: Sequence[str] = field(default=())
     """Columns that a table must have, because they were named."""
+    due: str | None = None
+    now: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -82,25 +91,69 @@ class Reader:
 
     def check(self, source: str, there: Sequence[str]) -> None:
         """Raise an error if a table lacks the columns to read."""
-        check_columns(source, there, [*self.named, *self.by])
+        only_outcomes = {*there} <= {self.outcome_for, *self.outcome, self.now}  # which need no ids of their own
+        check_columns(source, there, [name for name in self.named if not (only_outcomes and name == self.id)])
         self._check_room(there, what=source)
-        if self.corrects:
-            opens = bool(self.decoder.forecast_columns(there)) and (self.id in there)
-            if not self.decoder.forecast_columns(there) and self.outcome_for not in there:
-                raise FileError(
-                    f"{source} has no probabilities: looked for {self.decoder.sought()}; it has {listed(there)}.",
-                    hint="name them with --forecast.",
-                )
-            if not opens:
-                check_columns(source, there, self.outcome)
-        elif self.id is None:
+        if self._in_order:
             self.decoder.check(source, there)
-        elif self.id not in there:
-            check_columns(source, there, [self.outcome_for])
+        else:
+            self._check_together(source, there, self.decoder.forecast_columns(there) if self.corrects else ())
+
+    def check_first(self, source: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Raise an error if the first rows of a file without a header lack columns that such rows need."""
+        if len(rows) < 2:
+            return
+        there = list(dict.fromkeys(name for row in rows for name in row))
+        self._check_room(there, what=source)
+        if self._in_order:
+            check_columns(source, there, self.outcome)
+            return
+        found = [self.decoder.forecast_columns(row) for row in rows] if self.corrects else []
+        forecast = next((columns for columns in found if any(name in there for name in columns)), ())
+        self._check_together(source, there, forecast)
+        opening = [row for row in rows if any(name in row for name in forecast)]
+        stray = [row for row in rows if not {self.id, self.outcome_for, *forecast} & {*row}]
+        if self.id not in there and stray and not self.corrects:
+            check_columns(source, there, [str(self.id)], remedy="name it with --id.")
+        if any({*self.outcome} <= {*row} for row in stray) and all(self.id in row for row in opening):
+            check_columns(source, there, [self.outcome_for], remedy="name it with --outcome-for.")
+
+    @property
+    def _in_order(self) -> bool:
+        """Whether rows are outcomes, one after the other."""
+        return not self.corrects and self.id is None
+
+    def _check_together(self, source: str, there: Sequence[str], forecast: Sequence[str]) -> None:
+        """Raise an error unless forecasts, ids and outcomes can be put together from these columns."""
+        named, closes, told = self.id in there, self.outcome_for in there, {*self.outcome} <= {*there}
+        if self.corrects and not forecast and not closes:
+            raise FileError(
+                f"{source} has no probabilities: looked for {self.decoder.sought()}; it has {listed(there)}.",
+                hint="name them with --forecast.",
+            )
+        if forecast:
+            check_columns(source, there, [*forecast, *self.by])
+        # Without ids a forecast's outcome is in its row, or in the next one.
+        by_id = closes or (self.id in self.named and not told) if forecast else not closes
+        if not named and by_id:
+            check_columns(source, there, [str(self.id)], remedy="name it with --id.")
+        if closes or (forecast and not named):
+            check_columns(source, there, self.outcome, remedy="name it with --outcome.")
+
+    def complaint(self, row: Any, error: TreeCalError) -> str:
+        """Return what is wrong with a row, and the ids it has, by which it can be found."""
+        text = str(error)
+        if isinstance(error, OutcomeError | ForecastError) and error.round:  # a number that no row has
+            text = text.replace(f" at round {error.round} ", " ", 1)
+        cells = {name: row.get(name) for name in (self.id, self.outcome_for)} if isinstance(row, dict) else {}
+        ids = {name: repr(_text("", value)) for name, value in cells.items() if isinstance(value, str | int | float)}
+        if self.id is None or any(value in text for value in ids.values()):
+            return text
+        return "".join(f"{name} {value}: " for name, value in ids.items()) + text
 
     def read(self, row: Any) -> News:
         """Return what a row says, all of it checked, or raise what is wrong with it."""
-        if not self.corrects and self.id is None:
+        if self._in_order:
             return self._only_outcome(row)
         if not isinstance(row, dict):
             wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
@@ -126,12 +179,13 @@ class Reader:
         expected = earlier is not None or not opens or (name is None and any(c in row for c in self.outcome))
         b = self._forecast(row) if opens and self.corrects else None
         y = self.decoder.outcome(row) if told or expected else None
+        due, now = self._times(row) if opens else (None, _moment(self.now, row))
         group, kept = self._group(row) if opens else None, plain(row)
         kept.pop(self.outcome_for, None)
         outcome = {column: kept[column] for column in self.outcome if column in kept}
         if not opens:
             said = {column: value for column, value in kept.items() if column not in (*columns, self.id)}
-            return News(False, None, None, None, earlier, y, kept, said, said, self.decoder.sought())
+            return News(False, None, None, None, earlier, y, kept, said, said, self.decoder.sought(), None, now)
         if earlier is not None or y is None:  # its own outcome is still to come
             kept = {column: value for column, value in kept.items() if column not in outcome}
         for column in columns:
@@ -139,7 +193,8 @@ class Reader:
                 kept[column] = [kept[column][label] for label in class_labels(self.decoder.space)]
         used = (*columns, *self.outcome, self.id)
         other = {column: value for column, value in kept.items() if column not in used}
-        return News(True, b, name, group, earlier, y, kept, outcome if earlier is not None else {}, other)
+        told_of = outcome if earlier is not None else {}
+        return News(True, b, name, group, earlier, y, kept, told_of, other, "", due, now)
 
     @property
     def _wanted(self) -> str:
@@ -175,6 +230,15 @@ class Reader:
         value = None if column is None else row.get(column)
         return None if value is None else _text(str(column), value)
 
+    def _times(self, row: dict[str, Any]) -> tuple[float | None, float | None]:
+        """Return when the outcome of a row's forecast is due, and what time it is."""
+        due, now = _moment(self.due, row), _moment(self.now, row)
+        if due is not None and now is None:
+            raise OutcomeError(f"{self.now} is missing, expected what time it is, beside {self.due}.")
+        if due is not None and now is not None and due < now:
+            raise OutcomeError(f"{self.due} is {row[str(self.due)]}, expected a time from {row[str(self.now)]} on.")
+        return due, now
+
     def _group(self, row: dict[str, Any]) -> Hashable:
         """Return the group of a row: a text, or several."""
         for name in self.by:
@@ -184,6 +248,30 @@ class Reader:
         if self.overlapping:
             return tuple(f"{name}={value}" for name, value in zip(self.by, found, strict=True))
         return found[0] if len(found) == 1 else found or None
+
+
+def _moment(column: str | None, row: dict[str, Any]) -> float | None:
+    """Return the time in a column: a number, or the seconds from 1970 to a time in ISO 8601, by default in UTC.
+
+    Examples
+    --------
+    >>> [_moment("due", {"due": due}) for due in (7, "1970-01-02", "1970-01-01T02:00+02:00")]
+    [7.0, 86400.0, 0.0]
+    """
+    value = None if column is None else row.get(column)
+    if value is None:
+        return None
+    text = value.isoformat() if isinstance(value, date) else str(value)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(text)
+            number = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if not math.isfinite(number) or isinstance(value, bool):
+        raise OutcomeError(f"{column} is {str(value)[:60]!r}, expected a number, or a time such as 2026-01-31T09:30.")
+    return number
 
 
 def _text(name: str, value: Any) -> str:

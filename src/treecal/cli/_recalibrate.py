@@ -10,10 +10,23 @@ from cyclopts import Parameter
 
 from treecal import correctors
 from treecal.cli._guard import Guard
-from treecal.cli._options import Every, FileKind, Force, NewFile, OnInvalid, OutcomeFor, Outcomes, SnapshotFile, split
+from treecal.cli._options import (
+    Due,
+    Every,
+    FileKind,
+    Force,
+    Limit,
+    NewFile,
+    Now,
+    OnInvalid,
+    OutcomeFor,
+    Outcomes,
+    SnapshotFile,
+    split,
+)
 from treecal.cli._reader import News, Reader, names_of
-from treecal.cli._rows import end, line, rows, source_name
-from treecal.cli._session import check_apart, session
+from treecal.cli._rows import end, first_rows, line, rows, source_name
+from treecal.cli._session import check_apart, check_times, session
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import Groups, all_correctors
@@ -48,9 +61,12 @@ def recalibrate(
     groups: Rule | None = None,
     by: str | None = None,
     forecast: str | None = None,
-    outcome: str = "outcome",
-    id_: Annotated[str, Parameter(name="--id", help="Column of the id of a forecast.")] = "id",
-    outcome_for: OutcomeFor = "outcome_for",
+    outcome: str | None = None,
+    id_: Annotated[str | None, Parameter(name="--id", help="Column of the id of a forecast; by default id.")] = None,
+    outcome_for: OutcomeFor = None,
+    limit: Limit = None,
+    due: Due = None,
+    now: Now = None,
     tolerance: float = 1e-6,
     snapshot: SnapshotFile = None,
     every: Every = 1000,
@@ -73,7 +89,8 @@ def recalibrate(
         treecal recalibrate model.csv --classes rain,sun --outcome weather --output corrected.csv
         treecal recalibrate model.jsonl --classes rain,sun --method vector --snapshot model.treecal
 
-    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
+    of standard output has gone.
 
     Parameters
     ----------
@@ -97,37 +114,42 @@ def recalibrate(
         two classes, the column of the second one. By default "forecast", or the columns named like the classes, also
         with a common prefix: p_rain, p_sun.
     outcome
-        Column of the outcome.
+        Column of the outcome; by default outcome.
     tolerance
         How far from 1 the probabilities of a row may sum; they are normalised.
     output
-        CSV, Parquet or JSON lines file, by its name, for the rounds whose outcome is known: the columns of the row, the
-        outcome, and the corrected probabilities, as corrected_rain, corrected_sun; `treecal audit` reads it. Forecasts
-        that still await their outcome are written to standard output.
+        File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
+        the corrected probabilities, as corrected_rain, corrected_sun. Its name tells the format: .csv, .tsv or .txt;
+        .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
+        output.
     json
         Write the scores to standard output, as the last line of JSON.
     """
     check_apart(path, output, snapshot)
+    check_times(due, now, limit)
     columns = () if forecast is None else split("--forecast", forecast)
-    space = outcomes.space()
-    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=checked_tolerance(tolerance))
+    space, result = outcomes.space(), outcome or "outcome"
+    decoder = Decoder(space, outcome=[result], forecast=columns, tolerance=checked_tolerance(tolerance))
     asked, names = _corrector(method, groups, space), names_of(space, "corrected")
     overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
     if by is not None and not overlapping:
         asked = correctors.ByGroup(asked)
     reader = Reader(
         decoder,
-        (outcome,),
+        (result,),
         corrects=True,
-        id=id_,
-        outcome_for=outcome_for,
+        id=id_ or "id",
+        outcome_for=outcome_for or "outcome_for",
         by=() if by is None else split("--by", by),
         overlapping=overlapping,
         added=names if output is not None else (),
-        named=columns,
+        named=[name for name in (*columns, id_, outcome_for, outcome, due, now) if name is not None],
+        due=due,
+        now=now,
     )
+    reader.check_first(source_name(path), first_rows(path, kind=kind))
     problems = Problems(source_name(path), on_error)
-    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file}
+    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
     rounds = None
 
     def write(number: int, news: News, x: Forecast) -> None:
@@ -145,13 +167,14 @@ def recalibrate(
                 try:
                     rounds.take(reader.read(row.read()), write)
                 except TreeCalError as error:
-                    problems.add(row.place, str(error))
+                    problems.add(row.place, reader.complaint(row.value, error))
                 run.took(row)
     except KeyboardInterrupt:
         if rounds is None:
             raise
         _score(rounds, problems, json=json)
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if snapshot else ''}.")
+        saved = snapshot is not None and rounds.changed
+        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     return _score(rounds, problems, json=json)
 
@@ -166,24 +189,28 @@ def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
 
 
 def _score(rounds: Rounds, problems: Problems, *, json: bool) -> Exit:
+    standing = rounds.standing
     if not rounds.learned:
-        say("no outcomes, so no scores." if not rounds.waiting else f"no outcomes yet: {_waiting(rounds)}")
+        say(f"no outcomes yet: {standing}" if standing else "no outcomes, so no scores.")
         return end(problems)
     scores, guard = rounds.report, Guard.of(rounds.thing)
     if json:
         did = {} if guard is None else {"guard": guard.document()}
-        emit({"scores": scores, "waiting": rounds.waiting, **did, **problems.to_dict()})
+        emit(
+            {
+                "scores": scores,
+                "waiting": rounds.waiting,
+                "void": rounds.void,
+                "too_late": rounds.too_late,
+                **did,
+                **problems.to_dict(),
+            }
+        )
         return end(problems)
     paper = page(stderr=True)
     paper.print(str(scores), markup=False, soft_wrap=True)
-    if rounds.waiting:
-        paper.print(_waiting(rounds), soft_wrap=True)
+    if standing:
+        paper.print(standing, soft_wrap=True)
     if guard is not None:
         paper.print(str(guard), markup=False, soft_wrap=True)
     return end(problems)
-
-
-def _waiting(rounds: Rounds) -> str:
-    """Return how many rounds are open, in words."""
-    one = rounds.waiting == 1
-    return f"{rounds.waiting:,} forecast{'' if one else 's'} await{'s its outcome' if one else ' their outcomes'}."

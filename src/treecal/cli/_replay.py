@@ -25,7 +25,7 @@ from treecal.geometry import Norm, Simplex
 from treecal.io import Decoder, new_file, open_source, read_outcomes
 from treecal.io._decoder import class_labels
 from treecal.io._output import write_csv
-from treecal.io._sources import LOG
+from treecal.io._source import LOG
 from treecal.report._section import MOST_CLASSES
 from treecal.streams import play
 

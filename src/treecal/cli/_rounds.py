@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treecal.cli._reader import NOTHING, News
 from treecal.correctors import Corrector
-from treecal.exceptions import HorizonError, OutcomeError, SnapshotError
+from treecal.exceptions import HorizonError, IdError, OutcomeError, ParameterError, SnapshotError
 from treecal.io._decoder import listed
 from treecal.late import Late
 
@@ -43,6 +44,8 @@ class Rounds:
         Where a round goes once its outcome is known.
     waiting
         The open rounds that `to_list` returned earlier.
+    limit
+        The most rounds with names that may wait; beyond it the oldest is void. By default that of `Late`, if it is one.
     """
 
     def __init__(
@@ -52,13 +55,17 @@ class Rounds:
         names: tuple[str, ...] = (),
         table: Table | None = None,
         waiting: Any = (),
+        limit: int | None = None,
     ) -> None:
-        self.thing, self._names, self._table = thing, names, table
+        self.thing = _limited(thing, limit) if isinstance(thing, Late) else thing
+        self._names, self._table, self._limit = names, table, limit
         if not isinstance(waiting, list | tuple) or not all(map(_is_waiting, waiting)):
             raise SnapshotError("the snapshot's notes on open rounds cannot be read.")
         self._waiting: dict[str | None, Waiting] = {name: Waiting(*rest) for name, *rest in waiting}
-        if isinstance(thing, Late):
-            self._agree(thing)
+        if isinstance(self.thing, Late):
+            self._agree(self.thing)
+        self.changed = False
+        """Whether a row was followed: something was announced or learned."""
         self._in_order = False
         self._asked: Waiting | None = None
 
@@ -93,6 +100,29 @@ class Rounds:
         """Number of forecasts that await their outcomes."""
         return len(self._waiting)
 
+    @property
+    def void(self) -> int:
+        """Number of forecasts that were given up: due before their outcomes came, or beyond the limit."""
+        return self.thing.void if isinstance(self.thing, Late) else 0
+
+    @property
+    def too_late(self) -> int:
+        """Number of outcomes that came for them, and were not learned."""
+        return self.thing.counts.too_late if isinstance(self.thing, Late) else 0
+
+    @property
+    def standing(self) -> str:
+        """How many rounds are open, and how many were given up, in words; nothing if there are none."""
+        found, one = list[str](), self.waiting == 1
+        if self.waiting:
+            words = ("", "s its outcome") if one else ("s", " their outcomes")
+            found.append(f"{self.waiting:,} forecast{words[0]} await{words[1]}")
+        if self.void:
+            found.append(f"{self.void:,} forecast{' is' if self.void == 1 else 's are'} void")
+        if self.too_late:
+            found.append(f"{self.too_late:,} outcome{'' if self.too_late == 1 else 's'} came too late")
+        return f"{'; '.join(found)}." if found else ""
+
     def by_name(self) -> None:
         """Prepare for rounds with names, if they are not expected yet."""
         if isinstance(self.thing, Late):
@@ -103,7 +133,7 @@ class Rounds:
                 f"{type(self.thing).__name__} guarantees needs ids from the first round on.",
                 hint="begin with a new snapshot, or choose a method without a guarantee.",
             )
-        self.thing = Late(self.thing, ledger=False)
+        self.thing = Late(self.thing, limit=self._limit, ledger=False)
 
     def ask(self, write: Write) -> None:
         """Announce a forecast for the next round, of which nothing is known, and write it; beyond a horizon, none."""
@@ -129,10 +159,22 @@ class Rounds:
             self._announce(name, news, write, at_once=at_once)
         if news.outcome is not None:
             self._learn(name if at_once else news.closes, news)
+        if news.now is not None and isinstance(self.thing, Late):
+            self.thing.expire(news.now)
+        self._drop_void()
+        self.changed = True
+
+    def _drop_void(self) -> None:
+        """Forget the rounds that have become void."""
+        if isinstance(self.thing, Late):
+            pending, named = self.thing._desk.pending, len(self._waiting) - (None in self._waiting and not self._copied)
+            gone = (name for name in self._waiting if name is not None and name not in pending)
+            for name in list(islice(gone, max(named - len(pending), 0))):  # mostly the oldest, which are the first
+                del self._waiting[name]
 
     def _check_open(self, news: News) -> None:
-        """Raise unless the round is open whose outcome a row brings."""
-        if news.closes in self._waiting:
+        """Raise unless the round whose outcome a row brings is open, or was, until it became void."""
+        if news.closes in self._waiting or self._is_void(news.closes):
             return
         if news.closes is not None:
             raise OutcomeError(
@@ -149,6 +191,14 @@ class Rounds:
             "it has an outcome, and neither it nor a row before has a forecast for it: "
             f"looked for {news.sought}; it has {listed(list(news.row))}."
         )
+
+    def _is_void(self, name: str | None) -> bool:
+        if name is not None and isinstance(self.thing, Late):
+            try:
+                self.thing.history(name)
+            except IdError as error:
+                return error.reason == "void"
+        return False
 
     def _announce(self, name: str | None, news: News, write: Write, *, at_once: bool) -> None:
         before = self._waiting.get(name)
@@ -180,12 +230,13 @@ class Rounds:
     @property
     def _next(self) -> int:
         """The number of the next round to be opened, from 1."""
-        return self.learned + len(self._waiting) + 1
+        return self.learned + len(self._waiting) + self.void + 1
 
     def _predict(self, name: str | None, number: int, news: News) -> Forecast:
         given: dict[str, Any] = {} if news.group is None else {"group": news.group}
         forecast = () if news.forecast is None else (news.forecast,)
         if isinstance(self.thing, Late) and (name is not None or self._copied):
+            given |= {"due": news.due, "now": news.now}
             return self.thing.predict(*forecast, id=number if name is None else name, **given)
         return self.inner.predict(*forecast, **given)  # type: ignore[no-any-return]
 
@@ -196,15 +247,33 @@ class Rounds:
             self.inner.cancel()
 
     def _learn(self, name: str | None, news: News) -> None:
-        closed = self._asked if self._in_order else self._waiting[name]
-        if isinstance(self.thing, Late) and closed is not None and (name is not None or self._copied):
-            self.thing.update(closed.number if name is None else name, news.outcome)  # type: ignore[arg-type]
+        closed = self._asked if self._in_order else self._waiting.get(name)
+        if isinstance(self.thing, Late) and (name is not None or (closed is not None and self._copied)):
+            known = name if closed is None or name is not None else closed.number
+            try:
+                self.thing.update(known, news.outcome, now=news.now)  # type: ignore[arg-type]
+            except IdError as error:
+                if error.reason != "void":
+                    raise
+                self._waiting.pop(name, None)
+                return  # too late, and counted
         else:
             self.inner.update(news.outcome)
         self._waiting.pop(name, None)
         if closed is not None and self._table is not None:
             told = {column: value for column, value in news.told.items() if closed.row.get(column) is None}
             self._table.add(closed.row | told | dict(zip(self._names, closed.mean, strict=True)))
+
+
+def _limited(late: Late, limit: int | None) -> Late:
+    """Return it with this limit, if there is one."""
+    if limit is None or limit == late.limit:
+        return late
+    if (waiting := len(late.pending)) > limit:
+        raise ParameterError(f"{waiting:,} forecasts await their outcomes already, more than --limit {limit}.")
+    twin = Late(**late.arguments() | {"limit": limit})
+    twin.set_state(late.get_state())
+    return twin
 
 
 def _is_waiting(entry: Any) -> bool:

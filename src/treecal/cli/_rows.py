@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,8 +16,12 @@ from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
 from treecal.io import Kind, Problems, Row, open_source
-from treecal.io._sources import LOG, check_file
-from treecal.io._text import kind_of, text_rows
+from treecal.io._blocks import open_lines
+from treecal.io._files import check_file
+from treecal.io._source import LOG
+from treecal.io._text import json_rows, kind_of, text_rows
+
+_FIRST = 100  # rows that tell which columns a file without a header has
 
 
 def source_name(path: str) -> str:
@@ -80,6 +85,14 @@ def rows(path: str, decoder: Columns, *, kind: Kind | None = None) -> Iterator[I
             return
         with progress("bytes", total=os.path.getsize(path), show=show) as done:
             yield _watched(found, lambda row: file.tell(), done)
+
+
+def first_rows(path: str, *, kind: Kind | None = None) -> list[dict[str, Any]]:
+    """Return the first objects in a file of JSON lines, which has no header; of other files and of pipes, none."""
+    if not is_file(path) or (kind or kind_of(path)) != "jsonl":
+        return []
+    with open_lines(path) as lines:
+        return [row.value for row in islice(json_rows(lines), _FIRST) if isinstance(row.value, dict)]
 
 
 def _watched(found: Iterator[Row], reached: Callable[[Row], int], done: Done) -> Iterator[Row]:

@@ -42,6 +42,8 @@ class Session:
     """Whether the file may be one that the snapshot does not know."""
     _rows: int = field(default=0, init=False)
     _is_file: bool = field(default=False, init=False)
+    """Whether the rows come from a file whose rows are marked, and so can be read again."""
+    _unfinished: Row | None = field(default=None, init=False)
 
     @contextmanager
     def reading(self, path: str, opened: Open, shield: Shield) -> Iterator[Iterator[Row]]:
@@ -54,7 +56,22 @@ class Session:
             if skipped:  # once the progress bar is gone
                 say(f"{source_name(path)}: the first {skipped:,} rows were learned before; resuming after them.")
         with opened() as stream:
-            yield (row for row in shield.waiting(stream) if row.place.row > skipped)
+            yield self._new(shield.waiting(stream), skipped)
+        if self._unfinished is not None:
+            say(
+                f"{source_name(path)}, {self._unfinished.place}: the file ends before this row does, which may "
+                "still be being written; it is left for the next run."
+            )
+
+    def _new(self, stream: Iterator[Row], skipped: int) -> Iterator[Row]:
+        """Yield the rows after those that were learned; one that is still being written would be learned in part."""
+        for row in stream:
+            if row.place.row <= skipped:
+                continue
+            if self._is_file and not row.whole:
+                self._unfinished = row
+                return
+            yield row
 
     def _learned(self, path: str, stream: Iterator[Row]) -> int:
         """Return how many rows of a file were learned before."""
@@ -75,10 +92,14 @@ class Session:
             )
         return skipped or 0
 
-    @property
-    def begun(self) -> bool:
-        """Whether a row has been dealt with."""
-        return self._rows > 0
+    def keeps(self, failure: BaseException) -> bool:
+        """Return whether what was learned until a failure is to be saved.
+
+        If the reader of standard output has gone, nobody knows how much of it was read. A file is then read again from
+        where this run began, or saved last; what came through a pipe does not come again.
+        """
+        gone = isinstance(failure, BrokenPipeError) and self._is_file
+        return self.snapshot is not None and self.rounds.changed and not gone
 
     def took(self, row: Row) -> None:
         """Take note that a row has been dealt with."""
@@ -89,10 +110,20 @@ class Session:
             self.save()
 
     def save(self) -> None:
-        """Save all there is to resume from, if there is a snapshot."""
-        if self.snapshot is not None:
+        """Save all there is to resume from, if there is a snapshot and anything new for it."""
+        if self.snapshot is not None and self.rounds.changed:
             notes = {"files": self.marks.to_list(), "open": self.rounds.to_list()}
             save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
+
+
+def check_times(due: str | None, now: str | None, limit: int | None, *, ids: bool = True) -> None:
+    """Raise unless these options go together."""
+    if due is not None and now is None:
+        raise ParameterError(
+            f"--due is {due}, and it is not known what time it is.", hint="--now names the column that tells."
+        )
+    if not ids and (now is not None or limit is not None):
+        raise ParameterError("--due, --now and --limit are for forecasts with ids.", hint="--id names their column.")
 
 
 def check_apart(path: str, output: Path | None, snapshot: Path | None) -> None:
@@ -117,14 +148,17 @@ def session(
     output: Path | None,
     force: bool,
     names: tuple[str, ...],
+    limit: int | None,
 ) -> Iterator[Session]:
     """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
 
-    Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or before the
-    first row, nothing is left.
+    Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or if no row was
+    followed, nothing is left.
     """
     if every < 1:
         raise ParameterError.expected("--every", every, "an integer of 1 or more")
+    if limit is not None and limit < 1:
+        raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
     if new_file and snapshot is None:
         raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
     with ExitStack() as stack:
@@ -137,12 +171,12 @@ def session(
             table: Table | None = None
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
-            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()))
+            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()), limit=limit)
             run = Session(rounds, snapshot, 0 if table else every, Marks(notes.get("files", ())), new_file)
             try:
                 yield run
             except BaseException as error:
-                if snapshot is None or not run.begun:
+                if not run.keeps(error):
                     raise
                 failure = error
         run.save()
@@ -153,7 +187,6 @@ def session(
 def _resumed(path: Path, asked: Corrector | Forecaster) -> tuple[Any, dict[str, Any]]:
     """Return what the snapshot holds, which must be what is asked for, and its notes; by default what is asked for."""
     if check_regular(path) is None:
-        save(asked, path)  # a file that cannot be written is an error now, not after an hour
         return asked, {}
     content = path.read_bytes()
     thing = loads(content)

@@ -33,6 +33,8 @@ class Exit(IntEnum):
     """Forecasts are provably off, or their calibration error is above a limit."""
     INTERRUPTED = 130
     """By Ctrl-C, SIGTERM, or a terminal that was closed."""
+    UNREAD = 141
+    """The reader of standard output has gone, as of other programs that a shell then says SIGPIPE has ended."""
 
 
 def say(text: str) -> None:

@@ -2,9 +2,10 @@
 
 from treecal._atomic import new_file
 from treecal.io._decoder import Decoder
+from treecal.io._open import open_source
 from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
 from treecal.io._problems import OnError, Problem, Problems
-from treecal.io._sources import Source, open_source
+from treecal.io._source import Source
 from treecal.io._text import Kind, Place, Row
 
 __all__ = [

@@ -8,7 +8,7 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.io._columns import Label
 from treecal.io._decoder import listed
 from treecal.io._naming import classes_of
-from treecal.io._sources import LOG, Source
+from treecal.io._source import LOG, Source
 
 _MOST = 10_000
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._decoder import check_columns
 from treecal.io._duckdb import identifier
-from treecal.io._sources import LOG, Source
+from treecal.io._source import LOG, Source
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")

@@ -42,8 +42,8 @@ def _both(names: Sequence[str]) -> str:
     return " and ".join(names) if len(names) == 2 else listed(names)
 
 
-def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raise an error if a table lacks a column."""
+def check_columns(source: str, there: Sequence[str], wanted: Sequence[str], *, remedy: str | None = None) -> None:
+    """Raise an error if a table lacks a column; if none is named like it, the hint is the remedy."""
     for name in wanted:
         if name in there:
             continue
@@ -52,7 +52,7 @@ def check_columns(source: str, there: Sequence[str], wanted: Sequence[str]) -> N
         hint = f"did you mean {close[0]}?" if close else None
         if hint is None and any(re.fullmatch(r"[\d.eE+-]+", column) for column in there):
             hint = "the first line seems to be a row, expected the names of the columns."
-        raise FileError(f"{source} has no column {name!r}. It has {listed(there)}.", hint=hint)
+        raise FileError(f"{source} has no column {name!r}. It has {listed(there)}.", hint=hint or remedy)
 
 
 class Decoder:
@@ -106,6 +106,11 @@ class Decoder:
     def check(self, source: str, there: Sequence[str]) -> None:
         """Raise an error if a table lacks the columns to read."""
         check_columns(source, there, self.columns)
+        if not self._outcome and len(there) == 1 and there[0] in self._labels:
+            raise FileError(
+                f"{source} begins with {there[0]}, a class, expected the names of the columns.",
+                hint="write outcome above it; or read it from standard input, with < in front of its name.",
+            )
         self.outcome_columns(there, source=source)
 
     def outcome_columns(self, there: Sequence[str], *, source: str = "it") -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from treecal.io._classes import find_classes, given_classes
 from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import library
+from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
-from treecal.io._sources import LOG, Source, open_source
+from treecal.io._source import LOG, Source
 from treecal.io._text import Place
 from treecal.io._valid import valid_forecasts, valid_weights
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from treecal._atomic import new_file
 from treecal.exceptions import ParameterError
 from treecal.io._duckdb import library
-from treecal.io._text import kind_of
+from treecal.io._text import FORMATS, kind_of
 
 _BATCH = 1 << 14
 _LARGEST = 1 << 63  # beyond the integers of 64 bits
@@ -164,7 +164,7 @@ def new_table(path: Path, *, columns: Sequence[str], force: bool = False) -> Ite
     """
     kind = None if path.name.lower().endswith(".gz") else kind_of(path)
     if kind is None:
-        raise ParameterError(f"the name of {path} does not tell its format.", hint=".csv, .parquet or .jsonl does.")
+        raise ParameterError(f"the name of {path} does not tell its format.", hint=f"{FORMATS}.")
     if kind == "parquet":
         library("pyarrow")  # one that is missing is an error now, not after an hour
     with new_file(path, force=force) as temporary, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:

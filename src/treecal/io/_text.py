@@ -24,7 +24,10 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
+FORMATS = "CSV as .csv, .tsv or .txt, JSON lines as .jsonl, .ndjson or .json, Parquet as .parquet or .pq"
+"""How the name of a file tells its format, in words."""
 _DELIMITERS = (",", ";", "\t", "|")
+_OPEN = 100  # lines of a row that may still be being written
 _SAMPLE = 100  # lines of JSON whose keys are the columns
 
 
@@ -39,11 +42,15 @@ class Place(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row: its place; its value, by column, or in JSON lines any value; or why it cannot be read."""
+    """A row: its place; its value, by column, or in JSON lines any value; or why it cannot be read.
+
+    It is `whole` unless a text file ends before the end of its line: it may still be being written.
+    """
 
     place: Place
     value: Any
     problem: str | None = None
+    whole: bool = True
 
     def read(self) -> Any:
         """Return its value, or raise why it cannot be read."""
@@ -52,8 +59,15 @@ class Row(NamedTuple):
         return self.value
 
 
-Record = tuple[int, Place, list[str], str | None]
-"""A record of a CSV file: its number, counting header and blank lines; its place; its cells; why it is not a row."""
+class Record(NamedTuple):
+    """A record of a CSV file: its number, counting header and blank lines; its place; its cells; why it is no row."""
+
+    number: int
+    place: Place
+    cells: list[str]
+    problem: str | None
+    whole: bool
+    """Whether its last line has an end, outside quotes."""
 
 
 class Header(NamedTuple):
@@ -128,6 +142,7 @@ class _Texts:
         self._lines = lines
         self.of_record: list[str] = []
         self.size = 0
+        self.ended = False
 
     def begin(self) -> None:
         """Forget the record before."""
@@ -138,7 +153,11 @@ class _Texts:
         return self
 
     def __next__(self) -> str:
-        line = next(self._lines)
+        try:
+            line = next(self._lines)
+        except StopIteration:
+            self.ended = True  # within quotes, unless no line of a record was read
+            raise
         self.size += len(line)
         self.of_record.append(line.decode(errors="surrogateescape"))  # an error only where it is used
         if self.size > LINE:
@@ -173,7 +192,10 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[R
             cells.pop()  # a delimiter at the end of the line, which DuckDB accepts as well
         if len(cells) != width and problem is None:
             problem = f"it has {len(cells)} cells, expected {width}."
-        yield number, Place(row, begins), cells, problem
+        finished = taken[-1].endswith("\n") and not texts.ended
+        # Of a line that is too long the end is not read; and quotes that are never closed are a mistake.
+        whole = finished or texts.size > LINE or len(taken) > _OPEN
+        yield Record(number, Place(row, begins), cells, problem, whole)
 
 
 def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
@@ -230,8 +252,8 @@ def text_rows(
         return
     header = csv_header(lines, name)
     check(name, header.names)
-    for _, place, cells, problem in csv_records(lines, header, name):
-        yield Row(place, by_column(header.names, cells), problem)
+    for _, place, cells, problem, whole in csv_records(lines, header, name):
+        yield Row(place, by_column(header.names, cells), problem, whole)
 
 
 def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
@@ -240,7 +262,8 @@ def json_rows(lines: Iterator[bytes], *, words: bool = False) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             row += 1
-            yield Row(Place(row, number), *_json_value(line, words=words))
+            whole = line.endswith(b"\n") or len(line) > LINE  # of which the end is not read
+            yield Row(Place(row, number), *_json_value(line, words=words), whole)
 
 
 def _json_value(line: bytes, *, words: bool) -> tuple[Any, str | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +13,7 @@ from treecal._sums import group_rows
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
+from treecal.measures._levels import Chance, Interval
 from treecal.measures._log import read_log
 from treecal.measures._parts import sum_by
 
@@ -68,11 +71,9 @@ class PayoffParts:
     def __init__(
         self, forecasts: Array, weights: Array, loss: ArrayLike, by: Literal["action", "forecast"] = "action"
     ) -> None:
-        self._loss, self._weights = finite_array("loss", loss), weights
         classes = forecasts.shape[1]
-        if self._loss.ndim != 2 or self._loss.shape[1] != classes or len(self._loss) < 2:
-            raise LossError(f"loss has shape {self._loss.shape}, expected (actions, {classes}) with 2 actions or more.")
-        taken: Integers = np.argmin(forecasts @ self._loss.T, axis=1)
+        self._loss, self._weights = read_loss(loss, classes), weights
+        taken = best_actions(forecasts.T, self._loss)
         if by == "action":
             self._groups, self._taken = taken, np.arange(len(self._loss))
         elif by == "forecast":
@@ -102,3 +103,114 @@ class PayoffParts:
         best = (counts @ self._loss.T).min(axis=2).sum(axis=1)
         found: Array = np.maximum(done - best, 0) / sums.sum(axis=1)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Payoff:
+    """What acting on forecasts cost, from counts of what was done and what came: they add up over parts of a log.
+
+    Attributes
+    ----------
+    loss
+        What each action costs under each class, `(actions, d)`.
+    counts
+        The weight of the rows in which each action was taken and each class came, `(actions, d)`.
+    expected
+        The sum of the forecasts of the rows of each action, `(actions, d)`.
+    worth
+        How many rows of equal weight a weight of 1 is worth.
+
+    Examples
+    --------
+    An umbrella costs 1, rain without one 4; rain is forecast at 20 % a hundred times, and comes every second time:
+
+    >>> payoff = Payoff(np.array([[0, 4], [1, 1]]), np.array([[50, 50], [0, 0]]), np.array([[80, 20], [0, 0]]))
+    >>> payoff.cost, payoff.value, payoff.better
+    (2.0, 1.0, (1, 1))
+    >>> print(payoff.interval())
+    1, 90 % interval 0.68 to 1.32
+    >>> payoff.chance.p_value(payoff.value) < 0.01
+    True
+    """
+
+    loss: Array
+    counts: Array
+    expected: Array
+    worth: float = 1.0
+
+    @property
+    def cost(self) -> float:
+        """What the actions taken cost, per row."""
+        return float((self.loss * self.counts).sum() / self.counts.sum())
+
+    @property
+    def value(self) -> float:
+        """The pay-off loss: what the best action for the rows of each action would have saved, per row."""
+        return float(self._saved(np.asarray(self.counts, np.float64)[None])[0])
+
+    @property
+    def better(self) -> tuple[int, ...]:
+        """For each action, the one that would have been best for its rows: the same where none is better."""
+        costs = self.counts @ self.loss.T
+        best = costs.argmin(axis=1)
+        own = np.arange(len(best))
+        return tuple(np.where(costs[own, best] < costs[own, own], best, own).tolist())
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Return `value` with an interval, by resampling rows (their counts say all there is to know of them)."""
+        rng, rows = np.random.default_rng(0), self._rows
+        share = (self.counts / self.counts.sum()).ravel()
+        draws = self._saved(rng.multinomial(rows, share, size=1000).reshape(-1, *self.counts.shape) * 1.0)
+        low, high = (float(q) for q in np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]))
+        reach, value = max(high - self.value, self.value - low), self.value
+        return Interval(value, max(value - reach, 0.0), value + reach, level)
+
+    @cached_property
+    def chance(self) -> Chance:
+        """What the pay-off loss would be if the forecasts were right, by drawing outcomes from them."""
+        rng, rows = np.random.default_rng(0), self._rows
+        size = self.counts.sum(axis=1)
+        share = self.expected / np.maximum(self.expected.sum(axis=1, keepdims=True), 1e-300)
+        each = np.rint(size / size.sum() * rows).astype(np.int64)
+        draws = np.stack(
+            [rng.multinomial(n, p / max(p.sum(), 1e-300), size=500) for n, p in zip(each, share, strict=True)], 1
+        )
+        return Chance(np.sort(self._saved(draws * 1.0)))
+
+    @property
+    def _rows(self) -> int:
+        return max(round(float(self.counts.sum()) * self.worth), 1)
+
+    def _saved(self, counts: Any) -> Array:
+        done = (counts * self.loss).sum(axis=(1, 2))
+        best = (counts @ self.loss.T).min(axis=2).sum(axis=1)
+        found: Array = np.maximum(done - best, 0) / counts.sum(axis=(1, 2))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        interval = self.interval()
+        return {
+            "cost": self.cost,
+            "loss": self.value,
+            "interval": [interval.low, interval.high],
+            "chance": {"mean": self.chance.mean, "p_value": self.chance.p_value(self.value)},
+            "actions": [
+                {"rows": float(row.sum()), "better": better}
+                for row, better in zip(self.counts, self.better, strict=True)
+            ],
+        }
+
+
+def best_actions(forecasts: Array, loss: Array) -> Integers:
+    """Return the action of least expected loss under each forecast, `(d, n)`: of equal ones the first."""
+    found: Integers = np.argmin(loss @ forecasts, axis=0)
+    return found
+
+
+def read_loss(loss: ArrayLike, classes: int) -> Array:
+    """Return a loss matrix, `(actions, classes)`."""
+    found = finite_array("loss", loss)
+    if found.ndim != 2 or found.shape[1] != classes or len(found) < 2:
+        raise LossError(f"loss has shape {found.shape}, expected (actions, {classes}) with 2 actions or more.")
+    return found

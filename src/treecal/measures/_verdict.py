@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.measures._intervals import Interval
+from treecal.measures._levels import Interval
 from treecal.measures._reliability import Bins, Luck, chance_of, classwise_base, interval_of, together
 
 Level = Literal["calibrated", "nearly calibrated", "somewhat off", "far off", "cannot tell"]
@@ -238,7 +238,7 @@ class Verdict:
         off = self.off
         if not off or 2 * len(off) > len(self.classes) or len(self.classes) == 2:
             name = max(self.classes, key=lambda name: abs(_shift(self.classes[name])))
-            if abs(_shift(self.classes[name])) < 3:
+            if abs(_shift(self.classes[name])) < 2:
                 return "Classes are off in ways of their own."
             return f"Base rates are off, most that of {_said(name, self.classes[name])}."
         named = ", ".join(_said(name, self.classes[name]) for name in off[:3])

@@ -1,0 +1,135 @@
+"""Windows of time: the rows of each hour, day, week, month or year; and the alarm of a monitor that watched them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.auditing._counts import Cells, Rows
+from treecal.auditing._groups import Groups
+from treecal.exceptions import FileError
+from treecal.geometry import Simplex
+from treecal.io._duckdb import library
+from treecal.monitor import Alarm, Monitor
+
+MOST = 40
+"""Windows, unless a log spans more years."""
+_DAY = 24 * 60 * 60 * 10**6
+_WIDTHS = {"minute": 60 * 10**6, "hour": 60 * 60 * 10**6, "day": _DAY, "week": 7 * _DAY}
+_MONDAY = 4 * _DAY  # 1970 began on a Thursday, four days before one
+
+
+class Times(NamedTuple):
+    """A column of times: microseconds since 1970, or numbers, `(n,)`; which are missing; and whether it has dates."""
+
+    values: Integers | Array
+    missing: Any
+    dates: bool
+
+
+def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
+    """Return a column of dates, times, text of either (ISO 8601) or numbers; `dates` tells which of them text is."""
+    arrow = library("pyarrow")
+    types, missing = arrow.types, np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    text = types.is_string(column.type) or types.is_large_string(column.type)
+    moment = types.is_timestamp(column.type) or types.is_date(column.type)
+    try:
+        if moment or (text and dates is not False):
+            try:
+                values = column.cast(arrow.timestamp("us", getattr(column.type, "tz", None)))
+                return Times(values.cast("int64").fill_null(0).to_numpy(), missing, True)
+            except arrow.ArrowInvalid:
+                if moment or dates:
+                    raise
+        values = column.cast("float64", safe=False).fill_null(0.0).to_numpy()
+        return Times(values, missing | ~np.isfinite(values), False)
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise FileError(
+            f"column {name!r} is no column of times: {why}.", hint="dates and times as 2026-01-31 12:00:00, or numbers."
+        ) from None
+
+
+class Windows:
+    """The windows of a log, their counts, and the monitor that watches its rows if they are in the order of time.
+
+    Parameters
+    ----------
+    name
+        The column of times.
+    columns
+        Its cells, a first time: for the first and the last, and their order.
+    classes
+        Names of the classes.
+    bins
+        Number of bins.
+    """
+
+    def __init__(self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int) -> None:
+        self.name, self.groups, self.cells = name, Groups((name,)), Cells.empty(classes=len(classes), bins=bins)
+        self._dates: bool | None = None
+        self.in_order, low, high, whole = True, np.inf, -np.inf, True
+        for column in columns:
+            times = read_times(name, column, dates=self._dates)
+            self._dates, values = times.dates, times.values[~times.missing]
+            self.in_order &= not times.missing.any()
+            if len(values):
+                self.in_order &= bool(values[0] >= high and (np.diff(values) >= 0).all())
+                low, high = min(low, values.min()), max(high, values.max())
+                whole &= times.dates or bool((values == np.rint(values)).all())
+        if high < low:
+            raise FileError(f"column {name!r} holds no times.")
+        self._place = _calendar(int(low), int(high)) if self._dates else _numbers(float(low), float(high), whole)
+        self._monitor = Monitor(Simplex(classes=classes)) if self.in_order else None
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """The alarm of the monitor; None if there was none, or if rows are not in order."""
+        return None if self._monitor is None else self._monitor.alarm
+
+    def add(self, rows: Rows, column: Any, tally: Callable[[Rows, Cells], None]) -> None:
+        """Count some rows, and watch them."""
+        times = read_times(self.name, column, dates=self._dates)
+        labels, home = np.unique(self._place(times.values), return_inverse=True)
+        names = [*labels.tolist(), None]
+        home = np.where(times.missing, len(labels), home)
+        used = np.unique(home)
+        index = np.zeros(len(names), np.int64)
+        for k in used.tolist():
+            index[k] = self.groups.index.setdefault((names[k],), len(self.groups.index))
+        self.cells = self.cells.with_room(self.groups)
+        placed = rows._replace(groups=index[home])
+        if len(rows.weights):
+            self.cells.rows[:] += np.bincount(placed.groups, minlength=len(self.cells.rows))
+        tally(placed, self.cells)
+        if self._monitor is not None and self._monitor.alarm is None:
+            P = rows.forecasts.T
+            self._monitor.update_many(P / P.sum(axis=1, keepdims=True), rows.outcomes)
+
+
+def _calendar(low: int, high: int) -> Callable[[Any], Any]:
+    """Return the name of the window of each time, in the finest unit that makes few windows."""
+    for unit, width in _WIDTHS.items():
+        shift = _MONDAY if unit == "week" else 0
+        if (high - shift) // width - (low - shift) // width < MOST:
+            form = {"minute": "m", "hour": "h"}.get(unit, "D")
+            return partial(_name, width=width, shift=shift, form=form)
+    first, last = (int(np.datetime64(time, "us").astype("datetime64[M]").astype(int)) for time in (low, high))
+    return partial(_name, width=1, shift=0, form="M" if last - first < MOST else "Y")
+
+
+def _name(times: Any, width: int, shift: int, form: Any) -> Any:
+    begin = (times - shift) // width * width + shift
+    return np.char.replace(np.datetime_as_string(begin.astype("datetime64[us]"), unit=form), "T", " ")
+
+
+def _numbers(low: float, high: float, whole: bool) -> Callable[[Any], Any]:
+    """Return the window of each number: itself if there are few whole ones, or the lower end of one of twenty."""
+    if whole and high - low < MOST:
+        return lambda times: times.astype(np.int64)
+    width = (high - low) / (MOST // 2)
+    return lambda times: np.round(low + np.minimum((times - low) // width, MOST // 2 - 1) * width, 12)

@@ -1,0 +1,171 @@
+"""Rows that SQL can query as the table `LOG`, wherever they are; and the errors of DuckDB and Arrow in our words."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+from treecal.exceptions import FileError, TreeCalError
+from treecal.io._blocks import not_gzip
+from treecal.io._decoder import Decoder
+from treecal.io._duckdb import identifier, library
+from treecal.io._text import Place, Row, not_csv
+
+LOG = "treecal_log"
+"""The name of the table in SQL."""
+ROWS = 4096
+"""Rows in a batch where they are read one by one."""
+
+_TICK = 0.1
+_AHEAD = 3  # batches fetched in advance
+
+
+class Source:
+    """Rows that SQL can query.
+
+    Attributes
+    ----------
+    name
+        Its name in messages.
+    types
+        The columns and their DuckDB types, in order.
+    watch
+        Called every now and then while an answer is awaited.
+    """
+
+    watch: Callable[[], None] | None = None
+
+    def __init__(
+        self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "", table: Any = None
+    ) -> None:
+        self.name = name
+        self._query, self._connection = query, connection
+        with self._plain_errors():
+            if scan:
+                connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
+            if table is not None:
+                connection.register(LOG, table)
+            described = query(f"SELECT * FROM {LOG} LIMIT 0")
+            self.types: dict[str, str] = dict(zip(described.columns, map(str, described.types), strict=True))
+
+    def batches(self, sql: str, *, rows: int, columns: Mapping[str, str] | None = None) -> Generator[Any]:
+        """Yield the answer as Arrow batches of up to `rows` rows, in order; one query at a time.
+
+        Where the query only renames columns, `columns` maps the new names to the old ones.
+        """
+        with self._plain_errors(), ThreadPoolExecutor(1) as fetcher:
+            try:
+                reader = fetcher.submit(self._reader, sql, rows, columns)
+                batches = self._wait(reader)
+                coming = deque(fetcher.submit(next, batches, None) for _ in range(_AHEAD))
+                while (batch := self._wait(coming.popleft())) is not None:
+                    coming.append(fetcher.submit(next, batches, None))
+                    yield batch
+            except BaseException:  # Ctrl-C, or the generator is closed
+                fetcher.shutdown(wait=False, cancel_futures=True)
+                if self._connection is not None:
+                    self._connection.interrupt()
+                raise
+
+    def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
+        return iter(self._query(sql).to_arrow_reader(rows))
+
+    def _wait(self, coming: Future[Any]) -> Any:
+        # Fetched in another thread, so that a long wait can be watched, and interrupted by Ctrl-C.
+        while True:
+            try:
+                return coming.result(timeout=_TICK)
+            except TimeoutError:
+                if self.watch is not None:
+                    self.watch()
+
+    def one(self, sql: str) -> tuple[Any, ...] | None:
+        """Return the only row of an answer, or None."""
+        with self._plain_errors():
+            rows = self._query(sql).fetchall()
+        return rows[0] if rows else None
+
+    def done(self) -> float | None:
+        """Return how much of the running query is done, from 0 to 1, if that is known."""
+        percent = -1.0 if self._connection is None else self._connection.query_progress()
+        return None if percent < 0 else min(percent / 100, 1.0)
+
+    def cell(self, name: str) -> str:
+        """Return SQL for the cells of a column, NULL where they are empty."""
+        return identifier(name)
+
+    def key(self, name: str) -> str:
+        """Return SQL for the cells of a column to group rows by: NaN is missing, and -0.0 is 0.0."""
+        cell = self.cell(name)
+        if self.types[name] not in ("FLOAT", "DOUBLE"):
+            return cell
+        return f"CASE WHEN isnan({cell}) THEN NULL WHEN {cell} = 0 THEN 0 ELSE {cell} END"
+
+    def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
+        """Yield the rows one by one, with these columns; by default all."""
+        row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
+        for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=ROWS):
+            with self._plain_errors():
+                values = batch.to_pylist()
+            for value in values:
+                row += 1
+                yield Row(Place(row, None), value)
+
+    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
+        """Raise an error unless these many rows are all that the source holds.
+
+        Asked once these columns of all rows were read, of which so many were `valid`. It also looks for damage to them
+        that readers overlook.
+        """
+
+    def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
+        """Read the invalid rows with these numbers again, and yield the place of each and what is wrong with it.
+
+        Malformed text, which has no such number, is reported as well: all of it once the last row has been read, and
+        before that only what precedes the last of these rows.
+        """
+        if records and decoder is not None:
+            wanted = set(records)
+            for row in islice(self.rows(decoder.columns), records[-1]):
+                if row.place.row in wanted and (why := row.problem or decoder.complaint(row.value)):
+                    yield row.place, why
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        """Turn errors of DuckDB and Arrow into ours."""
+        duckdb, arrow = library("duckdb"), library("pyarrow")
+        # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
+        damage = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
+        try:
+            yield
+        except TreeCalError:
+            raise
+        except (duckdb.Error, arrow.ArrowException, *damage) as error:
+            if "Interrupted" in str(error):
+                raise KeyboardInterrupt from None
+            raise _plain(self.name, error) from None
+
+
+def sentence(error: BaseException) -> str:
+    """Return the first line of a library's message, without its class name."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return re.sub(r"^[\w ]+ Error: ", "", lines[0]).rstrip(".") + "."
+
+
+def _plain(name: str, error: BaseException) -> FileError:
+    """Return our error for one of DuckDB or Arrow."""
+    text, hint = str(error), None
+    if "state machine reached an invalid state" in text:
+        return not_csv(name)
+    if "gzip" in text.lower():
+        return not_gzip(name)
+    if "magic bytes" in text or "corrupt" in text.lower() or "too small to be a Parquet" in text:
+        hint = "it is not a Parquet file, or it is truncated or damaged."
+    if "Out of Memory" in text:
+        hint = "raise memory_limit, for example to '4GB', or choose a temp_directory with more room."
+    return FileError(f"{name} cannot be read: {sentence(error)}", hint=hint)
