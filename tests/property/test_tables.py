@@ -131,6 +131,6 @@ def test_outcomes_in_a_table_are_read_by_name() -> None:
 
 def test_columns_name_the_classes_of_an_audit() -> None:
     table = pd.DataFrame(P, columns=CLASSES)[["sun", "rain", "snow"]]
-    ours, theirs = tc.audit(table, CAME), tc.audit(P, CAME, classes=CLASSES)
+    ours, theirs = tc.audit(table, CAME), tc.audit(table.to_numpy(), CAME, classes=list(table.columns))
     assert ours.to_dict() == theirs.to_dict()
     assert tc.audit(table.to_numpy(), np.arange(12) % 3).to_dict() == tc.audit(table, np.arange(12) % 3).to_dict()

@@ -322,6 +322,10 @@ class Corrector(ABC):
             self._catch_up()
             return self._announce_many(P, names)
 
+    def _forecasts(self, forecasts: Array, groups: Sequence[Group]) -> list[Forecast]:
+        """Return what would be announced now in place of each forecast."""
+        return [self._announced(b, group) for b, group in zip(forecasts, groups, strict=True)]
+
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         found = [self._announced(b, None if groups is None else groups[i]).mean for i, b in enumerate(forecasts)]
         return np.array(found).reshape(-1, self.space.dim)
@@ -539,14 +543,22 @@ class Corrector(ABC):
 
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
-        with self._lock:
-            self._settle()
-            if self._tallies is None:
-                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
-            if not self._sums.rounds:
-                raise ParameterError("no round is scored, so there are no scores.")
-            before, after, mean = self._tallies.scores(self._sums)
-            return Correction(self._sums.rounds, before, after, mean)
+        return self._report_with(())
+
+    def _report_with(self, others: Sequence[Corrector]) -> Correction:
+        """Return the scores of all rounds, and of those of others of its kind: all are sums."""
+        if self._tallies is None:
+            raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
+        tallies, sums = Tallies(self.space), Sums()
+        for part in (self, *others):
+            with part._lock:
+                part._settle()
+                assert part._tallies is not None
+                sums = tallies.add(sums, part._tallies, part._sums)
+        if not sums.rounds:
+            raise ParameterError("no round is scored, so there are no scores.")
+        before, after, mean = tallies.scores(sums)
+        return Correction(sums.rounds, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
