@@ -211,7 +211,7 @@ class Desk:
 
     def learn(self, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None) -> None:
         """Learn the outcomes of rounds that wait, in order: points, and the same in brief."""
-        if isinstance(self.front, Corrector) and self.pool is None:
+        if len(ids) > 1 and isinstance(self.front, Corrector) and self.pool is None:
             self._learn_rows(self.front, ids, Y, outcomes, weights)
             return
         for i, named in enumerate(ids):
@@ -235,8 +235,6 @@ class Desk:
         self, front: Corrector, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None
     ) -> None:
         """Learn many rounds by one call of the corrector."""
-        if not ids:
-            return
         rounds = [self.pending[named] for named in ids]
         groups = [each.group for each in rounds]
         act = partial(

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import whole_number
+from treecal._validate import sample_weight, whole_number
 from treecal.correctors import Correction, Corrector
-from treecal.correctors._base import Group, _checked_weight
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
+from treecal.correctors._base import Group
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
 from treecal.geometry._convex import frozen
@@ -304,8 +304,8 @@ class Late:
             What time it is: if that is after `due`, the round is void.
         """
         named, time = read_id(id), read_time("now", now)
-        y, w = self._read_outcomes([outcome], [named]), self._checked_weights([weight], 1)
-        if self._take([named], y, w, time, strict=True) == ["late"]:
+        y, w = self._read_outcome(outcome, named), self._checked_weights([weight], 1)
+        if self._take([named], y[None], w, time, strict=True) == ["late"]:
             raise refusal(named, "late")
 
     def update_many(
@@ -376,7 +376,7 @@ class Late:
             The outcome as it is known now. The same again changes nothing.
         """
         named = read_id(id)
-        (last,) = briefs(self._read_outcomes([outcome], [named]))
+        (last,) = briefs(self._read_outcome(outcome, named)[None])
         with self._lock:
             self._settled().amend(named, last)
 
@@ -444,20 +444,25 @@ class Late:
         try:
             return [frozen(row) for row in self._thing._read_many(rows)]
         except ForecastError as error:
-            raise _named(error, ids, self._thing.rounds) from None
+            raise error.of(ids[error.round - self._thing.rounds - 1]) if error.problem else error from None
+
+    def _read_outcome(self, outcome: Any, named: Id) -> Array:
+        try:
+            return read_outcome(self.space, outcome, 1)
+        except OutcomeError as error:
+            raise error.of(named) from None
 
     def _read_outcomes(self, outcomes: Any, ids: list[Id]) -> Array:
         """Return the outcome of each id, `(n, dim)`, or raise; the error names the id."""
         rows = one_each("outcomes", outcomes, len(ids))
         try:
-            try:
-                return np.array(read_outcome_rows(self.space, rows))
-            except OutcomeError as error:
-                if error.problem or columns(rows) is not None:
-                    raise
-                return np.array([read_outcome(self.space, row, i) for i, row in enumerate(rows, 1)])
+            return np.array(read_outcome_rows(self.space, rows))
         except OutcomeError as error:
-            raise _named(error, ids) from None
+            if error.problem:
+                raise error.of(ids[error.round - 1]) from None
+            if columns(rows) is not None:
+                raise
+        return np.array([self._read_outcome(row, named) for row, named in zip(rows, ids, strict=True)])
 
     def _checked_groups(self, groups: Any, count: int) -> Sequence[Group]:
         """Return the group of each of so many forecasts, or raise."""
@@ -473,7 +478,7 @@ class Late:
         """Return the weight of each of so many outcomes, None if all are 1, or raise."""
         if weights is None:
             return None
-        found = [_checked_weight(weight) for weight in np.asarray(one_each("weights", weights, count)).tolist()]
+        found = [sample_weight(weight) for weight in np.asarray(one_each("weights", weights, count)).tolist()]
         if set(found) <= {1.0}:
             return None
         if not isinstance(self._thing, Corrector):
@@ -518,8 +523,3 @@ def _check_due(due: float | None, *times: float | None) -> None:
     if due is not None and due < max(known):
         hint = "if the clock is wrong, set_clock(now) sets it back."
         raise ParameterError.expected("due", due, f"{max(known):g}, which is now, or later", hint=hint)
-
-
-def _named(error: ForecastError | OutcomeError, ids: list[Id], before: int = 0) -> TreeCalError:
-    """Return the error about a row, with its id."""
-    return error.of(ids[error.round - before - 1]) if error.problem else error
