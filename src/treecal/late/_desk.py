@@ -17,7 +17,7 @@ from treecal.correctors._base import Group
 from treecal.exceptions import ForecastError, IdError, OutcomeError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
-from treecal.late._pool import Pool, Thing, announce, divided, following
+from treecal.late._pool import Pool, Thing, announce, divided, following, redrawn
 from treecal.late._rounds import (
     REMEMBERED,
     VOID,
@@ -203,6 +203,8 @@ class Desk:
             return said, forecast, None, None
         number, told = self.pool.best(leaving), forecast
         copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
+        if number == leaving:
+            copy = redrawn(copy)
         if said is not None and isinstance(copy, Forecaster):
             copy = following(copy, said.mean)
         elif said is not None:
@@ -292,7 +294,7 @@ class Desk:
                     step.act()
         for named, outcomes in closing:
             if (waiting := self.pending.get(named)) is not None and waiting.copy is not None and self.pool is not None:
-                self.pool.release(waiting.copy)
+                self.pool.release(waiting.copy, void=outcomes[-1] == VOID)
             self.closed[named] = outcomes
             self.pending.pop(named, None)
         if task.opening is not None:

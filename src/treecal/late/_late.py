@@ -109,6 +109,7 @@ class Late:
         self.limit = None if limit is None else whole_number("limit", limit, least=1)
         self.space: ConvexSet = thing.space
         self._thing, self._keeps = deepcopy(thing), ledger
+        self._shown: Thing | None = None
         self._desk = Desk(self._thing, limit=self.limit, ledger=ledger)
         self._lock = RLock()
 
@@ -116,10 +117,15 @@ class Late:
     def thing(self) -> Thing:
         """What is played, itself, if it learns outcomes as they come; otherwise a new one, such as the copies were.
 
-        It is there to be looked at. Of what it is taught directly (`fit`, `learn`) nothing is counted here.
+        It is there to be looked at. What it is taught directly (`fit`, `learn`) it has learned, and nothing of that is
+        counted here. A new one is for show: no copy is made of it.
         """
         desk = self._desk
-        return desk.front if desk.pool is None and desk.front is not None else deepcopy(self._thing)
+        if desk.pool is None and desk.front is not None:
+            return desk.front
+        if self._shown is None:
+            self._shown = deepcopy(self._thing)
+        return self._shown
 
     @property
     def rounds(self) -> int:
