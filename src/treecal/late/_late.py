@@ -54,13 +54,16 @@ class Late:
     what is under guard, which learns every outcome when it comes.
 
     An outcome that comes after `due`, or never, is not learned: the round is void, and counted. Time is what `now`
-    says, in the unit of `due`; there is no other clock, and it never goes back. Beyond `limit` rounds that wait, the
-    oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where `limit` is.
+    says, in the unit of `due`; there is no other clock. It goes back only by `set_clock`. Beyond `limit` rounds that
+    wait, the oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where
+    `limit` is. After a void round its copy is asked again: `Sampled` then draws afresh, so that no draw is known before
+    its round. That a round is void must not depend on its draw.
 
-    An amended outcome is kept as history. The first one stands, in what was learned and in all scores.
+    The same outcome again is a replay, which changes nothing. An amended outcome is kept as history. The first one
+    stands, in what was learned and in all scores.
 
-    Invalid input, an unknown id, a second outcome: an error, and nothing has changed. Several threads may use it; one
-    call runs at a time. An interrupt leaves a round learned or not.
+    Invalid input, an unknown id, another outcome: an error that names the id, and nothing has changed. Several threads
+    may use it; one call runs at a time. An interrupt leaves a round learned or not.
 
     Parameters
     ----------
