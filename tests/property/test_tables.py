@@ -30,7 +30,7 @@ KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
 
 def by_corrector(table: Any) -> Any:
     f = tc.VectorScaling(SKY)
-    return [f.predict_many(table), f.update_many(table, CAME), f.fit(table, CAME).theta]
+    return [f.fit(table, CAME).theta, f.predict_many(table), f.update_many(table, CAME)]
 
 
 def by_ledger(table: Any) -> Any:

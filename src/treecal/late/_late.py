@@ -11,30 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._typing import Array
-from treecal._validate import sample_weight, whole_number
+from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector
 from treecal.correctors._base import Group
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
-from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import read_outcome
-from treecal.geometry._rows import read_outcome_rows
-from treecal.geometry._tables import columns
+from treecal.late._arguments import forecast_of, forecasts_of, groups_of, ids_of, outcome_of, outcomes_of, weights_of
 from treecal.late._desk import Desk
 from treecal.late._pool import Thing
-from treecal.late._rounds import (
-    Arrival,
-    Counts,
-    Id,
-    briefs,
-    one_each,
-    read_id,
-    read_ids,
-    read_time,
-    refusal,
-    whole,
-)
+from treecal.late._rounds import Arrival, Counts, Id, briefs, read_id, read_time, refusal, whole
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
 from treecal.theory import Certificate
@@ -247,10 +233,7 @@ class Late:
             What time it is.
         """
         named, last, time = read_id(id), read_time("due", due), read_time("now", now)
-        try:
-            b, group = self._read(forecast), self._checked_groups([group], 1)[0]
-        except ForecastError as error:
-            raise error.of(named) from None
+        b, (group,) = forecast_of(self._thing, forecast, named), groups_of(self._thing, [group], 1)
         with self._lock:
             desk = self._settled()
             new = desk.openings([named], [b], [group], last, time)
@@ -282,8 +265,8 @@ class Late:
         groups
             The group of each.
         """
-        named, last, time = read_ids(ids), read_time("due", due), read_time("now", now)
-        points, names = self._read_many(forecasts, named), self._checked_groups(groups, len(named))
+        named, last, time = ids_of(ids), read_time("due", due), read_time("now", now)
+        points, names = forecasts_of(self._thing, forecasts, named), groups_of(self._thing, groups, len(named))
         with self._lock:
             desk, means = self._settled(), np.empty((len(named), self.space.dim))
             new = desk.openings(named, points, names, last, time)
@@ -313,7 +296,7 @@ class Late:
             What time it is: if that is after `due`, the round is void.
         """
         named, time = read_id(id), read_time("now", now)
-        y, w = self._read_outcome(outcome, named), self._checked_weights([weight], 1)
+        y, w = outcome_of(self.space, outcome, named), weights_of(self._thing, [weight], [named])
         if self._take([named], y[None], w, time, strict=True) == ["late"]:
             raise refusal(named, "late")
 
@@ -350,8 +333,8 @@ class Late:
         >>> late.update_many(["a", "c"], [0, 0], strict=False)
         ['conflict', 'unknown']
         """
-        named, time = read_ids(ids), read_time("now", now)
-        y, w = self._read_outcomes(outcomes, named), self._checked_weights(weights, len(named))
+        named, time = ids_of(ids), read_time("now", now)
+        y, w = outcomes_of(self.space, outcomes, named), weights_of(self._thing, weights, named)
         if not isinstance(strict, bool):
             raise ParameterError.expected("strict", strict, "True or False")
         return self._take(named, y, w, time, strict=strict)
@@ -385,7 +368,7 @@ class Late:
             The outcome as it is known now. The same again changes nothing.
         """
         named = read_id(id)
-        (last,) = briefs(self._read_outcome(outcome, named)[None])
+        (last,) = briefs(outcome_of(self.space, outcome, named)[None])
         with self._lock:
             self._settled().amend(named, last)
 
@@ -434,66 +417,6 @@ class Late:
         if desk.pool is None or not isinstance(self._thing, Corrector):
             raise UnsupportedError("forecasters have no report.", hint="ledger has all errors.")
         return [copy for copy in desk.pool.copies if isinstance(copy, Corrector) and copy.rounds] or [self._thing]
-
-    def _read(self, forecast: Any) -> Array | None:
-        """Return the forecast to correct, or raise."""
-        if isinstance(self._thing, Corrector):
-            if forecast is None:
-                raise ParameterError("there is no forecast to correct.", hint="predict(b, id=...).")
-            return self._thing._read(forecast)
-        if forecast is not None:
-            raise ParameterError("a forecaster takes no forecast.", hint="predict(id=...).")
-        return None
-
-    def _read_many(self, forecasts: Any, ids: list[Id]) -> Sequence[Array | None]:
-        """Return the forecast of each id, or raise; the error names the id."""
-        if forecasts is None or not isinstance(self._thing, Corrector):
-            return [self._read(forecasts) for _ in ids]
-        rows = one_each("forecasts", forecasts, len(ids))
-        try:
-            return [frozen(row) for row in self._thing._read_many(rows)]
-        except ForecastError as error:
-            raise error.of(ids[error.round - self._thing.rounds - 1]) if error.problem else error from None
-
-    def _read_outcome(self, outcome: Any, named: Id) -> Array:
-        try:
-            return read_outcome(self.space, outcome, 1)
-        except OutcomeError as error:
-            raise error.of(named) from None
-
-    def _read_outcomes(self, outcomes: Any, ids: list[Id]) -> Array:
-        """Return the outcome of each id, `(n, dim)`, or raise; the error names the id."""
-        rows = one_each("outcomes", outcomes, len(ids))
-        try:
-            return np.array(read_outcome_rows(self.space, rows))
-        except OutcomeError as error:
-            if error.problem:
-                raise error.of(ids[error.round - 1]) from None
-            if columns(rows) is not None:
-                raise
-        return np.array([self._read_outcome(row, named) for row, named in zip(rows, ids, strict=True)])
-
-    def _checked_groups(self, groups: Any, count: int) -> Sequence[Group]:
-        """Return the group of each of so many forecasts, or raise."""
-        if groups is None:
-            return [None] * count
-        if isinstance(self._thing, Corrector):
-            return self._thing._checked_groups(one_each("groups", groups, count), count, 1.0) or ()
-        if any(group is not None for group in one_each("groups", groups, count)):
-            raise ParameterError("a forecaster takes no group.", hint="predict(id=...).")
-        return list(groups)
-
-    def _checked_weights(self, weights: Any, count: int) -> list[float] | None:
-        """Return the weight of each of so many outcomes, None if all are 1, or raise."""
-        if weights is None:
-            return None
-        found = [sample_weight(weight) for weight in np.asarray(one_each("weights", weights, count)).tolist()]
-        if set(found) <= {1.0}:
-            return None
-        if not isinstance(self._thing, Corrector):
-            raise UnsupportedError("forecasters know no weights: their rounds count alike.")
-        self._thing._check_given(None, next(weight for weight in found if weight != 1.0))
-        return found
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""

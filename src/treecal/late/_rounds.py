@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
 from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import read_outcome
-from treecal.geometry._tables import columns
 
 Id = str | int | tuple[str | int, ...]
 """What names a round."""
@@ -70,30 +69,6 @@ def read_id(given: Any) -> Id:
     if isinstance(given, int | np.integer) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
         return int(given)
     raise ParameterError.expected("id", given, "text, an integer of 64 bits, or a tuple of them")
-
-
-def read_ids(given: Any) -> list[Id]:
-    """Return ids, or raise unless there is a sequence of them."""
-    return [read_id(each) for each in one_each("ids", given)]
-
-
-def one_each(name: str, given: Any, count: int | None = None) -> Any:
-    """Return what is given for each id, or raise unless it has an order and there are so many."""
-    unfit = isinstance(given, str | bytes | Mapping | Set) or (name == "ids" and columns(given) is not None)
-    try:
-        found = given if unfit or hasattr(given, "__len__") else list(given)
-        size = len(found)
-    except TypeError:  # it has no length, as an array without dimensions
-        unfit = True
-    if unfit:
-        what = repr(given) if isinstance(given, str | bytes | int | float | None) else f"a {type(given).__name__}"
-        raise ParameterError(
-            f"{name} is {what}, expected a sequence of them, such as a list.",
-            hint="predict and update take one id." if name == "ids" else "update takes one id and its outcome.",
-        )
-    if count is not None and size != count:
-        raise ParameterError(f"there are {count} ids and {size} {name}, expected one for each id.")
-    return found
 
 
 def read_time(name: str, given: Any) -> float | None:
