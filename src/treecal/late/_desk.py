@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -22,6 +23,7 @@ from treecal.late._rounds import (
     REMEMBERED,
     VOID,
     Arrival,
+    Asked,
     ClosedRounds,
     Counts,
     Id,
@@ -102,42 +104,37 @@ class Desk:
         Raise where an id is in use for something else, or its round will be closed when its row is asked for.
         """
         found: list[int] = []
-        rows: dict[Id, int] = {}
+        asked: dict[Id, Asked] = {}
+        orders: list[int] = []  # of all that will wait, from the first time that more of them ask than may wait
         for i, named in enumerate(ids):
             if named in self.closed:
                 raise taken(named, "was used before, and its round is closed.")
-            waiting = self.pending.get(named)
-            if waiting is None and named not in rows:
-                rows[named] = i
+            waiting: Pending | Asked | None = self.pending.get(named, asked.get(named))
+            if waiting is None:
+                order = self.counts.opened + len(found)
+                asked[named] = Asked(order, forecasts[i], groups[i], due)
+                orders += [order] * bool(orders)
                 found.append(i)
                 continue
-            known, group, last = forecasts[i], groups[i], due
-            if waiting is not None:
-                known, group, last = waiting.forecast, waiting.group, waiting.due
-            elif named in rows:
-                known, group = forecasts[rows[named]], groups[rows[named]]
-            if group != groups[i] or not (known is None or np.array_equal(forecasts[i], known)):  # type: ignore[arg-type]
+            known = waiting.forecast
+            if waiting.group != groups[i] or not (known is None or np.array_equal(forecasts[i], known)):  # type: ignore[arg-type]
                 raise taken(named, "awaits the outcome of another forecast.")
-            if due is not None and due != last:
-                when = "at any time" if last is None else f"until {last:g}"
+            if due is not None and due != waiting.due:
+                when = "at any time" if waiting.due is None else f"until {waiting.due:.15g}"
                 hint = "leave due out to ask again: the first one stands."
-                raise taken(named, f"awaits its outcome {when}, and now due is {due:g}.", hint)
-            if (waiting is not None and self._overdue(waiting, now)) or self._displaced(named, found, ids, now):
+                raise taken(named, f"awaits its outcome {when}, and now due is {due:.15g}.", hint)
+            if not orders and self.limit is not None and len(self.pending) + len(asked) > self.limit:
+                orders = [one.order for one in self.pending.values() if not self._overdue(one, now)]
+                orders += [one.order for one in asked.values()]
+            younger = len(orders) - bisect_right(orders, waiting.order)
+            if self._overdue(waiting, now) or (self.limit is not None and younger >= self.limit):
                 raise taken(named, "is void by then: it was due before, or too many others wait.")
         return found
 
-    def _overdue(self, waiting: Pending, now: float | None) -> bool:
+    def _overdue(self, waiting: Pending | Asked, now: float | None) -> bool:
         """Return whether a round will be void once it is so late."""
         times = [time for time in (now, self.time) if time is not None]
         return waiting.due is not None and bool(times) and waiting.due < max(times)
-
-    def _displaced(self, named: Id, rows: list[int], ids: list[Id], now: float | None) -> bool:
-        """Return whether a round that waits will be void once it is so late and these rows have opened theirs."""
-        if self.limit is None or len(self.pending) + len(rows) <= self.limit:
-            return False
-        waiting = [each for each, one in self.pending.items() if not self._overdue(one, now)]
-        waiting += [ids[row] for row in rows]
-        return named not in waiting[-self.limit :]
 
     def outcomes(self, named: Id) -> tuple[Outcome, ...]:
         """Return the outcome of a round and its amendments, or raise."""

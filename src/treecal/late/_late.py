@@ -454,4 +454,4 @@ def _check_due(due: float | None, *times: float | None) -> None:
         raise ParameterError("due is given, and it is not known what time it is.", hint="pass now= as well.")
     if due is not None and due < max(known):
         hint = "if the clock is wrong, set_clock(now) sets it back."
-        raise ParameterError.expected("due", due, f"{max(known):g}, which is now, or later", hint=hint)
+        raise ParameterError.expected("due", due, f"{max(known):.15g}, which is now, or later", hint=hint)

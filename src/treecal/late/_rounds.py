@@ -45,6 +45,15 @@ class Pending(NamedTuple):
     copy: int | None
 
 
+class Asked(NamedTuple):
+    """A round that is about to be opened."""
+
+    order: int
+    forecast: Array | None
+    group: Group
+    due: float | None
+
+
 class Counts(NamedTuple):
     """How many rounds were opened, learned and void; outcomes that came for void ones; and amendments."""
 
