@@ -292,6 +292,27 @@ def test_many_at_once_equal_one_after_the_other() -> None:
         assert kept(one) == kept(many)
 
 
+@pytest.mark.parametrize("make", [tc.VectorScaling, tc.TemperatureScaling])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scalings_in_batches_are_the_loop_bit_for_bit(make: Any, weighted: bool) -> None:
+    """With copies that forget, in batches of several sizes, out of order."""
+    space, rng, n = tc.Simplex(3), np.random.default_rng(5), 300
+    P, Y, w = rng.dirichlet(np.ones(3), n), rng.integers(3, size=n), rng.choice([0.5, 1.0, 3.0], n)
+    one, many = tc.Late(make(space)), tc.Late(make(space))
+    start = 0
+    for size in (1, 2, 70, 127, 100):
+        rows = np.arange(start, start := start + size)
+        means = many.predict_many(P[rows], ids=rows)
+        assert np.array_equal(means, [one.predict(P[i], id=int(i)).mean for i in rows])
+        order = rng.permutation(rows)
+        assert set(many.update_many(order, Y[order], weights=w[order] if weighted else None)) == {"learned"}
+        for i in order:
+            one.update(int(i), int(Y[i]), weight=float(w[i]) if weighted else 1.0)
+    assert many.rounds == n
+    assert kept(one) == kept(many)
+    assert dumps(one) == dumps(many)
+
+
 def rounds_of(late: tc.Late, b: Any, ids: Any, **given: Any) -> Any:
     """Return what predict in a loop announces, or the kind of its error."""
     try:

@@ -7,7 +7,7 @@ counts. Where the classes have no names there is nothing to compare, and the pos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ def by_entry(classes: Sequence[str] | None, series: Any, error: Refusal, round_:
 def columns(table: Any) -> list[Any] | None:
     """Return the names of a table's columns; None for what is no table, or for Arrow's table of one column of lists."""
     found = getattr(table, "column_names", getattr(table, "columns", None))  # Arrow's `columns` are not their names
-    names = None if found is None or callable(found) else list(found)
+    names = list(found) if isinstance(found, Iterable) else None
     return None if names is None or (len(names) == 1 and hasattr(table, "column_names")) else names
 
 
