@@ -76,13 +76,6 @@ def after(kept: Array, weight: float) -> tuple[Array, Array]:
 
 
 @lru_cache
-def passing(count: int, first: int, weight: float) -> tuple[Array, Array]:
-    """Return `after` for so many copies, `(copies, 1, 1)`."""
-    left, counts = after(kept(count, first), weight)
-    return _fixed(left[:, None, None]), _fixed(counts[:, None, None])
-
-
-@lru_cache
 def start(count: int) -> Array:
     """Return where trust begins, and goes back to."""
     return _fixed(np.ones(1) if count == 1 else np.append(LASTING, np.full(count - 1, (1 - LASTING) / (count - 1))))
@@ -98,7 +91,7 @@ def trusted(trust: Array, losses: Array, rounds: float, weight: float = 1.0) -> 
 
     A weight multiplies the losses; the share is the same for all, but a part of it for a weight below 1.
     """
-    left = trust * np.exp(-weight * (losses - np.minimum.reduce(losses)))
+    left = trust * np.exp(-weight * (losses - losses.min()))
     share = min(SHARE, 1 / max(rounds, 1.0)) * min(weight, 1.0)
     return np.asarray((1 - share) * (left / np.add.accumulate(left)[-1]) + share * start(len(trust)))
 

@@ -172,14 +172,14 @@ class Scaling(Corrector):
         return np.stack([each @ self._features(row) for each, row in zip(off, logs, strict=True)])
 
     def _logs(self, forecasts: Array) -> Array:
-        return np.asarray(np.log(np.minimum(np.maximum(forecasts, self._least), 1.0)))
+        return np.asarray(np.log(np.clip(forecasts, self._least, 1.0)))
 
     def _laws(self, theta: Array, logs: Array) -> tuple[Array, Array]:
         """Return the probabilities that each copy gives, `(rows, copies, dim)`, and their logarithms."""
         scores = self._scores(theta, logs)
-        scores = scores - np.maximum.reduce(scores, axis=-1, keepdims=True)
+        scores = scores - scores.max(axis=-1, keepdims=True)
         shares = np.exp(scores)
-        total = np.add.reduce(shares, axis=-1, keepdims=True)
+        total = shares.sum(axis=-1, keepdims=True)
         return shares / total, scores - np.log(total)
 
     def _announce(self, forecast: Array) -> Forecast:
@@ -213,18 +213,16 @@ class Scaling(Corrector):
         laws, log_laws = self._laws(now.theta, logs)
         gradients = self._blocked(self._pulled(laws - outcome, logs)[0])
         seen, trust, count = now.seen + weight, now.trust, len(now.trust)
-        left, counts = forgetting.passing(count, FIRST, weight)
-        weighed = gradients if weight == 1.0 else counts * gradients  # a round of weight 1 counts 1 for all copies
-        A = gradients[..., :, None] * weighed[..., None, :]
+        left, counts = (part[:, None, None] for part in forgetting.after(forgetting.kept(count, FIRST), weight))
+        A = gradients[..., :, None] * (counts * gradients)[..., None, :]
         A += now.curvature if count == 1 else left[..., None] * now.curvature
         if count > 1:
             np.einsum("cbii->cbi", A)[:] += (1 - left) * self.ridge  # of which nothing is forgotten
-            losses = -np.add.reduce(outcome * log_laws[0], axis=-1)
-            trust = forgetting.trusted(trust, losses, seen, weight)
-        theta = now.theta - self._flat(solve(A, gradients, self.ridge)) * (weight / self.rate)
-        if not np.vdot(theta, theta) <= self.radius**2:  # else each copy is inside
-            for copy in np.flatnonzero((theta**2).sum(axis=1) > self.radius**2):
-                theta[copy] = self._flat(project(self._blocked(theta[copy]), A[copy], radius=self.radius))
+            trust = forgetting.trusted(trust, -(outcome * log_laws[0]).sum(axis=-1), seen, weight)
+        steps = self._flat(solve(A, gradients, self.ridge)) * (weight / self.rate)
+        theta = now.theta - steps
+        for copy in np.flatnonzero((theta**2).sum(axis=1) > self.radius**2):
+            theta[copy] = self._flat(project(self._blocked(theta[copy]), A[copy], radius=self.radius))
         return self._joined(Newton(theta, A, trust, seen))
 
     def _joined(self, now: Newton) -> Newton:
@@ -490,8 +488,8 @@ class VectorScaling(Scaling):
         return np.hstack([np.diag(logs), np.eye(len(logs))])
 
     def _scores(self, theta: Array, logs: Array) -> Array:
-        classes = self.space.dim
-        return theta[:, :classes] * logs[:, None] + theta[:, classes:]
+        slopes, offsets = np.split(theta, 2, axis=1)
+        return slopes * logs[:, None] + offsets
 
     def _pulled(self, off: Array, logs: Array) -> Array:
         return np.concatenate([off * logs[:, None], off], axis=-1)

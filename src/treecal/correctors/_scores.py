@@ -68,13 +68,14 @@ class Tallies:
         """Return the sums with the rounds that wait added; change nothing."""
         if not sums.waiting:
             return sums
-        befores, announced, outcomes, weights = zip(*sums.waiting, strict=True)
-        w, sizes, rounds = np.array(weights), np.array([len(x) for x in announced]), np.arange(len(weights))
-        # Role after role, and in each the rounds in order.
-        p = np.concatenate([befores, *(x.points for x in announced), [x.mean for x in announced]])
-        share = np.concatenate([w, np.repeat(w, sizes) * np.concatenate([x.weights for x in announced]), w])
-        role = np.repeat(np.arange(len(ROLES)), [len(w), sizes.sum(), len(w)])
-        y = np.array(outcomes)[np.concatenate([rounds, np.repeat(rounds, sizes), rounds])]
+        points, shares, roles, places = [], list[Any](), [], []
+        for place, (before, announced, _, weight) in enumerate(sums.waiting):
+            points += [before[None], announced.points, announced.mean[None]]
+            shares += [(weight,), weight * announced.weights, (weight,)]
+            roles += [0, *[1] * len(announced), 2]
+            places += [place] * (len(announced) + 2)
+        p, share, role = np.concatenate(points), np.concatenate(shares), np.array(roles)
+        y = np.array([learned.outcome for learned in sums.waiting])[places]
         costs = np.zeros((len(p), 2))
         costs[:, 0] = ((y - p) ** 2).sum(axis=1)
         if isinstance(self.space, Simplex):
@@ -82,8 +83,8 @@ class Tallies:
         totals = np.array(sums.totals)
         np.add.at(totals, role, costs * share[:, None])
         weight = sums.weight
-        for each in weights:
-            weight += each
+        for learned in sums.waiting:
+            weight += learned.weight
         found = [(float(brier), float(log)) for brier, log in totals]
         return Sums(sums.rounds, weight, tuple(found), (), self._due(role, p, share, y))
 
