@@ -543,22 +543,14 @@ class Corrector(ABC):
 
     def report(self) -> Correction:
         """Return Brier and log scores before and after, and the two parts of the Brier score."""
-        return self._report_with(())
-
-    def _report_with(self, others: Sequence[Corrector]) -> Correction:
-        """Return the scores of all rounds, and of those of others of its kind: all are sums."""
-        if self._tallies is None:
-            raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
-        tallies, sums = Tallies(self.space), Sums()
-        for part in (self, *others):
-            with part._lock:
-                part._settle()
-                assert part._tallies is not None
-                sums = tallies.add(sums, part._tallies, part._sums)
-        if not sums.rounds:
-            raise ParameterError("no round is scored, so there are no scores.")
-        before, after, mean = tallies.scores(sums)
-        return Correction(sums.rounds, before, after, mean)
+        with self._lock:
+            self._settle()
+            if self._tallies is None:
+                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
+            if not self._sums.rounds:
+                raise ParameterError("no round is scored, so there are no scores.")
+            before, after, mean = self._tallies.scores(self._sums)
+            return Correction(self._sums.rounds, before, after, mean)
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""

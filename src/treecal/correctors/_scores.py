@@ -106,12 +106,6 @@ class Tallies:
             self.cells[where] = values
         return sums._replace(due=None)
 
-    def add(self, sums: Sums, other: Tallies, others: Sums) -> Sums:
-        """Add the written sums of other rounds; return the sums of both."""
-        self.cells += other.cells
-        totals = np.array(sums.totals) + others.totals
-        return Sums(sums.rounds + others.rounds, sums.weight + others.weight, tuple(map(tuple, totals.tolist())))
-
     def scores(self, sums: Sums) -> list[Scores]:
         """Return the scores of each role, per unit of weight."""
         found = []

@@ -19,6 +19,7 @@ from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
 from treecal.late._arguments import forecast_of, forecasts_of, groups_of, ids_of, outcome_of, outcomes_of, weights_of
 from treecal.late._desk import Desk
+from treecal.late._merged import merged_report
 from treecal.late._pool import Thing
 from treecal.late._rounds import Arrival, Counts, Id, briefs, read_id, read_time, refusal, whole
 from treecal.late._snapshot import resumed, state_of
@@ -174,7 +175,7 @@ class Late:
         """Return a corrector's scores, before and after: of what was announced then, with the first outcome of each."""
         with self._lock:
             scored = self._scored()
-            return scored[0].report() if len(scored) == 1 else scored[0]._report_with(scored[1:])
+            return scored[0].report() if len(scored) == 1 else merged_report(scored)
 
     def certificate(
         self, norm: Norm | str, *, rounds: int | None = None, outstanding: int | None = None
