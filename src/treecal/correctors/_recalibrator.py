@@ -15,12 +15,14 @@ import numpy as np
 from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums, slack
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
-from treecal._validate import positive_number, whole_number
+from treecal._validate import HEAVIEST, positive_number, whole_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import HEAVIEST, Corrector, Group, Kept
+from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._batch import Batch, Group
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
+from treecal.correctors._store import Store
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
@@ -41,15 +43,15 @@ class _Group:
 
     number: int
     first: Array
-    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; their part from `fit`
+    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; those not from a log
     copies: Array  # (copies that forget, 1 + dim): weight, and the sum of `y` or `y − b`
     trust: Array  # in the copy that never forgets, which is `sums`, and in the others
     forecaster: Forecaster | None
 
-    def after(self, forecast: Array, outcome: Array, weight: float, *, fitted: bool) -> _Group:
+    def after(self, forecast: Array, outcome: Array, weight: float, *, scored: bool) -> _Group:
         amounts = weight * _amounts(forecast, outcome)
         total, lost = two_sum(self.sums[0], amounts)
-        return replace(self, sums=np.stack([total, self.sums[1] + lost, self.sums[2] + fitted * amounts]))
+        return replace(self, sums=np.stack([total, self.sums[1] + lost, self.sums[2] + scored * amounts]))
 
 
 def _amounts(forecast: Array, outcome: Array) -> Array:
@@ -186,8 +188,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._met: dict[Hashable, _Group] = {}
-        self._newest: tuple[Hashable, _Group] | None = None  # the group of the last round, perhaps not in `_met` yet
+        self._known: Store[_Group] = Store()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
@@ -287,15 +288,17 @@ class Recalibrator(Corrector):
             rule = self.groups.fresh(self.space)
             rule.set_state(deepcopy(learned))
         rule.learn(forecast)
-        return {"_newest": (key, group), "_rule": rule}
+        return {"_known": self._known.after({key: group}), "_rule": rule}
 
     def _group_after(
-        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, fitted: bool = False
+        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, scored: bool = True
     ) -> _Group:
         """Return a group, or a new one, after one more round; change nothing."""
         if group is None:
             zeros = np.zeros((3, 3 + 2 * self.space.dim)), np.zeros((0, 1 + self.space.dim))
-            group = _Group(len(self._met), np.array(forecast), *zeros, np.ones(1), self._make() if self._make else None)
+            group = _Group(
+                len(self._groups()), np.array(forecast), *zeros, np.ones(1), self._make() if self._make else None
+            )
         if group.forecaster is not None:
             if weight != 1.0:
                 raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
@@ -303,10 +306,10 @@ class Recalibrator(Corrector):
             forecaster.update(outcome)
             group = replace(group, forecaster=forecaster)
         if not self.forget:
-            return group.after(forecast, outcome, weight, fitted=fitted)
+            return group.after(forecast, outcome, weight, scored=scored)
         count, each = forgetting.steps(weight)
         for _ in range(count):
-            learned = group.after(forecast, outcome, each, fitted=fitted)
+            learned = group.after(forecast, outcome, each, scored=scored)
             group = self._forgotten(group, learned, forecast, outcome, each)
         return group
 
@@ -333,24 +336,20 @@ class Recalibrator(Corrector):
             trust = forgetting.joined(trust, count)
         return replace(now, copies=copies, trust=trust)
 
-    def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
+    def _fit(self, batch: Batch) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
         met, rule = dict(self._groups()), self.groups.fresh(self.space)
         rule.set_state(deepcopy(self._rule.get_state()))
-        for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
-            key, weight = rule.key(b), 1.0 if weights is None else float(weights[i])
-            group = self._group_after(met.get(key), b, y, weight, fitted=True)
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            key = rule.key(b)
+            group = self._group_after(met.get(key), b, y, batch.weight(i), scored=False)
             met[key] = group if key in met else replace(group, number=len(met))
             rule.learn(b)
-        vars(self).update(_met=met, _newest=None, _rule=rule, _last=(None, None), _rounds=self._rounds + len(forecasts))
+        vars(self).update(_known=Store(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
 
     def _groups(self) -> dict[Hashable, _Group]:
         """Return the groups met, by name."""
-        if self._newest is not None:
-            key, group = self._newest
-            self._met[key] = group
-            self._newest = None  # once: those that have learned since share the groups
-        return self._met
+        return self._known.read()
 
     def _check_given(self, group: Group, weight: float) -> None:
         super()._check_given(group, weight)
@@ -366,7 +365,7 @@ class Recalibrator(Corrector):
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""
         with self._lock:
             report = super().report()
-            sums = np.array([total + lost - fitted for total, lost, fitted in self._scored()])
+            sums = np.array([scored for *_, scored in (group.sums for group in self._groups().values()) if scored[0]])
         (weight, squares, errors), (outcomes, forecasts) = sums[:, :3].T, np.split(sums[:, 3:], 2, axis=1)
         scatter = math.fsum(squares) - math.fsum(l2.square(outcomes) / weight)
         left = math.fsum(errors) - math.fsum(l2.square(outcomes - forecasts) / weight)
@@ -376,10 +375,6 @@ class Recalibrator(Corrector):
             group_refinement=max(0.0, scatter) / math.fsum(weight),
             shift_refinement=max(0.0, left) / math.fsum(weight),
         )
-
-    def _scored(self) -> list[Array]:
-        """Return the sums of the groups that were met in rounds, not only in `fit`."""
-        return [group.sums for group in self._groups().values() if group.sums[0, 0] > group.sums[2, 0]]
 
     def _check_savable(self) -> None:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
@@ -393,7 +388,7 @@ class Recalibrator(Corrector):
         self._check_savable()
         groups, dim = self._groups().values(), self.space.dim
         return {
-            "names": list(self._met),
+            "names": list(self._groups()),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
             "sums": np.array([group.sums for group in groups]).reshape(-1, 3, 3 + 2 * dim),
             "copies": np.concatenate([np.zeros((0, 1 + dim)), *(group.copies for group in groups)]),
@@ -426,7 +421,7 @@ class Recalibrator(Corrector):
             met[name] = _Group(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
         def resume() -> None:
-            self._rule, self._met, self._newest, self._last = rule, met, None, (None, None)
+            self._rule, self._known, self._last = rule, Store(met), (None, None)
 
         return resume
 
@@ -436,15 +431,15 @@ class Recalibrator(Corrector):
         check_array("first", first, (groups, dim))
         check_array("sums", sums, (groups, 3, 3 + 2 * dim))
         check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
-        weights, fitted = sums[:, 0, 0], sums[:, 2]
-        if groups > rounds or (rounds and not groups) or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
+        weights, scored = sums[:, 0, 0], sums[:, 2]
+        if groups > rounds or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
             raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
         if self._make and ((weights != np.rint(weights)).any() or weights.sum() != rounds or sums[:, 1, 0].any()):
             raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
-        if (fitted[:, 0] < 0).any() or (fitted[:, 0] > weights * (1 + slack(rounds))).any():
-            raise SnapshotError("the groups learned more from a log than in all.")
-        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], fitted):  # without and with what rounding lost
-            counts = weights if total is not fitted else fitted[:, 0]
+        if (scored[:, 0] < 0).any() or (scored[:, 0] > weights * (1 + slack(rounds))).any():
+            raise SnapshotError("the groups learned more in rounds than in all.")
+        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], scored):  # without and with what rounding lost
+            counts = weights if total is not scored else scored[:, 0]
             for what, part in (("outcomes", total[:, 3 : 3 + dim]), ("forecasts", total[:, 3 + dim :])):
                 check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
             self._check_squares(total, counts, rounds)

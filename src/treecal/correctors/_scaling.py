@@ -13,9 +13,10 @@ import numpy as np
 
 from treecal._states import State, check_array, check_number
 from treecal._typing import Array
-from treecal._validate import positive_number
+from treecal._validate import HEAVIEST, positive_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import HEAVIEST, Corrector, Kept
+from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -241,18 +242,18 @@ class Scaling(Corrector):
         """Return what `_blocked` took apart."""
         return blocked.swapaxes(-1, -2).reshape(*blocked.shape[:-2], -1)
 
-    def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
-        if not len(forecasts):
+    def _fit(self, batch: Batch) -> None:
+        if not len(batch):
             return
-        log = self._logs(forecasts), outcomes, np.ones(len(forecasts)) if weights is None else weights
+        log = self._logs(batch.forecasts), batch.outcomes, batch.all_weights()
         now = self._fitted(*log)
-        if self.forget and (held := len(forecasts) // 4):
+        if self.forget and (held := len(batch) // 4):
             then = self._fitted(*(part[:-held] for part in log))
             logs, came, weight = (part[-held:] for part in log)
             losses = np.array([weight @ self._gradients(theta, logs, came)[0] for theta in then.theta])
             trust = forgetting.trusted(forgetting.start(len(losses)), losses, then.seen)
             now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
-        vars(self).update(_state=now, _rounds=self._rounds + len(forecasts))
+        vars(self).update(_state=now, **self._counted(len(batch)))
 
     def _fitted(self, logs: Array, outcomes: Array, weight: Array) -> Newton:
         """Return the state with each copy at its optimum for a log after all that went before; trust starts anew."""

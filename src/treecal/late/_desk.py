@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.exceptions import IdError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector
-from treecal.correctors._base import Group, _checked_weight, _one_each
+from treecal.correctors._batch import Group, one_each, read_weights
 from treecal.exceptions import IdError, ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
@@ -257,8 +257,8 @@ class Late:
         """
         named, last, time = [read_id(each) for each in ids], read_time("due", due), read_time("now", now)
         rows: Any = [None] * len(named) if forecasts is None else forecasts
-        _one_each("ids", named, len(rows))
-        names = [None] * len(named) if groups is None else list(_one_each("groups", groups, len(named)))
+        one_each("ids", named, len(rows))
+        names = [None] * len(named) if groups is None else list(one_each("groups", groups, len(named)))
         points = [self._read(b, group) for b, group in zip(rows, names, strict=True)]
         _distinct(named)
         with self._lock:
@@ -304,9 +304,9 @@ class Late:
             As for `update`: one outcome and one weight for each id.
         """
         named, time, rows = [read_id(each) for each in ids], read_time("now", now), list(outcomes)  # type: ignore[arg-type]
-        _one_each("outcomes", rows, len(named))
-        w = [1.0] * len(named) if weights is None else [_checked_weight(each) for each in np.asarray(weights).tolist()]
-        _one_each("weights", w, len(named))
+        one_each("outcomes", rows, len(named))
+        read = read_weights(weights, len(named), self.rounds)
+        w = [1.0] * len(named) if read is None else read.tolist()
         for weight in w:
             self._check_weight(weight)
         _distinct(named)

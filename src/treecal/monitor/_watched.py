@@ -9,7 +9,8 @@ from typing import Any
 from treecal._states import Resume
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group, Kept
+from treecal.correctors._base import Kept
+from treecal.correctors._batch import Group
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
