@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import treecal as tc
-from tests.correctors.models import model, run, some_rounds
+from tests.correctors.models import features, laws, model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
 from treecal.correctors import Cells, TopClass, tracking_bound
@@ -33,7 +33,7 @@ def losses(f: Scaling, theta: Array, forecasts: Array, outcomes: Array) -> tuple
     """The log loss of each row, and its gradient, from `F` as it is written."""
     found, gradients = [], []
     for b, y in zip(forecasts, outcomes, strict=True):
-        F = f._features(np.log(np.clip(b, f._least, None)))
+        F = features(f, b)
         p = np.exp(F @ theta - (F @ theta).max())
         p /= p.sum()
         found.append(-y @ np.log(p))
@@ -338,9 +338,8 @@ def test_the_bound_of_forgetting_after_a_log(make: Any) -> None:
     lost = 0.0
     for each, outcome in zip(b[800:], np.eye(2)[y], strict=True):
         if isinstance(f, Scaling):
-            laws, logs = f._laws(f._state.theta, f._logs(each[None]))
-            mixed = -np.log((f._state.trust @ laws[0]) @ outcome)
-            lost += float(mixed + (logs[0, 0] * outcome).sum())
+            found = laws(f, f._state.theta, each) @ outcome
+            lost += float(np.log(found[0]) - np.log(f._state.trust @ found))
         else:
             (group,) = f._groups().values()
             points = f._points(group, each)

@@ -16,8 +16,8 @@ from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
-from treecal.correctors._scaling import TemperatureScaling
 from treecal.correctors._store import Store
+from treecal.correctors._temperature import TemperatureScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -142,6 +142,23 @@ class ByGroup(Corrector):
             corrector = deepcopy(corrector)  # those that have learned may share what grows with it
         learned = _Part(number, corrector._learned(forecast, outcome, None, weight))
         return {"_parts": self._parts.after({name: learned})}
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let one group after the other learn its rounds, if its corrector knows how."""
+        met, new, means = self._parts.read(), dict[Hashable, _Part](), np.empty_like(batch.forecasts)
+        counted = [i for i in range(len(batch)) if batch.weight(i)]
+        for name in dict.fromkeys(read_name(batch.group(i)) for i in counted):
+            if name not in met:  # those that have learned may share what grows with the corrector
+                new[name] = _Part(len(met) + len(new), deepcopy(self.corrector))
+        for name, rows in _rows(batch.groups, len(batch)).items():
+            number, corrector = new.get(name) or met.get(name) or _Part(0, self.corrector)
+            own = replace(batch.of(rows), groups=None)
+            if (found := corrector._played(own)) is None:
+                return None
+            means[rows], changes = found
+            if name in new or name in met:
+                new[name] = _Part(number, corrector._with(changes, len(own.counted())))
+        return means, {"_parts": self._parts.after(new)}
 
     def _own_state(self) -> dict[str, Any]:
         parts = self._parts.read()

@@ -12,7 +12,8 @@ from treecal.correctors._base import Corrector, Kept, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import TemperatureScaling, VectorScaling
+from treecal.correctors._temperature import TemperatureScaling
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -96,6 +97,17 @@ class Chain(Corrector):
             parts.append(part._learned(forecast, outcome, known, weight))
             forecast = part._announced(forecast, known).mean
         return {"parts": tuple(parts)}
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let one part after the other learn all rounds, if they all know how."""
+        parts, forecasts, rounds = [], batch.forecasts, len(batch.counted())
+        for part in self.parts:
+            found = part._played(replace(batch, forecasts=forecasts, groups=self._known_rows(part, batch.groups)))
+            if found is None:
+                return None
+            forecasts, changes = found
+            parts.append(part._with(changes, rounds))
+        return forecasts, {"parts": tuple(parts)}
 
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         for part in self.parts:

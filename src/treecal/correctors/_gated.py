@@ -19,7 +19,7 @@ from treecal.correctors._base import Corrector, Kept, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import VectorScaling
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
@@ -240,14 +240,31 @@ class Gated(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         corrector, gate = self._now
-        pair = forecast, self._corrected(forecast, group).mean
-        announced, other = reversed(pair) if gate.open else pair
+        gate = self._judged(gate, self._rounds + 1, forecast, self._corrected(forecast, group).mean, outcome)
+        return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
+
+    def _judged(self, gate: Gate, number: int, model: Array, corrected: Array, outcome: Array) -> Gate:
+        """Return the gate after a round, by both forecasts."""
+        announced, other = (corrected, model) if gate.open else (model, corrected)
         if self.by == "log":
             bet = log_bet(announced, other, outcome)
         else:
             bet = brier_bet(announced, other, outcome, diameter=self._diameter)
-        gate = gate.after(bet, self.alpha, self._rounds + 1)
-        return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
+        return gate.after(bet, self.alpha, number)
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let the corrector learn all rounds, if it knows how: what it announces is judged afterwards, in order."""
+        corrector, gate = self._now
+        if (found := corrector._played(batch)) is None:
+            return None
+        corrected, changes = found
+        means = np.array(batch.forecasts)
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            if gate.open:
+                means[i] = corrected[i]
+            if batch.weight(i):
+                gate = self._judged(gate, self._rounds + i + 1, b, corrected[i], y)
+        return means, {"_now": (corrector._with(changes, len(batch.counted())), gate)}
 
     def _fit(self, batch: Batch) -> None:
         """Fit the corrector. A log that it was fitted to is no evidence, so the gate stays as it is."""

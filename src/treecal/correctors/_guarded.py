@@ -10,7 +10,7 @@ from typing import Any
 from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Kept, checked_part
-from treecal.correctors._scaling import VectorScaling
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, GuardReport, TreeCal

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums, slack
-from treecal._sums import two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, positive_number, whole_number
 from treecal.correctors import _forgetting as forgetting
@@ -48,15 +47,10 @@ class _Group:
     trust: Array  # in the copy that never forgets, which is `sums`, and in the others
     forecaster: Forecaster | None
 
-    def after(self, forecast: Array, outcome: Array, weight: float, *, scored: bool) -> _Group:
-        amounts = weight * _amounts(forecast, outcome)
-        total, lost = two_sum(self.sums[0], amounts)
-        return replace(self, sums=np.stack([total, self.sums[1] + lost, self.sums[2] + scored * amounts]))
-
-
-def _amounts(forecast: Array, outcome: Array) -> Array:
-    off = outcome - forecast
-    return np.concatenate([[1.0, outcome @ outcome, off @ off], outcome, forecast])
+    def copied(self) -> _Group:
+        """Return one whose arrays may be changed."""
+        arrays = self.first.copy(), self.sums.copy(), self.copies.copy(), self.trust.copy()
+        return _Group(self.number, *arrays, self.forecaster)
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -242,30 +236,34 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
-        points = self._points(group, forecast)
-        if len(points) == 1:
-            return np.asarray(points[0])
-        return np.asarray(np.add.accumulate(group.trust[:, None] * points, axis=0)[-1])
+        from treecal.correctors import _group_kernels as kernels
+
+        points, mean = self._points(group, forecast), np.empty(self.space.dim)
+        kernels.mixed(group.trust, points, mean)
+        return mean
 
     def _points(self, group: _Group, forecast: Array) -> Array:
-        """Return the forecast of each copy, first of the one that never forgets; `b` itself before the first round."""
-        known = self._lasting(group)
-        sums = np.vstack([known, group.copies]) if len(group.copies) else known[None]
-        if not known[0]:
-            return forecast[None]
-        means = sums[:, 1:] / sums[:, :1]
-        return np.asarray(self.space.project(forecast + means) if self.make == "shift" else means)
+        """Return the forecast of each copy, first of the one that never forgets."""
+        from treecal.correctors import _group_kernels as kernels
+
+        if self.make == "shift":
+            sums = np.vstack([self._lasting(group), group.copies])
+            return np.asarray(self.space.project(forecast + sums[:, 1:] / sums[:, :1]))
+        found = np.empty((len(group.trust), self.space.dim))
+        kernels.means(group.first, group.sums, group.copies, self._prior, found)
+        return found
+
+    @property
+    def _prior(self) -> float:
+        return 1.0 if self.prior is None else self.prior
 
     def _lasting(self, group: _Group) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
-        prior, dim = 1.0 if self.prior is None else self.prior, self.space.dim
-        total, lost, _ = group.sums
-        if not total[0]:
-            return np.zeros(1 + dim)
+        dim, (total, lost, _) = self.space.dim, group.sums
         y, b = slice(3, 3 + dim), slice(3 + dim, None)
         if self.make == "shift":
-            return np.append(prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
-        return np.append(prior + total[0], prior * group.first + total[y] + lost[y])
+            return np.append(self._prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
+        return np.append(self._prior + total[0], self._prior * group.first + total[y] + lost[y])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         """Find each group's mean once; what is not a mean is announced one by one."""
@@ -273,8 +271,7 @@ class Recalibrator(Corrector):
             return super()._announce_many(forecasts, groups)
         met, means = self._groups(), np.array(forecasts)
         found: dict[Hashable, Array] = {}
-        for i, b in enumerate(forecasts):
-            key = self._rule.key(b)
+        for i, (b, key) in enumerate(zip(forecasts, self._rule.keys(forecasts), strict=True)):
             if key not in found and key in met:
                 found[key] = self._corrected(met[key], b)
             means[i] = found.get(key, b)
@@ -295,46 +292,108 @@ class Recalibrator(Corrector):
     ) -> _Group:
         """Return a group, or a new one, after one more round; change nothing."""
         if group is None:
-            zeros = np.zeros((3, 3 + 2 * self.space.dim)), np.zeros((0, 1 + self.space.dim))
-            group = _Group(
-                len(self._groups()), np.array(forecast), *zeros, np.ones(1), self._make() if self._make else None
-            )
+            group = self._new_group(forecast, len(self._groups()))
         if group.forecaster is not None:
             if weight != 1.0:
                 raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
-            forecaster = group.forecaster._fork()
-            forecaster.update(outcome)
-            group = replace(group, forecaster=forecaster)
-        if not self.forget:
-            return group.after(forecast, outcome, weight, scored=scored)
-        count, each = forgetting.steps(weight)
-        for _ in range(count):
-            learned = group.after(forecast, outcome, each, scored=scored)
-            group = self._forgotten(group, learned, forecast, outcome, each)
-        return group
-
-    def _forgotten(self, before: _Group, now: _Group, forecast: Array, outcome: Array, weight: float) -> _Group:
-        """Return a group, now that its sums are those after the round, with the copies and their trust after it."""
-        met, copies, trust, count = (
-            now.sums[0, 0],
-            before.copies,
-            before.trust,
-            forgetting.copies(now.sums[0, 0], FIRST),
+            learned = group.forecaster._fork()
+            learned.update(outcome)
+            group = replace(group, forecaster=learned)
+        batch = Batch(forecast[None], outcome[None], weights=None if weight == 1.0 else np.array([weight]))
+        return (
+            self._visited(group, batch, scored=scored)[0] if self.make == "mean" else self._moved(group, batch, scored)
         )
-        keeps = forgetting.kept(count, FIRST)
-        if len(copies):
-            losses = l2.square(outcome - self._points(before, forecast)) / self._scale
-            trust = forgetting.trusted(trust, losses, met, weight)
-            left, counts = forgetting.after(keeps[1 : len(trust)], weight)
-            learned = outcome - forecast if self.make == "shift" else outcome
-            copies = left[:, None] * copies + counts[:, None] * np.append(1.0, learned)
-        if count > len(trust):
-            lasting = self._lasting(now)
-            # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
-            parts = np.minimum(1.0, 1 / (1 - keeps[len(trust) :]) / met)
-            copies = np.vstack([copies, parts[:, None] * lasting])
-            trust = forgetting.joined(trust, count)
-        return replace(now, copies=copies, trust=trust)
+
+    def _new_group(self, forecast: Array, number: int) -> _Group:
+        dim, forecaster = self.space.dim, self._make() if self._make else None
+        return _Group(
+            number, np.array(forecast), np.zeros((3, 3 + 2 * dim)), np.zeros((0, 1 + dim)), np.ones(1), forecaster
+        )
+
+    def _visited(self, group: _Group, batch: Batch, *, scored: bool) -> tuple[_Group, Array]:
+        """Return a group of means after rounds in it, and what is announced in them; change nothing."""
+        from treecal.correctors import _group_kernels as kernels
+
+        now, announced, at = group.copied(), np.empty(batch.forecasts.shape), 0
+        (rows, weights), b, y = forgetting.steps_of(batch), np.array(batch.forecasts), np.array(batch.outcomes)
+        while at < len(rows):
+            kept, most = self._speeds(len(now.trust))
+            at = kernels.visits(
+                now.first,
+                now.sums,
+                now.copies,
+                now.trust,
+                kept,
+                most,
+                b,
+                y,
+                rows,
+                weights,
+                at,
+                self._prior,
+                self._scale,
+                forgetting.SHARE,
+                forgetting.LASTING,
+                scored,
+                announced,
+            )
+            now = self._joined(now)
+        return now, announced
+
+    def _moved(self, group: _Group, batch: Batch, scored: bool) -> _Group:
+        """Return a group of shifts, or of a forecaster, after one round; change nothing."""
+        from treecal.correctors import _group_kernels as kernels
+
+        now, b, y = group.copied(), np.array(batch.forecasts[0]), np.array(batch.outcomes[0])
+        for weight in forgetting.steps_of(batch)[1].tolist():
+            points = self._points(now, b) if len(now.copies) else b[None]
+            kept, _ = self._speeds(len(now.trust))
+            kernels.visit(
+                now.sums,
+                now.copies,
+                now.trust,
+                kept,
+                points,
+                b,
+                y,
+                weight,
+                True,
+                self._scale,
+                forgetting.SHARE,
+                forgetting.LASTING,
+                scored,
+            )
+            now = self._joined(now)
+        return now
+
+    def _speeds(self, count: int) -> tuple[Array, float]:
+        """Return what so many copies keep in a visit, and the weight from which on there is another one."""
+        return np.array(forgetting.kept(count, FIRST)), 2.0 ** (FIRST + count - 1) if self.forget else math.inf
+
+    def _joined(self, now: _Group) -> _Group:
+        """Return a group with the copies that its weight asks for."""
+        met, count = now.sums[0, 0], len(now.trust)
+        if not self.forget or (wanted := forgetting.copies(met, FIRST)) == count:
+            return now
+        # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
+        parts = np.minimum(1.0, 1 / (1 - forgetting.kept(wanted, FIRST)[count:]) / met)
+        copies = np.vstack([now.copies, parts[:, None] * self._lasting(now)])
+        return replace(now, copies=copies, trust=forgetting.joined(now.trust, wanted))
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Learn group by group, which makes no difference to any of them."""
+        if self.make != "mean" or self._rule.get_state():
+            return None
+        met, new, announced = self._groups(), dict[Hashable, _Group](), np.array(batch.forecasts)
+        rows: dict[Hashable, list[int]] = {}
+        for i, key in enumerate(self._rule.keys(batch.forecasts)):
+            rows.setdefault(key, []).append(i)
+            if key not in met and key not in new and batch.weight(i):
+                new[key] = self._new_group(batch.forecasts[i], len(met) + len(new))
+        for key, own in rows.items():
+            if (group := met.get(key) or new.get(key)) is not None:
+                new[key], announced[own] = self._visited(group, batch.of(own), scored=True)
+        return announced, {"_known": self._known.after(new)}
 
     def _fit(self, batch: Batch) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
