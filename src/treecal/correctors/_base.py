@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
+from treecal.correctors._books import Books, Page
+from treecal.correctors._kept import Kept
 from treecal.correctors._names import plain_name
 from treecal.correctors._opened import Opened, checked_opened
-from treecal.correctors._report import ROLES, Correction
-from treecal.correctors._scores import Round, Sums, Tallies
+from treecal.correctors._scores import Round
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -35,14 +35,12 @@ from treecal.geometry import ConvexSet
 from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
 from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
-from treecal.ledger import Ledger
 
-Kept = Literal["binned", "exact"]
+Scored = Literal["binned", "exact"]
 _AT_ONCE = 2**17  # probabilities of a batch that are learned at a time
-_Numbered = tuple[int, Round]
 
 
-class Corrector(ABC):
+class Corrector(Kept):
     """An online corrector: `predict(b)` announces a forecast in place of `b`, `update(y)` learns, round after round.
 
     `b` is a point of the set: the forecast of a model, a person, a column of a table. Each `predict` opens a round that
@@ -103,18 +101,16 @@ class Corrector(ABC):
     _state: Any
     space: ConvexSet
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         self.space = checked_space(space)
-        if scores is not None and scores not in get_args(Kept):
+        if scores is not None and scores not in get_args(Scored):
             raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
         self.scores, self.tolerance = scores, checked_tolerance(tolerance)
-        self._tallies = None if scores is None else Tallies(space)
-        self._sums = Sums()
-        self._ledgers = {role: Ledger(space) for role in ROLES} if scores == "exact" else None
+        self._books = None if scores is None else Books(space, exact=scores == "exact")
+        self._page = Page()
         self._rounds = 0
         self._from_logs = 0  # of these, from logs
         self._open: dict[int, Opened] = {}  # by thread
-        self._unrecorded: tuple[_Numbered, ...] = ()
         self._lock = RLock()
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -145,24 +141,6 @@ class Corrector(ABC):
         """Return the forecast of one point of the set."""
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
-    def _own_state(self) -> dict[str, Any]:
-        """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
-        return dict(vars(self._state))
-
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a copy of what `_own_state` returned."""
-        self._state = type(self._state)(**state)
-
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        """Check what `_own_state` returned after so many rounds; return what puts it in place."""
-        check_like(self._own_state(), state)
-        own = deepcopy(state)
-        self._check(type(self._state)(**own), rounds)
-        return lambda: self._set_own_state(own)
-
-    def _check(self, state: Any, rounds: int) -> None:  # noqa: B027 # most have nothing more to check
-        """Raise unless the arguments allow this state, whose names and kinds of values are right."""
-
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield correctors of this class on the set, for the tests; none if the class does not support the set."""
@@ -185,17 +163,6 @@ class Corrector(ABC):
     def ordered(self) -> bool:
         """Whether a certificate needs each outcome to be learned before the next forecast is announced."""
         return False
-
-    @property
-    def ledgers(self) -> dict[str, Ledger]:
-        """Three ledgers: "before" for the model's forecasts, "after" for those announced, "mean" for their means."""
-        if self._ledgers is None:
-            raise ParameterError(
-                f"scores is {self.scores!r}, so there are no ledgers.", hint="make the corrector with scores='exact'."
-            )
-        with self._lock:
-            self._catch_up()
-            return self._ledgers
 
     def predict(self, forecast: ArrayLike | Mapping[str, Any], *, group: Group = None) -> Forecast:
         """Open a round and return the forecast to announce; the same one for the same input until `update`.
@@ -392,12 +359,12 @@ class Corrector(ABC):
 
     def _learn_rows(self, batch: Batch) -> Array:
         """Learn rounds in order, at once if the class knows how and what is announced is what is scored."""
-        if batch.announced is None and self._ledgers is None and (found := self._played(batch)) is not None:
+        exact = self._books is not None and self._books.ledgers is not None
+        if batch.announced is None and not exact and (found := self._played(batch)) is not None:
             means, changes = found
-            if self._tallies is not None:
-                scored = batch.counted()
-                said = means if len(scored) == len(batch) else means[batch.all_weights() > 0]
-                changes["_sums"] = self._tallies.after_rows(self._sums, scored, said)
+            if self._books is not None:
+                said = means[batch.all_weights() > 0]
+                changes["_page"] = self._books.after_rows(self._page, batch.counted(), said)
             vars(self).update(changes, _rounds=self._rounds + len(batch))
             self._catch_up()
             return means
@@ -422,7 +389,9 @@ class Corrector(ABC):
             changes = self._passed()
         else:
             changes = self._changed(opened.forecast, outcome, opened.group, weight)
-            changes |= self._scores_after(Round(opened.forecast, opened.announced, np.array(outcome), weight))
+            if self._books is not None:
+                learned = Round(self._scored(opened.forecast), opened.announced, np.array(outcome), weight)
+                changes["_page"] = self._books.after(self._page, learned)
         if self._rounds != rounds:
             raise TreeCalError(
                 f"{type(self).__name__} learned another round while it learned this one, which is not learned.",
@@ -435,14 +404,9 @@ class Corrector(ABC):
         """Return the attributes that differ after a round of weight 0, by name."""
         return {}
 
-    def _scores_after(self, learned: Round) -> dict[str, Any]:
-        """Return what differs once a round is scored, by name."""
-        if self._tallies is None:
-            return {}
-        scored: dict[str, Any] = {"_sums": self._tallies.after(self._sums, learned)}
-        if self._ledgers is not None:
-            scored["_unrecorded"] = (*self._unrecorded, (self._sums.rounds + 1, learned))
-        return scored
+    def _scored(self, forecast: Array) -> Array:
+        """Return the point that is scored as the model's forecast."""
+        return forecast
 
     def _announced(self, forecast: Array, group: Group) -> Forecast:
         """Return the forecast to announce, on this set."""
@@ -471,7 +435,7 @@ class Corrector(ABC):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin._tallies, twin._ledgers, twin._sums, twin._open = None, None, Sums(), {}
+        twin._books, twin._page, twin._open = None, Page(), {}
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -529,6 +493,20 @@ class Corrector(ABC):
         """Raise unless rounds of this group and weight can be learned."""
         self._given(group=group, weight=weight)
 
+    def _checked_open(self, state: Any, rounds: int) -> Opened:
+        """Return the open round of a state, or raise."""
+        try:
+            opened = checked_opened(state, rounds, self.space)
+            self._check_given(opened.group, 1.0)
+            return opened._replace(forecast=self._read(opened.forecast))
+        except (ForecastError, ParameterError, UnsupportedError) as error:
+            raise SnapshotError(f"the open round cannot be: {error}") from None
+
+    def _waiting(self) -> Opened | None:
+        with suppress(OutcomeError):
+            return self._awaiting()
+        return None
+
     def _awaiting(self) -> Opened:
         """Return the round that awaits its outcome."""
         awaiting = self._open
@@ -545,114 +523,6 @@ class Corrector(ABC):
             f"came in a thread that made no forecast, and those of {len(awaiting)} others await their outcomes.",
             hint="call predict(b) and update(y) of a round in one thread.",
         )
-
-    def _catch_up(self) -> None:
-        """Do what remains to be done for rounds that were learned: record them. If interrupted, the next call does."""
-        if self._tallies is not None and self._sums.due is not None:
-            self._sums = self._tallies.write(self._sums)
-        if self._ledgers is not None and self._unrecorded:
-            for number, (b, x, y, weight) in self._unrecorded:
-                for role, each in zip(ROLES, (self._point(b), x, self._point(x.mean)), strict=True):
-                    self._ledgers[role]._record_as(number, each, y, weight)
-            self._unrecorded = ()
-
-    def _settle(self) -> None:
-        """Add the rounds that wait to the scores."""
-        self._catch_up()
-        if self._tallies is not None:
-            self._sums = self._tallies.added(self._sums)
-            self._catch_up()
-
-    def report(self) -> Correction:
-        """Return Brier and log scores before and after, and the two parts of the Brier score."""
-        with self._lock:
-            self._settle()
-            if self._tallies is None:
-                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
-            if not self._sums.rounds:
-                raise ParameterError("no round is scored, so there are no scores.")
-            before, after, mean = self._tallies.scores(self._sums)
-            return Correction(self._sums.rounds, before, after, mean)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in self._fields}
-
-    def get_state(self) -> dict[str, Any]:
-        """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
-        with self._lock:
-            state = self._past()
-            with suppress(OutcomeError):
-                state["open"] = self._awaiting().state()
-            return deepcopy(state)
-
-    def _past(self) -> dict[str, Any]:
-        self._settle()
-        state = {"rounds": self._rounds, "fitted": self._from_logs, "own": self._own_state(), "scores": {}}
-        if self._tallies is not None:
-            state["scores"] = self._tallies.state(self._sums)
-        return state | {"ledgers": {role: ledger.get_state() for role, ledger in (self._ledgers or {}).items()}}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
-        with self._lock:
-            self._prepared(state)()
-
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state, a copy of which is kept; return what puts it in place."""
-        waits = isinstance(state, dict) and "open" in state
-        check_names("the state", state, ["rounds", "fitted", "own", "scores", "ledgers", *["open"] * waits])
-        rounds, ledgers, tallies = state["rounds"], self._ledgers or {}, self._tallies
-        check_count("rounds", rounds)
-        check_count("the rounds of logs", state["fitted"], most=rounds)
-        check_names("ledgers", state["ledgers"], ledgers)
-        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
-        sums, cells = Sums(), None
-        if tallies is None:
-            check_names("scores", state["scores"], ())
-        else:
-            sums, cells = tallies.checked(state["scores"], rounds - state["fitted"])
-        if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
-            raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
-        parts.append(self._own_prepared(state["own"], rounds))
-        opened = None
-        if waits:
-            opened = self._checked_open(state["open"], rounds)
-
-        def resume() -> None:
-            for part in parts:
-                part()
-            if tallies is not None and cells is not None:
-                tallies.cells = cells
-            self._rounds, self._from_logs, self._sums = int(rounds), int(state["fitted"]), sums
-            self._open, self._unrecorded = {} if opened is None else {get_ident(): opened}, ()
-
-        return resume
-
-    def _checked_open(self, state: Any, rounds: int) -> Opened:
-        """Return the open round of a state, or raise."""
-        try:
-            opened = checked_opened(state, rounds, self.space)
-            self._check_given(opened.group, 1.0)
-            return opened._replace(forecast=self._read(opened.forecast))
-        except (ForecastError, ParameterError, UnsupportedError) as error:
-            raise SnapshotError(f"the open round cannot be: {error}") from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            self._catch_up()
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # a shallow copy would share arrays that change
-
-    def __repr__(self) -> str:
-        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
-        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
 
 def checked_part(name: str, part: Any, expected: str, *, hint: str | None = None) -> Corrector:

@@ -11,7 +11,7 @@ import numpy as np
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Kept, checked_part
+from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._names import read_name, saved_names
@@ -65,7 +65,9 @@ class ByGroup(Corrector):
 
     _fields = ("corrector", "scores", "tolerance")
 
-    def __init__(self, corrector: Corrector, *, scores: Kept | None = "binned", tolerance: float | None = None) -> None:
+    def __init__(
+        self, corrector: Corrector, *, scores: Scored | None = "binned", tolerance: float | None = None
+    ) -> None:
         part = checked_part("corrector", corrector, "a corrector to copy for each group")
         super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
         self.corrector = part._unscored()

@@ -8,7 +8,7 @@ from typing import Any
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Kept, checked_part
+from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
@@ -49,7 +49,7 @@ class Chain(Corrector):
     _fields = ("parts", "scores", "tolerance")
 
     def __init__(
-        self, parts: Sequence[Corrector], *, scores: Kept | None = "binned", tolerance: float | None = None
+        self, parts: Sequence[Corrector], *, scores: Scored | None = "binned", tolerance: float | None = None
     ) -> None:
         given = tuple(parts)
         if not given:

@@ -15,7 +15,7 @@ from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, log_bet
 from treecal._states import Resume, check_count, check_like, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._base import Corrector, Kept, checked_part
+from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._recalibrator import Recalibrator
@@ -145,7 +145,7 @@ class Gated(Corrector):
         *,
         alpha: float = 0.05,
         by: By = "brier",
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float | None = None,
     ) -> None:
         part = checked_part("corrector", corrector, "a Corrector", hint="tc.Gated(tc.VectorScaling(space)).")

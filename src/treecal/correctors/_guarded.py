@@ -9,7 +9,7 @@ from typing import Any
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Kept, checked_part
+from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -79,7 +79,7 @@ class GuardedCorrector(Corrector):
         norm: Norm | str | None = None,
         error: float | None = None,
         measured: bool = False,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(space, scores=scores, tolerance=tolerance)

@@ -12,7 +12,7 @@ import numpy as np
 from treecal._states import State, check_array, slack
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
@@ -66,7 +66,7 @@ class IsotonicCalibration(Corrector):
 
     _state: Tally
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because it needs probabilities")
         super().__init__(space, scores=scores, tolerance=tolerance)

@@ -13,9 +13,8 @@ import numpy as np
 from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector, Kept, checked_part
+from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group, one_each
-from treecal.correctors._scores import Round, Sums, Tallies
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
@@ -51,13 +50,6 @@ class Shares(State):
             return Shares(weights, self.step, self.past)
         past = np.concatenate([self.past, weights[None]])
         return Shares(weights, self.step, past) if len(past) < MOST_KEPT else Shares(weights, 2 * self.step, past[::2])
-
-
-class _OfAverage(Tallies):
-    """Scores whose "before" is the plain average of the models' forecasts."""
-
-    def after(self, sums: Sums, learned: Round) -> Sums:
-        return super().after(sums, learned._replace(before=learned.before.mean(axis=0)))
 
 
 class Mixture(Corrector):
@@ -124,7 +116,7 @@ class Mixture(Corrector):
         *,
         corrector: Corrector | None = None,
         share: float = 0.002,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float | None = None,
     ) -> None:
         part = None if corrector is None else checked_part("corrector", corrector, on := f"a Corrector on {space!r}")
@@ -137,7 +129,6 @@ class Mixture(Corrector):
             raise ParameterError.expected("share", share, "more than 0 and at most 0.5")
         if part is not None and part.space != space:
             raise ParameterError.expected("corrector", corrector, on)
-        self._tallies = None if scores is None else _OfAverage(space)
         self._scale = 0.0 if isinstance(space, Simplex) else 2 * reach(space, "l2") ** 2
         equal = np.full(len(self.models), 1 / len(self.models))
         last = None if part is None else part._unscored()
@@ -244,8 +235,8 @@ class Mixture(Corrector):
         losses = ((outcome - forecasts) ** 2).sum(axis=1) / (self._scale or 1.0)
         return np.asarray(np.exp(losses.min() - losses))
 
-    def _point(self, point: Array) -> Forecast:
-        return super()._point(point if point.ndim == 1 else point.mean(axis=0))
+    def _scored(self, forecast: Array) -> Array:
+        return np.asarray(forecast.mean(axis=0))
 
     def _read(self, forecast: Any) -> Array:
         """Return the models' forecasts of a round as read-only rows, `(models, dim)`, or raise."""

@@ -11,7 +11,7 @@ import numpy as np
 from treecal._states import MOST_ROUNDS, Resume, check_array, check_names, check_number, slack
 from treecal._typing import Array
 from treecal._validate import HEAVIEST, whole_number
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Group
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._store import Store
@@ -104,7 +104,7 @@ class Multicalibrator(Corrector):
     Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.
     """
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)

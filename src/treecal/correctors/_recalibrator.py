@@ -16,7 +16,7 @@ from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, chec
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, positive_number, whole_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
@@ -161,7 +161,7 @@ class Recalibrator(Corrector):
         make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
         prior: float | None = None,
         forget: bool | None = None,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(space, scores=scores, tolerance=tolerance)

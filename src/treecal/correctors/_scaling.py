@@ -15,7 +15,7 @@ from treecal._states import check_array, check_number
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, positive_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._newton import Design, Newton, project, solve
 from treecal.exceptions import ParameterError, SnapshotError
@@ -108,7 +108,7 @@ class Scaling(Corrector):
         ridge: float = 100.0,
         radius: float = 100.0,
         forget: bool = True,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         if not isinstance(space, Simplex):

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.correctors._base import Corrector, Kept
+from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._scaling import Scaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import ConvexSet, Simplex
@@ -63,7 +63,7 @@ class VectorScaling(Scaling):
         ridge: float = 100.0,
         radius: float = 100.0,
         forget: bool = True,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         if curvature is not None and curvature not in get_args(Curvature):
