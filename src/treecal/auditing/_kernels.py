@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from treecal._bins import bin_of
+from treecal._compile import inlined, strict
 from treecal.auditing._counts import DIGITS, Cells, Rows
-from treecal.engine._compile import inlined, strict
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1

@@ -239,7 +239,7 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    if above := next((f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k > off * _CLEARLY), None):
+    if above := next((f"{10.0**k:g}" for k in range(-8, -1) if 10.0**k > off * _CLEARLY), None):
         hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
     return f"lies outside {space!r} by {off:.3g}: {how}.", hint
 

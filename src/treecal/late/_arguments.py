@@ -10,7 +10,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
 from treecal.geometry import ConvexSet
 from treecal.geometry._convex import frozen

@@ -14,7 +14,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.exceptions import ForecastError, IdError, OutcomeError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster

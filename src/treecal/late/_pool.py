@@ -13,7 +13,7 @@ import numpy as np
 from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.correctors import Corrector, GuardedCorrector
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled

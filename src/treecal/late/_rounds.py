@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._states import check_array, check_count, check_names
 from treecal._typing import Array, Integers
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
 from treecal.exceptions import IdError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
