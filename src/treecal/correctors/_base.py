@@ -362,13 +362,14 @@ class Corrector(Kept):
         return means
 
     def _learn_rows(self, batch: Batch) -> Array:
-        """Learn rounds in order, at once if the class knows how and what is announced is what is scored."""
-        exact = self._books is not None and self._books.ledgers is not None
-        if batch.announced is None and not exact and (found := self._played(batch)) is not None:
-            means, changes = found
+        """Learn rounds in order, at once if the class knows how and what is scored are points."""
+        exact, said = self._books is not None and self._books.ledgers is not None, batch.points()
+        at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
+        if at_once and (found := self._played(batch)) is not None:
+            means, changes = found if said is None else (said, found[1])
             if self._books is not None:
-                said = means[batch.all_weights() > 0]
-                changes["_page"] = self._books.after_rows(self._page, batch.counted(), said)
+                scored = means[batch.all_weights() > 0]
+                changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
             vars(self).update(changes, _rounds=self._rounds + len(batch))
             self._catch_up()
             return means

@@ -41,6 +41,12 @@ class Batch:
         """Return what was announced, if that is known."""
         return None if self.announced is None else self.announced[row]
 
+    def points(self) -> Array | None:
+        """Return what was announced, `(n, dim)`, if that is known and is one point a round."""
+        if self.announced is None or any(len(x) > 1 for x in self.announced):
+            return None
+        return np.array([x.points[0] for x in self.announced]).reshape(self.outcomes.shape)
+
     def all_weights(self) -> Array:
         """Return the weight of every row."""
         return np.ones(len(self)) if self.weights is None else self.weights
