@@ -425,13 +425,21 @@ def test_ids_are_text_integers_and_tuples() -> None:
 
 
 def test_errors_name_the_id() -> None:
-    class Fussy(tc.PlattScaling):
-        def _after(self, forecast: Any, outcome: Any, *, weight: float = 1.0) -> dict[str, Any]:
+    class Fussy(tc.Corrector):
+        """Announces what it is given, and does not like every outcome."""
+
+        def _announce(self, forecast: Any) -> tc.Forecast:
+            return self._point(forecast)
+
+        def _after(self, forecast: Any, outcome: Any) -> dict[str, Any]:
             if outcome[0] == 0.5:
                 raise OutcomeError.at(self.rounds + 1, "is a half.")
             if outcome[0] == 0.25:
                 raise ZeroDivisionError
-            return super()._after(forecast, outcome, weight=weight)
+            return {}
+
+        def _own_state(self) -> dict[str, Any]:
+            return {}
 
     late = tc.Late(Fussy(tc.Simplex(2)))
     late.predict_many([[0.5, 0.5]] * 4, ids=["a", "b", "c", "d"])
