@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.patches import Rectangle
 
 import treecal as tc
 from treecal import plots
@@ -36,8 +37,8 @@ def measured(make, stream) -> list[float]:
     return errors
 
 
-def draw_errors() -> None:
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharey=True, layout="constrained")
+def draw_errors(figure: Any) -> None:
+    axes = figure.subplots(1, 2, sharey=True)
     chance = iid(SPACE, ROUNDS[-1], np.random.default_rng(0), mean=[0.3, 0.7])
     for ax, title, stream in (
         (axes[0], "an adversary who sees the ledger", None),
@@ -52,10 +53,9 @@ def draw_errors() -> None:
         ax.grid(alpha=0.3, which="both")
     axes[0].set_ylabel("ℓ1 calibration error per round")
     axes[1].legend(title="measured (solid), certified (dashed)", fontsize=8, title_fontsize=8, loc="lower left")
-    figure.savefig(HERE / "bounds.png", dpi=140)
 
 
-def draw_map() -> None:
+def draw_map(figure: Any) -> None:
     dims = [2, 3, 4, 5, 7, 10, 20, 50, 100]
     powers = [2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9]
     kinds = ["BinaryGrid", "SimplexGrid", "Harmonic", "TreeCal", "nothing beats the centre"]
@@ -67,21 +67,22 @@ def draw_map() -> None:
             useless = advice.best.bound >= advice.trivial
             winner[i, j] = kinds.index(kinds[-1] if useless else advice.best.forecaster.split("(")[0])
             bound[i, j] = min(advice.best.bound, advice.trivial)
-    figure, ax = plt.subplots(figsize=(9, 5), layout="constrained")
+    ax = figure.subplots()
     # The forecasters' colours, pale enough to read numbers on.
     pale = [[1 - 0.4 * (1 - c) for c in to_rgb(plots.colour(kind) or "0.8")] for kind in kinds]
     ax.imshow(np.array(pale)[winner], aspect="auto", origin="lower")
     for i in range(len(dims)):
         for j in range(len(powers)):
-            ax.text(j, i, f"{bound[i, j]:.2f}", ha="center", va="center", fontsize=8)
+            ax.text(j, i, f"{bound[i, j]:.2f}", ha="center", va="center", fontsize=8, color="black")
     ax.set_xticks(range(len(powers)), [f"$10^{{{p:g}}}$" for p in powers])
     ax.set_yticks(range(len(dims)), [str(d) for d in dims])
     ax.set(xlabel="rounds", ylabel="classes", title="Least certified ℓ1 error on the simplex, and who certifies it")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=hue) for hue in pale]
+    handles = [Rectangle((0, 0), 1, 1, color=hue) for hue in pale]
     ax.legend(handles, kinds, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncol=5, fontsize=8, frameon=False)
-    figure.savefig(HERE / "who-wins.png", dpi=140)
 
 
 if __name__ == "__main__":
-    draw_errors()
-    draw_map()
+    for name, draw, size in (("bounds", draw_errors, (11, 4.6)), ("who-wins", draw_map, (9, 5))):
+        with plots.drawing(*size) as drawn:
+            draw(drawn)
+            (HERE / f"{name}.svg").write_text(plots.svg(drawn), encoding="utf-8")

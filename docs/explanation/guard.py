@@ -1,4 +1,4 @@
-"""Draw `guard.png`: a stream on which the eager part is trusted, fails, is suspended and comes back.
+"""Draw `guard.svg`: a stream on which the eager part is trusted, fails, is suspended and comes back.
 
 Run it from anywhere; it takes some seconds: python docs/explanation/guard.py
 """
@@ -6,8 +6,8 @@ Run it from anywhere; it takes some seconds: python docs/explanation/guard.py
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import treecal as tc
@@ -17,6 +17,7 @@ from treecal.streams import MeanAdversary
 FRIENDLY, HOSTILE, AGAIN = 2000, 1500, 2500  # rounds of each phase
 REGIMES = ((0.8, 0.1, 0.1), (0.2, 0.7, 0.1), (0.1, 0.3, 0.6))  # the friendly phases take turns with them
 WINDOW = 50  # rounds over which the share of each part is shown
+EVERY = 10  # rounds between points of the lines
 HERE = Path(__file__).parent
 
 
@@ -42,11 +43,17 @@ def play() -> np.ndarray:
 def main() -> None:
     eager, budget, spoke = play().T
     rounds = np.arange(len(spoke)) + 1
-    figure, (top, below) = plt.subplots(2, 1, figsize=(9, 4.6), sharex=True, height_ratios=(6, 1), layout="constrained")
+    with plots.drawing(9, 4.6) as figure:
+        draw(figure, rounds, eager, budget, spoke)
+        (HERE / "guard.svg").write_text(plots.svg(figure), encoding="utf-8")
+
+
+def draw(figure: Any, rounds: np.ndarray, eager: np.ndarray, budget: np.ndarray, spoke: np.ndarray) -> None:
+    top, below = figure.subplots(2, 1, sharex=True, height_ratios=(6, 1))
     blue, red = plots.colour("guarded"), plots.colour("treecal")
     top.axvspan(FRIENDLY, FRIENDLY + HOSTILE, color="0.5", alpha=0.15, lw=0)
-    top.plot(rounds, budget, color="0.3", lw=1.5, ls="--", label="budget")
-    top.plot(rounds, eager, color=blue, lw=2, label="error of the eager part's rounds")
+    top.plot(rounds[::EVERY], budget[::EVERY], color="0.5", lw=1.5, ls="--", label="budget")
+    top.plot(rounds[::EVERY], eager[::EVERY], color=blue, lw=2, label="error of the eager part's rounds")
     top.set(ylabel="total ℓ1 error")
     top.spines[["top", "right"]].set_visible(False)
     top.grid(alpha=0.2)
@@ -59,11 +66,11 @@ def main() -> None:
         top.text(start + length / 2, 1.02, name, ha="center", transform=top.get_xaxis_transform())
     counts = np.convolve(np.ones(len(spoke)), np.ones(WINDOW), mode="same")  # fewer at the ends
     share = 100 * np.convolve(spoke, np.ones(WINDOW), mode="same") / counts
+    rounds, share = rounds[::EVERY], share[::EVERY]
     below.fill_between(rounds, 0, share, color=blue, lw=0, label="eager")
     below.fill_between(rounds, share, 100, color=red, lw=0, label="safe")
     below.set(xlabel="rounds", ylabel="forecasts, %", xlim=(0, len(spoke)), ylim=(0, 100))
     below.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.savefig(HERE / "guard.png", dpi=140)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw `how-treecal-works.png`: the labels of a small tree over 27 days, and one day's forecast.
+"""Draw `how-treecal-works.svg`: the labels of a small tree over 27 days, and one day's forecast.
 
 Run it from anywhere; it takes some seconds: python docs/explanation/how_treecal_works.py
 """
@@ -6,12 +6,14 @@ Run it from anywhere; it takes some seconds: python docs/explanation/how_treecal
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.patches import Rectangle
 
 import treecal as tc
+from treecal import plots
 from treecal.streams import seattle_weather
 
 ARITY, DEPTH, ROUND = 3, 3, 18  # the round whose forecast is shown on the right, counted from 1
@@ -29,8 +31,16 @@ def main() -> None:
         shown = x if t == ROUND else shown
         f.update([1 - rain, rain])
 
-    figure, (tree, forecast) = plt.subplots(1, 2, figsize=(11, 3.2), width_ratios=(5, 1), layout="constrained")
-    colours = plt.get_cmap("Blues")
+    assert shown is not None
+    with plots.drawing(11, 3.2) as figure:
+        draw(figure, labels, wet, shown)
+        (HERE / "how-treecal-works.svg").write_text(plots.svg(figure), encoding="utf-8")
+
+
+def draw(figure: Any, labels: dict[tuple[int, int], float], wet: np.ndarray, shown: tc.Forecast) -> None:
+    days = len(wet)
+    tree, forecast = figure.subplots(1, 2, width_ratios=(5, 1))
+    colours = colormaps["Blues"]
     for (height, index), label in labels.items():
         width = ARITY**height
         on_path = index == (ROUND - 1) // width
@@ -47,7 +57,6 @@ def main() -> None:
     tree.spines[:].set_visible(False)
     tree.tick_params(length=0)
 
-    assert shown is not None
     merged = shown.merged()
     forecast.bar(100 * merged.points[:, 1], merged.weights, width=6, color="C1")
     forecast.set(
@@ -60,7 +69,6 @@ def main() -> None:
     )
     forecast.set_title(f"Forecast, round {ROUND}", loc="left", fontsize=11)
     forecast.spines[["top", "right"]].set_visible(False)
-    figure.savefig(HERE / "how-treecal-works.png", dpi=160)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw `correlated-equilibrium.png`: how fast joint play nears correlated equilibrium, and what it looks like there.
+"""Draw `correlated-equilibrium.svg`: how fast joint play nears correlated equilibrium, and what it looks like there.
 
 Run it from anywhere; it takes about a minute: python docs/tutorials/correlated_equilibrium.py
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
-from treecal import games, swap
+from treecal import games, plots, swap
 
 ROUNDS = 30_000
 GAMES = {
@@ -40,8 +40,13 @@ def meet(game: games.Game, make: Callable[[int], swap.Learner], *, record: bool 
 
 def main() -> None:
     """Play, draw, and print the figures the tutorial quotes."""
-    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
-    figure = plt.figure(figsize=(10.5, 4.6), layout="constrained")
+    with plots.drawing(10.5, 4.6) as figure:
+        draw(figure)
+        picture = Path(__file__).parent / "correlated-equilibrium.svg"
+        picture.write_text(plots.svg(figure), encoding="utf-8")
+
+
+def draw(figure: Any) -> None:
     left, right = figure.subfigures(1, 2, width_ratios=[1.9, 1])
     curves = left.subplots()
     for colour, (name, game) in zip(COLOURS, GAMES.items(), strict=True):
@@ -53,7 +58,7 @@ def main() -> None:
     print(f"Shapley's game with Hedge: correlated {hedge.correlated_gap:.4f}, coarse {hedge.coarse_gap:.4f}")
     curves.loglog(hedge.checkpoints, hedge.gaps, color=COLOURS[0], ls="--", lw=1.5, label="Shapley's game, plain Hedge")
     curves.axhline(0.05, color="0.6", lw=0.8, zorder=0)
-    curves.text(1.05, 0.053, "0.05", color="0.4", fontsize=9, va="bottom")
+    curves.text(1.05, 0.053, "0.05", color="0.5", fontsize=9, va="bottom")
     curves.set(xlabel="rounds", ylabel="correlated gap, in payoff units", xlim=(1, ROUNDS))
     curves.set_title("How far joint play is from correlated equilibrium")
     curves.legend(frameon=False, fontsize=9, loc="lower left")
@@ -69,7 +74,6 @@ def main() -> None:
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_visible(False)
         axes.set_title(f"{moment:,} rounds\ngap {shapley.correlated_gap(joint):.3f}", fontsize=9)
-    figure.savefig(Path(__file__).parent / "correlated-equilibrium.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from treecal._typing import Array
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import Distance, as_distance, l2
+from treecal.measures import Verdict
+from treecal.measures._reliability import bin_rows
 
 
 class Table(NamedTuple):
@@ -138,6 +141,35 @@ class Reading:
         resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / weight
         uncertainty = max(float(squares) / weight - float(base @ base), 0.0)
         return Brier(calibration - resolution + uncertainty, calibration, resolution, uncertainty)
+
+    def verdict(self, classes: Sequence[str] | None = None) -> Verdict:
+        """Return how calibrated these forecasts of classes are, in words, and what to do: see `measures.Verdict`.
+
+        Each class is binned by itself, in bins of a tenth. A forecast that is a distribution is judged by its points,
+        each with its weight, as whoever draws from it meets them.
+
+        Parameters
+        ----------
+        classes
+            Names of the classes.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> ledger = tc.Ledger(tc.Simplex(2))
+        >>> for k in range(1000):
+        ...     ledger.record([0.5, 0.5], np.eye(2)[k % 2])
+        >>> ledger.exact().verdict().level
+        'calibrated'
+        """
+        total = self._divisor("verdict")
+        low, sums = self.forecasts.min(), self.forecasts.sum(axis=1)
+        if low < -1e-6 or np.abs(sums - 1).max() > 1e-6:
+            raise UnsupportedError("a verdict is about forecasts of classes, and these are not probabilities.")
+        worth = float(self.independent.sum()) / total
+        top, each = bin_rows(self.forecasts, self.outcomes, self.weights, worth=worth)
+        names = map(str, range(len(each))) if classes is None else classes
+        return Verdict(top, dict(zip(names, each, strict=True)))
 
     def __len__(self) -> int:
         return len(self.weights)

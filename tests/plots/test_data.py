@@ -80,7 +80,7 @@ def test_reliability_refuses() -> None:
         reliability(ledger, 2)
     with pytest.raises(ParameterError, match="bins is 0"):
         reliability(ledger, 0, bins=0)
-    with pytest.raises(ParameterError, match="expected a Ledger or a Reading"):
+    with pytest.raises(ParameterError, match="expected an Audit, a Calibration, Bins, a Ledger, a Reading"):
         reliability([0.5], 0)  # type: ignore[arg-type]
     ball = tc.Ledger(tc.Ball(2))
     ball.record([0.5, -0.5], [1, 0])

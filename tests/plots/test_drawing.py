@@ -35,27 +35,6 @@ def ledger(dim: int, rounds: int = 60) -> tc.Ledger:
     return play(tc.TreeCal(tc.Simplex(dim), arity=3), one_hot(dim, rounds, np.random.default_rng(0)))[1]
 
 
-def test_reliability_is_drawn_as_worked_out(ax: Any) -> None:
-    book = ledger(2)
-    returns(ax, plots.plot_reliability(book, 1, name="_rain $5", ax=ax))
-    r = plots.reliability(book, 1)
-    dots = np.concatenate([np.column_stack(c.lines[0].get_data()) for c in ax.containers if hasattr(c, "has_yerr")])
-    assert sorted(map(tuple, dots)) == sorted(zip(r.forecast, r.outcome, strict=True))
-    bars = [bar.get_height() for bar in ax.patches]
-    assert np.array(bars) / max(bars) == pytest.approx(r.weight / r.weight.max())
-    assert ax.get_title() == "_rain $5"
-    ax.figure.savefig("/dev/null", format="svg")  # an odd $ would be a syntax error in a formula
-
-
-def test_a_correction_is_drawn_before_and_after(ax: Any) -> None:
-    before, after = ledger(3), ledger(3)
-    returns(ax, plots.plot_correction(before, after, names=("$model", "_better"), ax=ax))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["$model", "_better"]
-    bins = plots.reliability(plots.likeliest(before), 1)
-    drawn = ax.collections[1].get_offsets()  # lines and marks of the first, then of the second
-    np.testing.assert_allclose(drawn, np.column_stack([bins.forecast, bins.outcome]))
-
-
 def test_ternary_shows_every_forecast_and_its_outcome(ax: Any) -> None:
     book = tc.Ledger(tc.Simplex(3))
     book.record([1, 0, 0], [0, 0, 1])
@@ -138,7 +117,7 @@ def test_new_axes_when_none_are_given() -> None:
     mpl.use("agg")
     import matplotlib.pyplot as plt
 
-    assert plots.plot_reliability(ledger(2), 0).get_title() == "class 1"
+    assert plots.plot_reliability(ledger(2), 0).get_title() == "class 0"
     plt.close("all")
 
 
@@ -190,6 +169,20 @@ def as_seen(color: str, eye: Any) -> Any:
     xyz = to_xyz @ seen / [0.9505, 1, 1.089]
     x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def luminance(color: str) -> float:
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("paper", ["#ffffff", "#14171a", "#1e2129"], ids=["white", "the report's", "the site's"])
+def test_colours_show_on_light_and_dark_pages(paper: str) -> None:
+    """The contrast of WCAG: 1 cannot be seen. Okabe and Ito's orange has 2.2 on white."""
+    for color in {*PALETTE, *FORECASTERS.values()}:
+        light, dark = sorted((luminance(color), luminance(paper)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 2.2, color
 
 
 @pytest.mark.parametrize("eye", [np.eye(3), PROTANOPIA, DEUTERANOPIA], ids=["usual", "protanopia", "deuteranopia"])

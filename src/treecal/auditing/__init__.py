@@ -5,6 +5,7 @@ An engine counts: DuckDB and Arrow here, Spark in `treecal.auditing.spark`. All 
 
 from treecal.auditing._exact import Exact
 from treecal.auditing._log import Progress, audit
-from treecal.auditing._result import Audit, Bins, Calibration
+from treecal.auditing._result import Audit, Calibration
+from treecal.measures import Bins
 
 __all__ = ["Audit", "Bins", "Calibration", "Exact", "Progress", "audit"]

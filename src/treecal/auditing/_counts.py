@@ -11,12 +11,19 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.auditing._exact import ErrorSums
 from treecal.auditing._groups import Groups, Key
-from treecal.auditing._result import Audit, Bins, Calibration
+from treecal.auditing._result import Audit, Calibration
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
+from treecal.measures import Bins, mean_interval
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
+SCORES = ("brier", "brier squared", "log", "log squared", "weight")
+"""Summed for each row: half its Brier score, its log score over 1,024, their squares, and its weight over 2^53.
+
+All lie between 0 and 1. The second moments are for intervals; the last one is for rows that differ in weight.
+"""
+LOG_SCALE, WEIGHT_SCALE = 1024.0, 2.0**53
 _MEMORY = 1 << 29
 
 
@@ -44,8 +51,10 @@ class Cells(NamedTuple):
         Number of rows, and of those whose outcome is the class, `(g, d + 1, b)`: a row counts as often as its weight.
     ones, rest
         The sum of the probabilities, `(g, d + 1, b)`.
-    brier_ones, brier_rest
-        Half the sum of the Brier scores of each group, `(g,)`.
+    score_ones, score_rest
+        The sums of the `SCORES` of each group, `(g, 5)`.
+    impossible
+        Number of rows of each group whose outcome had forecast 0, `(g,)`: a row counts as often as its weight.
     rows
         Number of rows of each group, `(g,)`, if they have weights; otherwise 0.
     """
@@ -54,14 +63,15 @@ class Cells(NamedTuple):
     hits: Integers
     ones: Integers
     rest: Integers
-    brier_ones: Integers
-    brier_rest: Integers
+    score_ones: Integers
+    score_rest: Integers
+    impossible: Integers
     rows: Integers
 
     @classmethod
     def empty(cls, *, classes: int, bins: int) -> Cells:
         """Return the empty cells of one group."""
-        shapes = [(1, classes + 1, bins)] * 4 + [(1,)] * 3
+        shapes = [(1, classes + 1, bins)] * 4 + [(1, len(SCORES))] * 2 + [(1,)] * 2
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
     def with_room(self, groups: Groups) -> Cells:
@@ -98,19 +108,30 @@ class Counts:
     def _calibration(self, key: Key | None, classes: tuple[str, ...]) -> Calibration:
         at = slice(None) if key is None else slice(g := self.groups.index[key], g + 1)
         # Python integers, which do not overflow.
-        *table, ones, rest, rows = (count[at].astype(object).sum(axis=0) for count in self.cells)
+        *table, ones, rest, impossible, rows = (count[at].astype(object).sum(axis=0) for count in self.cells)
+        total = int(table[0][-1].sum())
+        brier, brier2, log, log2, square = (_mean(*score, total) for score in zip(ones, rest, strict=True))
+        unit = 1.0 if self.scale is None else self.scale
+        # Kish: (Σw)²/Σw² rows, for a total weight of Σw.
+        worth = 1.0 if self.scale is None else float(f"{unit / (square * WEIGHT_SCALE):.9g}")
         found = []
         for weight, hits, *sums in zip(*table, strict=True):
             forecast = [_mean(*cell) for cell in zip(*sums, weight, strict=True)]
             outcome = [h / n if n else np.nan for h, n in zip(hits, weight, strict=True)]
-            found.append(Bins(np.array(forecast), self._unscaled(weight), np.array(outcome)))
+            found.append(Bins(np.array(forecast), self._unscaled(weight), np.array(outcome), worth))
         *each, top = found
-        total = int(table[0][-1].sum())
-        exact = None if self.exact is None else self.exact.read(key, len(classes))
-        score, bins = 2 * _mean(ones, rest, total), dict(zip(classes, each, strict=True))
-        if self.scale is None:
-            return Calibration(total, score, top, bins, exact, float(total))
-        return Calibration(int(rows), score, top, bins, exact, total / self.scale)
+        count = worth * total / unit
+        # Engines differ in the last bit of a logarithm.
+        logs = (math.inf, 0.0) if impossible else (round(LOG_SCALE * log, 9), round(LOG_SCALE**2 * log2, 6))
+        return Calibration(
+            rounds=total if self.scale is None else int(rows),
+            weight=total / unit,
+            top_label=top,
+            classes=dict(zip(classes, each, strict=True)),
+            exact=None if self.exact is None else self.exact.read(key, len(classes)),
+            brier_interval=mean_interval(2 * brier, 4 * brier2, count, most=2.0),
+            log_interval=mean_interval(*logs, count),
+        )
 
     def _unscaled(self, counts: Any) -> Any:
         """Return the weight of each bin: the number of its rows, if they have none."""

@@ -14,10 +14,12 @@ from treecal._typing import Array, Integers
 from treecal.auditing._groups import Groups, Key
 from treecal.exceptions import ParameterError
 from treecal.geometry import Distance, as_distance, l1
+from treecal.measures._reliability import mean_gap
 
 JOINT = -1
 """Stands for all classes together."""
 _WHOLE = -1
+_CHANCE = "by chance"  # beside the names of distances
 
 
 @dataclass
@@ -55,11 +57,14 @@ class Exact:
     classes
         The error of each class on its own, in the order of the classes: `Σ_p m_p · |ν_p − p| / T` over its distinct
         probabilities `p`.
+    chance
+        What the ℓ1 error would be on average, if the forecasts were right; None if rows have weights.
     """
 
     forecasts: int
     errors: dict[str, float]
     classes: tuple[float, ...]
+    chance: float | None
 
 
 def named_distances(norms: Iterable[Distance | str]) -> dict[str, Distance]:
@@ -95,12 +100,15 @@ class ErrorSums:
         The distances of joint errors, by name; those of a class are absolute differences.
     groups
         The groups.
+    weighted
+        Whether rows have weights.
     sums
         The sums of each group (or `_WHOLE`) and each class (or `JOINT`).
     """
 
     distances: Mapping[str, Distance]
     groups: Groups
+    weighted: bool = False
     sums: defaultdict[tuple[int, int], _Sum] = field(default_factory=lambda: defaultdict(_Sum))
 
     def add(self, batch: Any) -> int:
@@ -120,6 +128,8 @@ class ErrorSums:
             weight = rounds[at]
             means = counts / weight[:, None]
             errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
+            if distances is self.distances and not self.weighted:
+                errors[_CHANCE] = weight * mean_gap(weight[:, None], np.clip(points, 0, 1)).sum(axis=1)
             for which, run in _runs(group[at], k[at]):
                 parts = {name: terms[run] for name, terms in errors.items()}
                 self.sums[which].add(len(run), int(weight[run].sum()), parts)
@@ -140,8 +150,8 @@ class ErrorSums:
         for row in rows:
             key = tuple(row[f"by{i}"] for i in range(len(self.groups.by)))
             group = _WHOLE if row["whole"] else self.groups.index[key]
-            names = [*self.distances] if row["k"] == JOINT else ["l1"]
-            parts = {name: np.array(terms) for name, terms in zip(names, row["errors"], strict=True)}
+            names = [*self.distances, _CHANCE] if row["k"] == JOINT else ["l1"]
+            parts = {name: np.array(terms) for name, terms in zip(names, row["errors"], strict=False)}
             self.sums[group, row["k"]].add(row["forecasts"], row["rounds"], parts)
 
     def read(self, key: Key | None, classes: int) -> Exact:
@@ -149,7 +159,8 @@ class ErrorSums:
         group = _WHOLE if key is None else self.groups.index[key]
         joint, *each = (self.sums[group, k] for k in (JOINT, *range(classes)))
         errors = {name: total.value / joint.rounds for name, total in joint.errors.items()}
-        return Exact(joint.forecasts, errors, tuple(one.errors["l1"].value / one.rounds for one in each))
+        by_chance = errors.pop(_CHANCE, None)
+        return Exact(joint.forecasts, errors, tuple(one.errors["l1"].value / one.rounds for one in each), by_chance)
 
 
 def _runs(group: Integers, k: Integers) -> Iterator[tuple[tuple[int, int], Integers]]:

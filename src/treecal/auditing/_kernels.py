@@ -6,11 +6,13 @@ count these multiples. Before an integer overflows, it is carried over to anothe
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
-from treecal.auditing._counts import DIGITS, Cells, Rows
+from treecal.auditing._counts import DIGITS, LOG_SCALE, WEIGHT_SCALE, Cells, Rows
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1
@@ -45,7 +47,7 @@ def tally(rows: Rows, cells: Cells) -> None:
     weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
     most, top, squares = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK)
     cell, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
-    digits = above.view(np.int64)
+    digits, scores = above.view(np.int64), np.empty((5, _BLOCK))
     weighted = rows.weights.size > 0
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
@@ -84,15 +86,25 @@ def tally(rows: Rows, cells: Cells) -> None:
             w = rows.weights[start + i] if weighted else 1
             hits[np.uint64(b + outcome[i] * bins)] += w
             hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
-            above[i] = (squares[i] + 1.0) / 2 - p + 2.0  # Σ(p − y)² / 2
-        for i in range(size):
-            at = np.uint64(group[i])
-            amount = digits[i] - _TWO
-            if weighted:
-                whole, amount = _times(amount, rows.weights[start + i])
-                cells.brier_ones[at] += whole
-            total = cells.brier_rest[at] + amount
-            if total >= _FULL:
-                cells.brier_ones[at] += total >> DIGITS
-                total &= _REST
-            cells.brier_rest[at] = total
+            brier, log = (squares[i] + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
+            if p > 0:
+                log = min(-math.log(p), LOG_SCALE) / LOG_SCALE
+            else:
+                cells.impossible[group[i]] += w
+            log = max(log, 0.0)  # of a probability above 1, within the tolerance
+            scores[0, i], scores[1, i], scores[2, i], scores[3, i] = brier, brier * brier, log, log * log
+            scores[4, i] = w / WEIGHT_SCALE if weighted else 0.0
+        for s in range(5 if weighted else 4):
+            for i in range(size):
+                above[i] = scores[s, i] + 2.0
+            for i in range(size):
+                at = np.uint64(group[i])
+                amount = digits[i] - _TWO
+                if weighted:
+                    whole, amount = _times(amount, rows.weights[start + i])
+                    cells.score_ones[at, s] += whole
+                total = cells.score_rest[at, s] + amount
+                if total >= _FULL:
+                    cells.score_ones[at, s] += total >> DIGITS
+                    total &= _REST
+                cells.score_rest[at, s] = total

@@ -154,7 +154,7 @@ def audit(
         raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
     groups, scale = Groups(by), _scale(rows) if weight else None
     cells = _binned(rows, groups, bins, scale, watch)
-    errors = _exact(rows, ErrorSums(distances, groups), scale, watch) if exact else None
+    errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
     counts = Counts(groups, cells, errors, scale)
     return counts.audit(opened.name, rows.classes or (), tuple(rows.names), rows.problems)
 

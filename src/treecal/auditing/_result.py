@@ -1,83 +1,21 @@
-"""The result of an audit: reliability bins and errors."""
+"""The result of an audit: bins, errors and scores, and the verdict."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from treecal._bins import bin_edges
-from treecal._typing import Array, Integers
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Key
 from treecal.io import Problems
+from treecal.measures import Bins, Interval, Verdict
+from treecal.measures._reliability import classwise_ece
 
-
-@dataclass(frozen=True, eq=False)
-class Bins:
-    """Rows in bins of equal width by a probability: a reliability diagram. A bin holds its lower edge, the last also 1.
-
-    Attributes
-    ----------
-    forecast
-        Mean probability in each bin; NaN in an empty one.
-    weight
-        Rows in each bin, as integers; or their total weight, if they have weights.
-    outcome
-        Mean outcome in each bin, the share of rows whose outcome is the class; NaN in an empty one.
-    """
-
-    forecast: Array
-    weight: Integers | Array
-    outcome: Array
-
-    @property
-    def edges(self) -> Array:
-        """Edges of the bins, from 0 to 1."""
-        return bin_edges(len(self.weight))
-
-    @property
-    def gap(self) -> Array:
-        """Distance between mean outcome and mean probability in each bin."""
-        return np.abs(self.outcome - self.forecast)
-
-    @property
-    def ece(self) -> float:
-        """Expected calibration error: the mean over rows of the gap of their bin."""
-        return self._mean(self.gap)
-
-    @property
-    def mce(self) -> float:
-        """Maximum calibration error: the largest gap of a bin."""
-        return float(np.nanmax(self.gap))
-
-    @property
-    def mean_forecast(self) -> float:
-        """Mean probability of all rows."""
-        return self._mean(self.forecast)
-
-    @property
-    def mean_outcome(self) -> float:
-        """Mean outcome of all rows."""
-        return self._mean(self.outcome)
-
-    def _mean(self, values: Array) -> float:
-        return math.fsum((self.weight * values)[self.weight > 0]) / math.fsum(self.weight)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return errors and bins as JSON values; empty bins are left out."""
-        means = {"mean_forecast": self.mean_forecast, "mean_outcome": self.mean_outcome}
-        return {"ece": self.ece, "mce": self.mce, **means, "bins": list(self.filled())}
-
-    def filled(self) -> Iterator[dict[str, Any]]:
-        """Yield `low` and `high` edge, `forecast`, `weight`, `outcome` and `gap` of each bin that is not empty."""
-        names = ("low", "high", "forecast", "weight", "outcome", "gap")
-        columns = (self.edges[:-1], self.edges[1:], self.forecast, self.weight, self.outcome, self.gap)
-        for values in zip(*(column[self.weight > 0].tolist() for column in columns), strict=True):
-            yield dict(zip(names, values, strict=True))
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,47 +26,101 @@ class Calibration:
     ----------
     rounds
         Number of rows, without those of weight 0.
-    brier
-        Mean of `Σ_k (p_k - y_k)²`.
+    weight
+        Total weight of these rows; their number, if they have no weights.
     top_label
         Rows binned by the probability of their most likely class; the outcome is whether that class was right.
     classes
         Rows binned by the probability of each class, by its name.
     exact
         Errors of distinct forecasts, compared bit for bit; None if they were not computed.
-    weight
-        Total weight of these rows; their number, if they have no weights.
+    brier_interval
+        Mean of `Σ_k (p_k - y_k)²`, with its interval.
+    log_interval
+        Mean of `−ln p_y`, with its interval; infinite if an outcome had forecast 0.
     """
 
     rounds: int
-    brier: float
+    weight: float
     top_label: Bins
     classes: dict[str, Bins]
     exact: Exact | None
-    weight: float
+    brier_interval: Interval
+    log_interval: Interval
+
+    @property
+    def brier(self) -> float:
+        """Brier score: the mean of `Σ_k (p_k - y_k)²`."""
+        return self.brier_interval.value
+
+    @property
+    def log_score(self) -> float:
+        """Log score: the mean of `−ln p_y`."""
+        return self.log_interval.value
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows whose most likely class was the outcome."""
+        return self.top_label.mean_outcome
+
+    @property
+    def uncertainty(self) -> float:
+        """Brier score of climatology: of always forecasting how often each class came in these rows."""
+        return 1 - math.fsum(bins.mean_outcome**2 for bins in self.classes.values())
+
+    @property
+    def skill(self) -> float:
+        """How much lower than climatology's the Brier score is, as a share of it; below 0 is worse than climatology."""
+        return 1 - self.brier / self.uncertainty if self.uncertainty > 0 else math.nan
+
+    @property
+    def resolution(self) -> float:
+        """How far the mean outcomes of the bins lie from that of all rows, squared, summed over the classes."""
+        return math.fsum(bins.resolution for bins in self.classes.values())
 
     @property
     def classwise_ece(self) -> float:
         """The mean over classes of their expected calibration errors."""
-        return math.fsum(bins.ece for bins in self.classes.values()) / len(self.classes)
+        return classwise_ece(list(self.classes.values()))
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Is it chance, how much is it, and what to do: see `treecal.measures.Verdict`."""
+        return Verdict(self.top_label, self.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values (an infinite error is a float that JSON lacks)."""
         exact = self.exact
         each = (None,) * len(self.classes) if exact is None else exact.classes
+        _, classes = self.verdict.views
         return {
             "rounds": self.rounds,
             "weight": self.weight,
+            "verdict": self.verdict.to_dict(),
             "forecasts": None if exact is None else exact.forecasts,
             "errors": {} if exact is None else {name: {"exact": error} for name, error in exact.errors.items()},
             "brier": self.brier,
+            "log_score": self.log_score,
+            "accuracy": self.accuracy,
+            "skill": None if math.isnan(self.skill) else self.skill,
+            "resolution": self.resolution,
+            "uncertainty": self.uncertainty,
+            "intervals": {"level": self.brier_interval.level, "brier": _ends(self.brier_interval)}
+            | {"log_score": _ends(self.log_interval)},
             "classwise_ece": self.classwise_ece,
+            "classwise": classes.to_dict(),
             "top_label": self.top_label.to_dict(),
             "classes": {
                 name: {"exact": error, **bins.to_dict()}
                 for (name, bins), error in zip(self.classes.items(), each, strict=True)
             },
         }
+
+    def plot(self) -> list[Axes]:
+        """Draw the reliability of the most likely class and of single classes: `plots.plot_audit`."""
+        from treecal.plots import plot_audit
+
+        return plot_audit(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,10 +177,23 @@ class Audit:
                 for row in bins.filled():
                     yield {**group, "kind": "class", "class": name, **row}
 
+    def plot(self) -> list[Axes]:
+        """Draw the reliability of the most likely class and of single classes, over all rows: `plots.plot_audit`."""
+        return self.whole.plot()
+
     def __str__(self) -> str:
         from treecal.auditing._show import text
 
         return text(self)
+
+    def _repr_html_(self) -> str:
+        from treecal.auditing._html import html
+
+        return html(self)
+
+
+def _ends(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]
 
 
 def _plain(value: Any) -> Any:

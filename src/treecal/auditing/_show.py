@@ -1,8 +1,9 @@
-"""An audit as tables: a sentence, the errors, and the classes."""
+"""An audit as tables: the verdict, the errors beside what chance would show, the scores, the classes and the groups."""
 
 from __future__ import annotations
 
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -11,79 +12,117 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from treecal.auditing._result import Audit, Calibration
+    from treecal.measures import Bins, Interval
 
 
 def shown(audit: Audit) -> Group:
     """Return the audit as rich tables."""
-    parts: list[Any] = [Text(verdict(audit.whole)), Text(), errors(audit), Text(), classes(audit)]
+    parts: list[Any] = [Text(verdict(audit.whole)), errors(audit.whole), scores(audit.whole), classes(audit)]
+    if audit.groups:
+        parts.append(groups(audit))
     if audit.problems.count:
-        parts += [Text(), Text(str(audit.problems))]
-    return Group(*parts)
+        parts.append(Text(str(audit.problems)))
+    return Group(*(piece for part in parts for piece in (part, Text())))
 
 
 def text(audit: Audit) -> str:
     """Return the audit as plain text."""
     paper = io.StringIO()
     Console(file=paper, width=110).print(shown(audit))
-    return "\n".join(line.rstrip() for line in paper.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
 def verdict(whole: Calibration) -> str:
-    """Return the result in a sentence or two."""
-    top = whole.top_label
-    gap = top.mean_forecast - top.mean_outcome
-    words = (
-        f"{whole.rounds:,} row{'s' * (whole.rounds != 1)}{_weight(whole)}. The most likely class has mean forecast "
-        f"{top.mean_forecast:.3f} and mean outcome {top.mean_outcome:.3f}: {'over' if gap > 0 else 'under'}confident "
-        f"by {abs(gap):.3f}."
+    """Return the result in a few sentences, and what to do."""
+    found = whole.verdict
+    words = found.sentences
+    if whole.weight != whole.rounds:
+        words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
+    if whole.skill <= 0:
+        words.append(f"But the forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
+    return "\n".join([*words, f"What to do: {found.advice}"])
+
+
+def errors(whole: Calibration) -> Table:
+    """Return the table of errors, each beside its chance level and its interval."""
+    top, each = whole.verdict.views
+    table = _table(
+        "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">without noise", ">90 % interval"
     )
-    if whole.exact is not None and whole.exact.forecasts > max(1, whole.rounds / 10):
-        words += (
-            f" There are {whole.exact.forecasts:,} distinct forecasts, too many for the exact errors to mean more than "
-            "chance: use the binned ones."
-        )
-    return words
+    for name, view in (("top-label ECE", top), ("class-wise ECE", each)):
+        luck = view.luck
+        figures = [luck.value, luck.mean, luck.high, view.error.value]
+        table.add_row(name, *map(_figure, figures), _ends(view.error))
+    table.add_row("top-label MCE, bins of 30 rows", _figure(whole.top_label.mce))
+    if whole.exact is not None:
+        distinct = f"{whole.exact.forecasts:,} forecast{'s' * (whole.exact.forecasts != 1)}"
+        for name, value in whole.exact.errors.items():
+            by_chance = [_figure(whole.exact.chance)] if name == "l1" and whole.exact.chance is not None else []
+            table.add_row(f"exact {name}, {distinct}", _figure(value), *by_chance)
+    return table
 
 
-def _weight(part: Calibration) -> str:
-    return "" if part.weight == part.rounds else f" with a total weight of {part.weight:,.6g}"
-
-
-def errors(audit: Audit) -> Table:
-    """Return the table of errors: all rows, then each group."""
-    table = Table(title="Calibration errors", title_justify="left")
-    for name in audit.by:
-        table.add_column(_cell(name))
-    names = [] if audit.whole.exact is None else [*audit.whole.exact.errors]
-    exact = [] if audit.whole.exact is None else ["forecasts", *(f"exact {name}" for name in names)]
-    weighted = any(part.weight != part.rounds for part in (audit.whole, *audit.groups.values()))
-    for name in ("rows", *["weight"] * weighted, *exact, "top-label ECE", "top-label MCE", "class-wise ECE", "Brier"):
-        table.add_column(name, justify="right")
-    for key, part in [(("all",) * len(audit.by), audit.whole), *audit.groups.items()]:
-        figures: list[float] = [part.top_label.ece, part.top_label.mce, part.classwise_ece, part.brier]
-        counts = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
-        if part.exact is not None:
-            counts.append(f"{part.exact.forecasts:,}")
-            figures = [*(part.exact.errors[name] for name in names), *figures]
-        table.add_row(*map(_cell, key), *counts, *(f"{figure:.4f}".replace("inf", "∞") for figure in figures))
-        if part is audit.whole and audit.groups:
-            table.add_section()
+def scores(whole: Calibration) -> Table:
+    """Return the table of scores."""
+    table = _table("Scores", "score", ">value", ">90 % interval", ">of the base rates")
+    rates = [bins.mean_outcome for bins in whole.classes.values()]
+    entropy = -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
+    table.add_row("Brier", _figure(whole.brier), _ends(whole.brier_interval), _figure(whole.uncertainty))
+    table.add_row("log", _figure(whole.log_score), _ends(whole.log_interval), _figure(entropy))
+    table.add_row("accuracy", _figure(whole.accuracy), "", _figure(max(rates)))
+    table.add_row("skill", _figure(whole.skill), "", _figure(0.0))
+    table.add_row("resolution", _figure(whole.resolution), "", _figure(0.0))
     return table
 
 
 def classes(audit: Audit) -> Table:
     """Return the table of classes, over all rows."""
-    table = Table(title="Class by class", title_justify="left")
-    table.add_column("class")
-    table.add_column("probability")
-    exact = audit.whole.exact
-    for name in ("mean forecast", "mean outcome", *(["exact"] * (exact is not None)), "ECE", "MCE"):
-        table.add_column(name, justify="right")
+    exact, off = audit.whole.exact, set(audit.whole.verdict.off)
+    names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
+    table = _table("Class by class", *names, ">ECE", ">by chance", ">90 % interval", ">MCE", "")
     for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
         exactly = [] if exact is None else [exact.classes[k]]
-        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.mce)
-        table.add_row(_cell(name), _cell(column), *(f"{figure:.4f}" for figure in figures))
+        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.chance.mean)
+        note = "off" if name in off else "thin" if _mostly_thin(bins) else ""
+        ends = _ends(bins.interval())
+        table.add_row(_cell(name), _cell(column), *map(_figure, figures), ends, _figure(bins.mce), note)
     return table
+
+
+def groups(audit: Audit) -> Table:
+    """Return the table of groups."""
+    weighted = any(part.weight != part.rounds for part in audit.groups.values())
+    counts = [">rows", *[">weight"] * weighted]
+    figures = [">top-label ECE", ">by chance", ">class-wise ECE", ">by chance", ">Brier", ">skill"]
+    table = _table("Groups", *map(_cell, audit.by), *counts, *figures, "verdict")
+    for key, part in audit.groups.items():
+        top, each = part.verdict.views
+        values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
+        size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
+        table.add_row(*map(_cell, key), *size, *map(_figure, values), part.verdict.level)
+    return table
+
+
+def _mostly_thin(bins: Bins) -> bool:
+    """Return whether more than half of the bins are thin."""
+    return bool(2 * bins.thin.sum() > (bins.weight > 0).sum())
+
+
+def _table(title: str, *columns: str | Text) -> Table:
+    """Return an empty table; the names of columns of figures begin with `>`."""
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        figures = isinstance(name, str) and name.startswith(">")
+        table.add_column(name[1:] if figures else name, justify="right" if figures else "left")
+    return table
+
+
+def _figure(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}".replace("inf", "∞")
+
+
+def _ends(interval: Interval) -> str:
+    return f"{interval.low:.4f} – {interval.high:.4f}" if math.isfinite(interval.value) else ""
 
 
 def _cell(name: Any) -> Text:

@@ -11,7 +11,7 @@ import numpy as np
 from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, Cells, Counts
+from treecal.auditing._counts import DIGITS, LOG_SCALE, WEIGHT_SCALE, Cells, Counts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
@@ -98,7 +98,7 @@ def audit(
     cells = _cells(log.sparkSession.sql(question, rows=rows).toArrow(), groups, d, bins)
     if not cells.weight.any():
         raise FileError(f"the log has no valid row{'' if scale is None else ' of positive weight'}.")
-    errors = ErrorSums(distances, groups)
+    errors = ErrorSums(distances, groups, weighted=scale is not None)
     errors.add_rows(_error_sums(rows, distances, groups, d, weighted=scale is not None))
     counts = Counts(groups, cells, errors, scale)
     return counts.audit("the log", tuple(map(str, classes)), tuple(forecast), problems)
@@ -152,7 +152,7 @@ def _column(name: str) -> str:
 def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     """Return SQL for the counts and sums of `treecal.auditing._kernels.tally`: a cell for each group, class and bin.
 
-    Class `d` is the most likely one; class `d + 1`, in bin 0, is half the Brier score. Amounts are rounded to multiples
+    Class `d` is the most likely one; those after it, in bin 0, are the scores. Amounts are rounded to multiples
     of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow: nor can they times a weight of
     53 bits, as decimal numbers of 38 digits.
     """
@@ -166,15 +166,21 @@ def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     given = " ".join(f"WHEN label = {k} THEN p{k}" for k in range(d))
     each = [f"{k}, p{k}, p{k}, label = {k}" for k in range(d)]
     each += [f"{d}, most, most, label = CASE {top} END"]
-    each += [f"{d + 1}, 0D, ({' + '.join(f'{q} * {q}' for q in p)} + 1D) / 2D - CASE {given} END, FALSE"]
+    scores = ["half", "half * half", "log", "log * log", f"w / {WEIGHT_SCALE!r}D" if weighted else "0D"]
+    each += [f"{d + 1 + k}, 0D, {score}, given = 0D" for k, score in enumerate(scores)]
+    squares = " + ".join(f"{q} * {q}" for q in p)
+    log = f"CASE WHEN given > 0D THEN GREATEST(LEAST(-LN(given), {LOG_SCALE}D), 0D) / {LOG_SCALE}D ELSE 0D END"
     return f"""
         SELECT {keys} k, b, {count} AS n, {hits} AS hits, SUM({high}) AS high, SUM({low}) AS low, COUNT(*) AS rows
         FROM (
             SELECT {keys} {w} k, hit, {bin_sql("p", bins)} AS b,
                 CAST((amount + 2D - 2D) * {1 << DIGITS}D AS BIGINT) AS digits
             FROM (
-                SELECT {keys} {w} stack({d + 2}, {", ".join(each)}) AS (k, p, amount, hit)
-                FROM (SELECT *, GREATEST({", ".join(p)}) AS most FROM {{rows}})
+                SELECT {keys} {w} stack({d + 1 + len(scores)}, {", ".join(each)}) AS (k, p, amount, hit)
+                FROM (
+                    SELECT *, ({squares} + 1D) / 2D - given AS half, {log} AS log
+                    FROM (SELECT *, GREATEST({", ".join(p)}) AS most, CASE {given} END AS given FROM {{rows}})
+                )
             )
         )
         GROUP BY {keys} k, b
@@ -190,12 +196,14 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
     sums = [(int(above) << 26) + int(below) for above, below in zip(high, low, strict=True)]
     ones, rest = (np.array([part(total) for total in sums], np.int64) for part in (_ones, _rest))
     cells = Cells.empty(classes=d, bins=bins).with_room(groups)
-    cell, brier = k <= d, k > d
+    cell, score = k <= d, k > d
     at = group[cell], k[cell], b[cell]
     for table, counts in zip(cells[:4], (n, hits, ones, rest), strict=True):
         table[at] = counts[cell]
-    cells.brier_ones[group[brier]], cells.brier_rest[group[brier]] = ones[brier], rest[brier]
-    cells.rows[group[brier]] = rows[brier]
+    home = group[score], k[score] - d - 1
+    cells.score_ones[home], cells.score_rest[home] = ones[score], rest[score]
+    once = k == d + 1
+    cells.impossible[group[once]], cells.rows[group[once]] = hits[once], rows[once]
     return cells
 
 
@@ -215,13 +223,15 @@ def _error_sums(
     question = sql.distinct_forecasts("SELECT * FROM {rows}", classes=d, by=by, dialect=sql.SPARK, weighted=weighted)
     found = rows.sparkSession.sql(question, rows=rows)
     schema = _sums_schema(arrow_schema(found), by)
-    add_up = partial(_add_up, distances=distances, by=groups.by)
+    add_up = partial(_add_up, distances=distances, by=groups.by, weighted=weighted)
     return found.mapInArrow(add_up, spark_schema(schema)).toArrow().to_pylist()  # type: ignore[no-any-return] # Arrow's
 
 
-def _add_up(batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...]) -> Iterator[Any]:
+def _add_up(
+    batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...], *, weighted: bool
+) -> Iterator[Any]:
     """Sum the errors of distinct forecasts; yield the sums as one batch."""
-    sums, schema = ErrorSums(distances, Groups(by)), None
+    sums, schema = ErrorSums(distances, Groups(by), weighted=weighted), None
     for batch in batches:
         sums.add(batch)
         schema = batch.schema

@@ -6,16 +6,21 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
-from treecal.measures._intervals import Chance, Interval, chance, interval
+from treecal.measures._intervals import Chance, Interval, chance, interval, mean_interval
 from treecal.measures._payoff import payoff_loss
+from treecal.measures._reliability import Bins, Luck
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
+from treecal.measures._verdict import Verdict
 
 __all__ = [
+    "Bins",
     "Chance",
     "GapSums",
     "Interval",
+    "Luck",
     "SampleSize",
+    "Verdict",
     "accuracy",
     "atb",
     "brier",
@@ -25,6 +30,7 @@ __all__ = [
     "interval",
     "log_score",
     "mce",
+    "mean_interval",
     "payoff_loss",
     "resolution",
     "sample_size",

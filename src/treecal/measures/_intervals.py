@@ -49,7 +49,7 @@ _FROM_SUMS: dict[Measure, Callable[..., Parts]] = {
 }
 _CHUNKS = 4000
 _LEAST_BLOCKS = 20
-_AT_ZERO = "not told from 0: there an interval covers more often than its level"
+AT_ZERO = "not told from 0: there an interval covers more often than its level"
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def interval(
         low, high = square_interval(parts.law(log.outcomes, chunk, chunks, rows=blocks is None), level)
         if isinstance(parts, SquareParts) and not parts.squared:
             low, high = math.sqrt(low), math.sqrt(high)
-        return Interval(parts.value(log.outcomes), low, high, level, _AT_ZERO if low <= 0 else "")
+        return Interval(parts.value(log.outcomes), low, high, level, AT_ZERO if low <= 0 else "")
     counts = _resampled(chunks, whole_number("draws", draws, least=100), rng)
     if parts is None:
         return _of_any(measure, log, chunk, counts, level)
@@ -184,7 +184,23 @@ def interval(
         return Interval(value, value, value, level, "an outcome had forecast 0")
     low, high = _ends(value, base, parts.read(counts @ sums), (1 - level) / 2, debiased=parts.debiased)
     least, most = parts.bounds
-    return Interval(value, max(low, least), max(min(high, most), least), level, _AT_ZERO if low <= least == 0 else "")
+    return Interval(value, max(low, least), max(min(high, most), least), level, AT_ZERO if low <= least == 0 else "")
+
+
+def mean_interval(value: float, square: float, rows: float, *, level: float = 0.9, most: float = math.inf) -> Interval:
+    """Return a mean of independent rows from 0 to `most` with its interval, given the mean of their squares.
+
+    Examples
+    --------
+    >>> print(mean_interval(0.25, 0.1, 400))
+    0.25, 90 % interval 0.2341 to 0.2659
+    """
+    if not math.isfinite(value):
+        return Interval(value, value, value, level, "an outcome had forecast 0")
+    from scipy.special import ndtri
+
+    half = ndtri((1 + level) / 2) * math.sqrt(max(square - value**2, 0.0) / max(rows - 1, 1.0))
+    return Interval(value, max(value - half, 0.0), min(value + half, most), level)
 
 
 def chance(

@@ -76,7 +76,7 @@ def _square_at(law: Law, seen: float, share: float) -> float:
     """Return the square under which the estimate is at most `seen` in this share of logs; 0 if there is none."""
     if law.scale <= 0 or _below(law, seen, 0.0) <= share:
         return 0.0
-    low, high = 0.0, max(law.plain, seen)
+    low, high = 0.0, max(law.plain, seen, law.scale)
     while _below(law, seen, high) > share:
         low, high = high, 2 * high
     for _ in range(60):

@@ -3,22 +3,26 @@
 `reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """
 
-from treecal.plots._correction import likeliest, plot_correction
+from treecal.plots._audit import plot_audit
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
+from treecal.plots._sources import likeliest
 from treecal.plots._style import colour
+from treecal.plots._svg import drawing, svg
 from treecal.plots._ternary import plot_ternary
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
+from treecal.plots._windows import plot_windows
 
 __all__ = [
     "IntervalTree",
     "Reliability",
     "Row",
     "colour",
+    "drawing",
     "interval_tree",
     "likeliest",
-    "plot_correction",
+    "plot_audit",
     "plot_error_over_time",
     "plot_errors",
     "plot_ranking",
@@ -27,5 +31,7 @@ __all__ = [
     "plot_ternary",
     "plot_times",
     "plot_tree",
+    "plot_windows",
     "reliability",
+    "svg",
 ]

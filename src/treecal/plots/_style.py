@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-BLUE, VERMILION = "#0072B2", "#D55E00"
+BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "0.5"
 PALETTE = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION, "#B8A800", "#7F7F7F")
 """Okabe and Ito's colours, the yellow darkened so that it shows on white."""
 
 FORECASTERS = {
     "guarded": BLUE,
     "tracker": "#56B4E9",
-    "codebook": "#332288",
+    "codebook": "#6173F5",
     "treecal": VERMILION,
     "adaptive": "#E69F00",
-    "sampled": "#661100",
+    "sampled": "#B4019A",
     "harmonic": "#009E73",
     "binary-grid": "#CC79A7",
-    "simplex-grid": "#553355",
-    "running-mean": "#5A5A5A",
+    "simplex-grid": "#8424FF",
+    "running-mean": "#63615F",
 }
-"""The colour of each forecaster, by its name in the registry."""
+"""The colour of each forecaster, by its name in the registry: it shows on white and on a dark page."""
 SPARE = ("#99CC77", "#0000FF", "#B8A800", "#8899FF")
 """Colours of no forecaster of the package: for those that others add, and for lines that are no forecaster's."""
 
@@ -84,9 +84,9 @@ def as_reading(ledger: Ledger | Reading) -> Reading:
 
 
 def class_names(classes: Sequence[str] | None, dim: int) -> list[str]:
-    """Return the names of the classes: by default their numbers, from 1."""
+    """Return the names of the classes: by default their numbers, from 0."""
     if classes is None:
-        return [f"class {k + 1}" for k in range(dim)]
+        return [f"class {k}" for k in range(dim)]
     if len(classes) != dim:
         raise ParameterError(f"{len(classes)} classes were named, expected {dim}.")
     return [str(name) for name in classes]
@@ -96,3 +96,14 @@ def plain(legend: Any) -> None:
     """Show the names in a legend as they are: `$` starts no formula."""
     for text in legend.get_texts():
         text.set_parse_math(False)
+
+
+def short(name: str, most: int = 28) -> str:
+    """Return a name that fits into a picture, and holds nothing that XML forbids."""
+    words = "".join(letter if letter.isprintable() else " " for letter in name)
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+def class_title(name: str, most: int = 28) -> str:
+    """Return the name of a class as a title: a number alone says too little."""
+    return f"class {name}" if name.isdecimal() else short(name, most)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,11 +16,14 @@ from treecal import streams
 from treecal._checkpoints import checkpoints
 from treecal._typing import Array
 from treecal._validate import finite_array
+from treecal.auditing import Calibration
 from treecal.correctors import Corrector, GuardedCorrector
+from treecal.engine import GuardedRun, Run, replay
+from treecal.engine._guarded import is_compiled
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
-from treecal.ledger import Ledger, Reading
+from treecal.ledger import Brier, Ledger, Reading
 from treecal.plots._tree import IntervalTree, interval_tree
 from treecal.streams import Adversary
 from treecal.streams._play import are_classes
@@ -33,30 +37,34 @@ class Curve(NamedTuple):
     rounds
         Numbers of rounds, increasing.
     errors
-        The calibration error per round after each.
+        After each, the error of the verdict: class-wise ECE; on sets without classes the exact error.
+    exact
+        The exact calibration error per round after each, in the entry's norm.
     bounds
-        The certified error after each; None where no certificate is known.
+        The certified exact error after each; None where no certificate is known.
     """
 
     rounds: Array
     errors: Array
+    exact: Array
     bounds: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """One forecaster on one stream; or a log of forecasts, of which only the ledger is known.
+    """One forecaster on one stream; or a log of forecasts, of which only the ledger or the audit is known.
 
     Attributes
     ----------
     name
         Its name in the report.
     ledger
-        Its forecasts and their outcomes. A reading must be of probabilities of classes.
+        Its forecasts and their outcomes; what `tc.replay` returns; or a part of an audit. A reading must be of
+        probabilities of classes.
     norm
-        Norm of the error.
+        Norm of the exact error.
     curve
-        Its error over time, in this norm.
+        Its error over time.
     tree
         Its tree, by `plots.interval_tree`.
     made
@@ -64,20 +72,23 @@ class Entry:
     guard
         What its guard did, if it has one.
     before
-        For a corrector, the ledger of the model's forecasts, which the report compares with the corrected ones.
+        For a corrector, the entry of the model's forecasts, which the report compares with the corrected ones.
     note
         Why it is there, in a sentence.
+    squares
+        The sum of `‖y‖₂²` over all rounds, which the Brier score needs: for classes, the number of rounds.
     """
 
     name: str
-    ledger: Ledger | Reading
+    ledger: Ledger | Reading | Run | GuardedRun | Calibration
     norm: Norm | str = l1
     curve: Curve | None = None
     tree: IntervalTree | None = None
     made: str | None = None
     guard: GuardReport | None = None
-    before: Ledger | None = None
+    before: Entry | None = None
     note: str | None = None
+    squares: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "norm", as_norm(self.norm))
@@ -92,12 +103,34 @@ class Entry:
     @property
     def space(self) -> ConvexSet:
         """The set its forecasts lie in."""
-        return self.ledger.space if isinstance(self.ledger, Ledger) else Simplex(self.ledger.forecasts.shape[1])
+        if isinstance(self.ledger, Calibration):
+            return Simplex(len(self.ledger.classes))
+        return Simplex(self.ledger.forecasts.shape[1]) if isinstance(self.ledger, Reading) else self.ledger.space
+
+    @property
+    def audited(self) -> Calibration | None:
+        """The part of an audit, if it is one."""
+        return self.ledger if isinstance(self.ledger, Calibration) else None
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds."""
+        return self.ledger.rounds
 
     @cached_property
     def exact(self) -> Reading:
         """The exact reading of the ledger."""
-        return self.ledger.exact() if isinstance(self.ledger, Ledger) else self.ledger
+        assert not isinstance(self.ledger, Calibration)
+        return self.ledger if isinstance(self.ledger, Reading) else self.ledger.exact()
+
+    @cached_property
+    def scores(self) -> Brier | None:
+        """The Brier score and its parts, where they are known."""
+        if isinstance(self.ledger, Calibration):
+            found = self.ledger
+            calibration = found.brier - found.uncertainty + found.resolution
+            return Brier(found.brier, calibration, found.resolution, found.uncertainty)
+        return None if self.squares is None else self.exact.brier(self.squares)
 
 
 def play(
@@ -113,7 +146,8 @@ def play(
 ) -> Entry:
     """Play a forecaster over outcomes, or a corrector over a model's forecasts, and return its entry in a report.
 
-    Costs what `treecal.streams.play` costs, and a reading of the ledger ten times per decade of rounds.
+    Trees and `Guarded` on outcomes that no adversary chooses are replayed at once; all others cost what
+    `treecal.streams.play` costs, and a reading of the ledger ten times per decade of rounds.
 
     Parameters
     ----------
@@ -140,10 +174,9 @@ def play(
     >>> import treecal as tc
     >>> rng, space = np.random.default_rng(0), tc.Simplex(2)
     >>> entry = play(tc.TreeCal(space, arity=4), np.eye(2)[rng.integers(2, size=1000)])
-    >>> entry.made, entry.curve.rounds[-3:], entry.curve.errors[-3:].round(2)
-    ('TreeCal(Simplex(2), arity=4)', array([ 640.,  800., 1000.]), array([0.24, 0.24, 0.23]))
+    >>> entry.made, entry.curve.rounds[-3:], entry.curve.exact[-3:].round(2)
+    ('TreeCal(Simplex(2), arity=4)', array([ 251.,  501., 1000.]), array([0.25, 0.24, 0.23]))
     """
-    ledger, curve = Ledger(forecaster.space), []
     ys: Array | Adversary
     if isinstance(outcomes, Adversary):
         ys, count = outcomes, rounds or 0
@@ -154,37 +187,108 @@ def play(
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
+    seen = _Seen(forecaster.space, norm)
+    ledger: Ledger | Run | GuardedRun
+    if isinstance(ys, np.ndarray) and count and _is_compiled(forecaster):
+        ledger = _replayed(forecaster, ys, seen, progress)
+    else:
+        ledger = _played(forecaster, ys, rounds, count, forecasts, seen, progress)
+    label = type(forecaster).__name__ if name is None else name
+    after = ledger.forecaster if isinstance(ledger, GuardedRun) else forecaster
+    squares = None if isinstance(ys, Adversary) else float(count if ys.ndim == 1 else np.square(ys).sum())
+    entry = Entry(
+        name=label,
+        ledger=ledger,
+        norm=norm,
+        curve=seen.curve(forecaster),
+        tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
+        made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
+        guard=_guard(after),
+        note=note,
+        squares=squares,
+    )
+    if forecasts is None or isinstance(ys, Adversary):
+        return entry
+    return replace(entry, before=_before(forecaster.space, forecasts, ys, norm, squares))
+
+
+@dataclass
+class _Seen:
+    """Errors as rounds go by."""
+
+    space: ConvexSet
+    norm: Norm
+    marks: list[tuple[float, float, float]] = field(default_factory=list)
+
+    def read(self, rounds: int, record: Ledger | Run | GuardedRun) -> None:
+        """Read the errors after so many rounds."""
+        reading = record.exact()
+        exact = reading.error(self.norm)
+        error = reading.verdict().views[1].luck.value if isinstance(self.space, Simplex) else exact
+        self.marks.append((rounds, error, exact))
+
+    def curve(self, forecaster: Forecaster | Corrector | None = None) -> Curve:
+        """Return what was read."""
+        at, errors, exact = np.array(self.marks, dtype=np.float64).reshape(-1, 3).T
+        return Curve(at, errors, exact, None if forecaster is None else _bounds(forecaster, self.norm, at))
+
+
+def _is_compiled(forecaster: Forecaster | Corrector) -> bool:
+    if isinstance(forecaster, Guarded):
+        return is_compiled(forecaster)
+    return type(forecaster) in (TreeCal, AdaptiveTreeCal)
+
+
+def _replayed(
+    forecaster: Any, outcomes: Array, seen: _Seen, progress: Callable[[int, int], object] | None
+) -> Run | GuardedRun:
+    """Replay the stream at once, and its beginnings: three a decade, which together take less than the whole."""
+    count, marks = len(outcomes), checkpoints(len(outcomes))
+    for mark in sorted({*marks[-1::-3].tolist()} - {count}):
+        seen.read(mark, replay(outcomes[:mark], copy(forecaster)))
+        if progress is not None:
+            progress(mark // 2, count)
+    run: Run | GuardedRun = replay(outcomes, forecaster)
+    seen.read(count, run)
+    if progress is not None:
+        progress(count, count)
+    return run
+
+
+def _played(
+    forecaster: Forecaster | Corrector,
+    outcomes: Array | Adversary,
+    rounds: int | None,
+    count: int,
+    forecasts: ArrayLike | None,
+    seen: _Seen,
+    progress: Callable[[int, int], object] | None,
+) -> Ledger:
+    """Play the stream round by round."""
+    ledger = Ledger(forecaster.space)
     marks, often = set(checkpoints(count).tolist()), range(0, count, max(1, count // 200))
 
     def mark(played: int, rounds: int) -> None:
         if played in marks:
-            curve.append((played, ledger.error(norm)))
+            seen.read(played, ledger)
         if progress is not None:
             progress(played, rounds)
 
     streams.play(
-        forecaster, ys, rounds=rounds, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=mark
+        forecaster, outcomes, rounds=rounds, forecasts=forecasts, ledger=ledger, at=marks.union(often), progress=mark
     )
-    at, errors = np.array(curve, dtype=np.float64).reshape(-1, 2).T
-    return Entry(
-        name=type(forecaster).__name__ if name is None else name,
-        ledger=ledger,
-        norm=norm,
-        curve=Curve(at, errors, _bounds(forecaster, norm, at)),
-        tree=None if isinstance(ys, Adversary) else _tree(forecaster, ys),
-        made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
-        guard=_guard(forecaster),
-        before=None if forecasts is None or isinstance(ys, Adversary) else _before(forecaster.space, forecasts, ys),
-        note=note,
-    )
-
-
-def _before(space: ConvexSet, forecasts: ArrayLike, outcomes: Array) -> Ledger:
-    """Return the ledger of the model's forecasts, as they were."""
-    ledger = Ledger(space)
-    for b, y in zip(np.asarray(forecasts), outcomes, strict=False):
-        ledger.record(b, np.eye(space.dim)[y] if np.ndim(y) == 0 else y)
     return ledger
+
+
+def _before(space: ConvexSet, forecasts: ArrayLike, outcomes: Array, norm: Norm, squares: float | None) -> Entry:
+    """Return the entry of the model's forecasts, as they were."""
+    ledger, seen, points = Ledger(space), _Seen(space, norm), np.asarray(forecasts)
+    begin = 0
+    for mark in checkpoints(len(outcomes)).tolist():
+        ledger.record_many(points[begin:mark], outcomes[begin:mark])
+        seen.read(mark, ledger)
+        begin = mark
+    return Entry("before", ledger, norm, seen.curve(), squares=squares)
 
 
 def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Array | None:

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import base64
-import io
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal.auditing import Audit
 from treecal.geometry import Box, Simplex
-from treecal.plots._correction import likeliest, plot_correction
+from treecal.measures import Bins
+from treecal.measures._verdict import percent
+from treecal.plots._audit import draw_audit
 from treecal.plots._curve import plot_error_over_time
-from treecal.plots._reliability import plot_reliability, reliability
-from treecal.plots._style import matplotlib
+from treecal.plots._reliability import draw_panel, plot_reliability, reliability
+from treecal.plots._sources import bins_of, likeliest
+from treecal.plots._style import short
+from treecal.plots._svg import drawing, svg
 from treecal.plots._ternary import heaviest, plot_ternary
 from treecal.plots._tree import plot_tree
+from treecal.plots._windows import plot_windows
 from treecal.report._entries import Entry
 from treecal.report._section import Section
-from treecal.report._verdict import Verdict, percent
+from treecal.report._verdict import Verdict
 
 _MOST_CLASSES = 4  # with a reliability diagram, for each entry
-_INK = "#24292f"  # becomes the colour of the page's text
-_STYLE = f"<style>svg{{color:{_INK}}}@media (prefers-color-scheme:dark){{svg{{color:#e6e6e6}}}}</style>"
-_SETTINGS: dict[str, Any] = {
-    **dict.fromkeys(["text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"], _INK),
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 11,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "legend.frameon": False,
-    "savefig.facecolor": "none",
-    "svg.fonttype": "none",  # text stays text
-    "svg.hashsalt": "treecal",  # names inside the file do not vary
-}
 
 
 class Picture(NamedTuple):
@@ -50,62 +37,66 @@ class Picture(NamedTuple):
     width: float = 1.0
 
 
-@contextmanager
-def _drawing(width: float, height: float) -> Iterator[Any]:
-    """Yield a figure in the report's style."""
-    with matplotlib("style").context(["default", _SETTINGS]), warnings.catch_warnings():
-        # The font need not have every letter of a name: the reader's browser has others.
-        warnings.filterwarnings("ignore", r"Glyph .* missing from font", UserWarning)
-        yield matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
-
-
 def _address(figure: Any) -> str:
     """Return the figure as a data address."""
-    raw = io.BytesIO()
-    figure.savefig(raw, format="svg", dpi=200, metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]))
-    svg = raw.getvalue().decode()
-    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor").replace("<defs>", f"{_STYLE}<defs>", 1)
-    return "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-
-
-def _short(name: str) -> str:
-    """Return a name that fits into a picture, and holds nothing that XML forbids."""
-    plain = "".join(letter if letter.isprintable() else " " for letter in name)
-    return plain if len(plain) <= 28 else f"{plain[:27]}…"
+    return "data:image/svg+xml;base64," + base64.b64encode(svg(figure).encode()).decode()
 
 
 def draw(verdict: Verdict, names: Sequence[str]) -> list[Picture]:
     """Return all pictures of one entry: reliability, the triangle of three classes, the tree."""
-    short = [_short(name) for name in names]
-    pictures = (_reliability(verdict.entry, short), _ternary(verdict, short), _intervals(verdict.entry, short))
+    names = [short(name) for name in names]
+    pictures = (_reliability(verdict, names), _ternary(verdict, names), _intervals(verdict.entry, names))
     return [picture for picture in pictures if picture is not None]
 
 
 def draw_curve(section: Section) -> Picture | None:
-    """Draw the error of every entry over time, with its bound."""
-    curves = {entry.name: entry.curve for entry in section.entries if entry.curve is not None}
+    """Draw the error of the verdict over time for every entry; beside it the exact error, where it is guaranteed."""
+    entries = {entry.name: entry for entry in section.entries}
+    entries |= {
+        f"{e.name}, before": e.before for e in section.entries if e.before is not None and "the model" not in entries
+    }
+    curves = {name: entry.curve for name, entry in entries.items() if entry.curve is not None}
     if not curves:
         return None
-    with _drawing(9, 3.8) as figure:
-        ax = figure.subplots()
+    classes = isinstance(section.entries[0].space, Simplex)
+    bounded = {name: curve for name, curve in curves.items() if curve.bounds is not None}
+    panels = 1 + (classes and bool(bounded))
+    with drawing(9, 3.4 * panels) as figure:
+        first, *second = figure.subplots(panels, 1, squeeze=False)[:, 0]
         for name, curve in curves.items():
-            plot_error_over_time(curve.rounds, curve.errors, certificate=curve.bounds, name=_short(name), ax=ax)
+            bounds = None if classes else curve.bounds
+            plot_error_over_time(curve.rounds, curve.errors, certificate=bounds, name=short(name), ax=first)
+        first.set_ylabel("class-wise ECE" if classes else "calibration error per round")
+        for ax in second:
+            for name, curve in bounded.items():
+                plot_error_over_time(curve.rounds, curve.exact, certificate=curve.bounds, name=short(name), ax=ax)
+            ax.set_ylabel("exact error per round")
         ends = ", ".join(f"{name} {curve.errors[-1]:.3f}" for name, curve in curves.items())
-        caption = "Exact calibration error per round against rounds (logarithmic scale)."
-        if any(curve.bounds is not None for curve in curves.values()):
+        caption = "The error of the verdict against rounds (logarithmic scale)."
+        if second:
+            caption += " Below it the exact error of each distinct forecast, and dashed what is guaranteed of it."
+        elif bounded:
             caption += " Dashed: guaranteed for every sequence."
         return Picture(_address(figure), f"Calibration error against rounds. At the end: {ends}.", caption)
+
+
+def draw_windows(audit: Audit) -> Picture:
+    """Draw the error of each group of an audit by time, and the alarm."""
+    with drawing(9, 3.4) as figure:
+        plot_windows(audit, alarm=audit.alarm, ax=figure.subplots())
+        caption = "The error of one window of time after another, without its noise, with 90 % intervals."
+        if audit.alarm is not None:
+            caption += " Dashed: the alarm of a monitor that looked after every row."
+        return Picture(_address(figure), "Calibration error by window of time.", caption)
 
 
 def draw_correction(entry: Entry) -> Picture | None:
     """Draw a corrector's forecasts and the model's on one picture; None where there is nothing to compare."""
     if entry.before is None or not isinstance(entry.space, Simplex):
         return None
-    model, corrected = (reliability(likeliest(ledger), 1) for ledger in (entry.before, entry.exact))
-    with _drawing(6.2, 4.3) as figure:
-        ax = plot_correction(
-            entry.before, entry.exact, names=("before", f"after: {_short(entry.name)}"), ax=figure.subplots()
-        )
+    model, corrected = (reliability(likeliest(each.exact), 1) for each in (entry.before, entry))
+    with drawing(6.2, 4.3) as figure:
+        ax = plot_reliability({"before": entry.before.exact, f"after: {entry.name}": entry.exact}, ax=figure.subplots())
         ax.set_title("A model, before and after its correction")
         most = int(model.weight.argmax())
         gaps = [r.weight @ np.abs(r.outcome - r.forecast) / r.weight.sum() for r in (model, corrected)]
@@ -122,40 +113,53 @@ def draw_correction(entry: Entry) -> Picture | None:
         return Picture(_address(figure), f"Before and after the correction. {found}", caption, 6.2 / 9)
 
 
-def _reliability(entry: Entry, names: Sequence[str]) -> Picture | None:
-    """Draw the reliability diagrams of the most frequent classes; None where coordinates are not probabilities."""
-    space, reading = entry.space, entry.exact
-    if not isinstance(space, Simplex | Box) or space.bounds()[0].min() < 0 or space.bounds()[1].max() > 1:
-        return None
-    rate = reading.weights @ reading.outcomes / reading.weights.sum()
-    chosen = np.argsort(-rate, kind="stable")[:_MOST_CLASSES].tolist()
-    if isinstance(space, Simplex) and space.dim == 2:
-        chosen = [1]  # the other mirrors it
-    width, height = (9 * len(chosen) / _MOST_CLASSES, 2.45) if len(chosen) > 1 else (3.6, 3.4)
-    with _drawing(width, height) as figure:
-        panels, found = figure.subplots(1, len(chosen), squeeze=False)[0], []
-        for ax, k in zip(panels, chosen, strict=True):
-            plot_reliability(reading, k, name=f"{names[k]} ({percent(rate[k])})", ax=ax)
-            r = reliability(reading, k)
-            found.append(f"{names[k]}: {r.off.sum()} of {len(r.off)} bins off by more than chance")
-            if ax is not panels[0]:
-                ax.set_ylabel("")
+def _reliability(verdict: Verdict, names: Sequence[str]) -> Picture | None:
+    """Draw the most likely class, and the classes that are most off; None where coordinates are not probabilities."""
+    judged = verdict.judged
+    if judged is None:
+        return _by_coordinate(verdict.entry, names)
+    rows = 1 if len(names) <= 3 else 2
+    with drawing(9, 3.6 if rows == 1 else 5.2) as figure:
+        part = Drawn(verdict.entry.rounds, judged.top, dict(zip(names, judged.classes.values(), strict=True)))
+        draw_audit(part, figure, most=3 * rows)
         caption = (
             "Forecast against mean outcome, with 95 % intervals; on the diagonal the two agree. Orange diamonds are "
-            "off by more than chance. Grey bars: the weight of each bin. Beside the name of a class: its frequency."
+            "off by more than chance; hollow marks have fewer than 30 rows. Grey: the weight of each bin."
         )
-        if len(chosen) < space.dim and space.dim > 2:
-            caption += f" Shown are the {len(chosen)} most frequent of {space.dim} classes."
-        return Picture(_address(figure), f"Reliability diagrams. {'; '.join(found)}.", caption, width / 9)
+        off = f"Off by more than chance: {', '.join(judged.off[:8])}." if judged.off else "No class is off by itself."
+        return Picture(_address(figure), f"Reliability diagrams. {off}", caption)
+
+
+class Drawn(NamedTuple):
+    """What `draw_audit` draws."""
+
+    rounds: int
+    top_label: Bins
+    classes: Mapping[str, Bins]
+
+
+def _by_coordinate(entry: Entry, names: Sequence[str]) -> Picture | None:
+    """Draw the reliability of the first coordinates of a box of probabilities."""
+    space, reading = entry.space, entry.exact
+    if not isinstance(space, Box) or space.bounds()[0].min() < 0 or space.bounds()[1].max() > 1:
+        return None
+    chosen = range(min(space.dim, _MOST_CLASSES))
+    width, height = (9 * len(chosen) / _MOST_CLASSES, 2.6) if len(chosen) > 1 else (3.6, 3.4)
+    with drawing(width, height) as figure:
+        for ax, k in zip(figure.subplots(1, len(chosen), squeeze=False)[0], chosen, strict=True):
+            draw_panel(ax, names[k], bins_of(reading, k).bins)
+        caption = f"Forecast against mean outcome of the first {len(chosen)} of {space.dim} coordinates."
+        return Picture(_address(figure), "Reliability diagrams.", caption, width / 9)
 
 
 def _ternary(verdict: Verdict, names: Sequence[str]) -> Picture | None:
     """Draw the triangle of forecasts; None unless there are three classes."""
-    space, reading = verdict.entry.space, verdict.reading
-    if not isinstance(space, Simplex) or space.dim != 3:
+    space = verdict.entry.space
+    if not isinstance(space, Simplex) or space.dim != 3 or verdict.entry.audited is not None:
         return None
+    reading = verdict.reading
     shown, share = heaviest(reading)
-    with _drawing(5, 4.2) as figure:
+    with drawing(5, 4.2) as figure:
         plot_ternary(reading, classes=names, ax=figure.subplots())
         caption = (
             "Every dot is a forecast, larger the greater its weight; its line leads to the mean outcome. The nearer to "
@@ -172,7 +176,7 @@ def _intervals(entry: Entry, names: Sequence[str]) -> Picture | None:
     tree = entry.tree
     if tree is None or not tree.rows:
         return None
-    with _drawing(9, 1.1 + 0.42 * len(tree.rows)) as figure:
+    with drawing(9, 1.1 + 0.42 * len(tree.rows)) as figure:
         plot_tree(tree, classes=names, ax=figure.subplots())
         caption = (
             "The tree of intervals behind the forecasts. Every cell is an interval of rounds, coloured by its "

@@ -15,12 +15,14 @@ import numpy as np
 from treecal._optional import require
 from treecal.exceptions import ParameterError
 from treecal.io import new_file
+from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, percent
 from treecal.report import _figures as figures
 from treecal.report._section import Section
-from treecal.report._verdict import WIDTH, Verdict, norm_in_words, percent
+from treecal.report._verdict import WIDTH, Verdict, norm_in_words
 
 _MOST_GAPS = 8  # rows in the table of the largest gaps
-_MOST_COLUMNS = 5  # of more classes only the three that differ most are shown
+_MOST_COLUMNS = 4  # of more classes only the three that differ most are shown
+_MOST_ROWS = 2000  # groups in the table of all
 
 
 def render(
@@ -65,6 +67,7 @@ def render(
         versions={name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
         python=platform.python_version(),
         width=WIDTH,
+        limits={"nearly": NEARLY, "somewhat": SOMEWHAT, "tell": TELL},
     )
     return str(page)
 
@@ -114,13 +117,17 @@ def _part(section: Section) -> dict[str, Any]:
         }
         for verdict in section.verdicts
     ]
-    summary = _summary(section.verdicts) if section.summary is None else section.summary
+    summary = section.summary
+    if summary is None:
+        summary = "" if section.groups else _summary(section.verdicts)
     corrections = [picture for entry in section.entries if (picture := figures.draw_correction(entry)) is not None]
     return {
         "section": section,
         "summary": summary,
         "corrections": corrections,
         "curve": figures.draw_curve(section),
+        "windows": None if section.windows is None else figures.draw_windows(section.windows),
+        "groups": sorted(section.groups, key=lambda row: -row.part.rounds)[:_MOST_ROWS],
         "chapters": chapters,
     }
 
@@ -146,6 +153,8 @@ def _summary(verdicts: list[Verdict]) -> str:
 
 def _gaps(verdict: Verdict, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the forecasts with the largest share of the error, and (name, forecast, mean outcome) by class."""
+    if verdict.entry.audited is not None:
+        return
     table = verdict.reading.table(verdict.entry.norm)
     total = float(table.weight @ table.gap)
     for forecast, weight, outcome, gap in zip(*(column[:_MOST_GAPS] for column in table), strict=True):

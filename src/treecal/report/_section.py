@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-import numpy as np
-
+from treecal.auditing import Audit, Calibration
+from treecal.auditing._groups import Key
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.ledger import Reading
 from treecal.report._entries import Entry
-from treecal.report._verdict import Verdict, too_few_rounds
-
-if TYPE_CHECKING:
-    from treecal.auditing import Calibration
+from treecal.report._verdict import Verdict
 
 MOST_CLASSES = 1000
-"""In a report: it simulates and draws outcomes of every class."""
+"""In a report, which draws every class."""
+_MOST_GROUPS = 12  # of an audit with pictures of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +33,10 @@ class Section:
         Names of the coordinates; by default those that the set knows.
     summary
         What it shows, in a sentence or two; by default the entries with the least and the largest error.
+    groups, by
+        The groups of an audit, and the columns they are made by.
+    windows
+        An audit of the same rows by windows of time.
 
     Examples
     --------
@@ -52,6 +53,9 @@ class Section:
     entries: Sequence[Entry]
     classes: Sequence[str] | None = None
     summary: str | None = None
+    groups: Sequence[GroupRow] = ()
+    by: Sequence[str] = ()
+    windows: Audit | None = None
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -84,40 +88,44 @@ class Section:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """How calibrated each entry was: all binned, if the exact forecasts of any have too few rounds."""
-        binned = any(too_few_rounds(entry.exact) for entry in self.entries)
-        return [Verdict(entry, binned=binned) for entry in self.entries]
+        """How calibrated each entry was."""
+        return [Verdict(entry, self.names) for entry in self.entries]
 
 
-def audited(found: Calibration, *, title: str) -> Section:
-    """Return the result of `treecal.auditing.audit` as a section: one entry per class, against all others.
+class GroupRow(NamedTuple):
+    """A group of an audit in the table of all groups."""
 
-    The error of a class is twice its expected calibration error, since what it has too much the others have too little.
-    Of more than eight classes, the eight most frequent are shown.
+    name: str
+    part: Calibration
+
+
+def audited(audit: Audit, *, title: str | None = None) -> Section:
+    """Return an audit as a section: all rows, and the groups that are most off, up to twelve; all others in a table.
 
     Parameters
     ----------
-    found
-        The whole of an audit, or one of its groups.
+    audit
+        What `tc.audit` returned.
     title
-        What the log is.
+        What the log is; by default its name.
 
     Examples
     --------
-    >>> from treecal.auditing import audit
-    >>> log = {"p": np.array([0.8, 0.8, 0.8, 0.8, 0.2]), "rain": np.array([1, 1, 1, 0, 0])}
-    >>> section = audited(audit(log, forecast="p", outcome="rain").whole, title="Rain")
-    >>> [(entry.name, entry.ledger.rounds) for entry in section.entries]
-    [('1', 5), ('0', 5)]
+    >>> import treecal as tc
+    >>> log = {"p": np.array([0.8, 0.8, 0.8, 0.8, 0.2]), "rain": np.array([1, 1, 1, 0, 0]), "site": np.array([*"aabbb"])}
+    >>> section = audited(tc.audit(log, forecast="p", outcome="rain", by="site"), title="Rain")
+    >>> [(entry.name, entry.rounds) for entry in section.entries], [row.name for row in section.groups]
+    ([('all rows', 5)], ['a', 'b'])
     """
-    most = sorted(found.classes, key=lambda name: -found.classes[name].mean_outcome)[:8]
-    if len(most) < len(found.classes):
-        title = f"{title} (the {len(most)} most frequent of {len(found.classes)} classes)"
-    entries = []
-    for name in most:
-        bins, full = found.classes[name], found.classes[name].weight > 0
-        forecasts, outcomes = (np.column_stack([1 - p, p])[full] for p in (bins.forecast, bins.outcome))
-        weights, width = bins.weight[full].astype(np.float64), 1 / len(bins.weight)
-        reading = Reading(forecasts, weights, outcomes, found.rounds, width, weight=found.weight)
-        entries.append(Entry(name, reading))
-    return Section(title, entries, ("any other", "this class"))
+    groups = [GroupRow(_name(key), part) for key, part in audit.groups.items()]
+    off = [row for row in groups if row.part.verdict.level in ("nearly calibrated", "somewhat off", "far off")]
+    worst = sorted(off, key=lambda row: -row.part.verdict.share)[:_MOST_GROUPS]
+    entries = [Entry("all rows", audit.whole), *(Entry(row.name, row.part) for row in worst)]
+    names = [entry.name for entry in entries]
+    if len(set(names)) < len(names):  # such as 1 and "1"
+        entries = [replace(entry, name=f"{entry.name} ({k})") for k, entry in enumerate(entries)]
+    return Section(audit.source if title is None else title, entries, audit.classes, groups=groups, by=audit.by)
+
+
+def _name(key: Key) -> str:
+    return ", ".join("(missing)" if value is None else str(value) for value in key)

@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
-from treecal.geometry import Norm, Simplex, as_norm, l1, l2, linf
+from treecal.geometry import Norm, Simplex, l1, l2, linf
 from treecal.ledger import Ledger, Reading
+from treecal.measures import Verdict as Judged
+from treecal.measures._verdict import NEARLY, SOMEWHAT
 from treecal.report._entries import Entry
 
 WIDTH = 0.1
 """Width of the bins for forecasts that hardly ever repeat."""
 _ENOUGH = 5  # rounds per distinct forecast, on average, below which forecasts are binned
-_NEARLY, _SOMEWHAT = 0.05, 0.15  # of the worst possible error
 _NORMS: dict[Norm, str] = {
     l1: "the sum of the differences of all coordinates (ℓ1)",
     l2: "straight-line distance (ℓ2)",
     linf: "the largest difference of any coordinate (ℓ∞)",
 }
-
-
-def chance_error(reading: Reading, norm: Norm | str) -> float:
-    """Return the error that a perfectly calibrated forecaster stays below with a probability of 95 %.
-
-    The same forecasts are played again with outcomes drawn from their own probabilities, with a fixed random seed; the
-    value is the mean of the errors and 1.645 standard deviations. Weight counts as independent rounds (sample weights
-    scaled to a mean of 1), which overestimates chance for forecasts that are distributions, and underestimates it
-    where sample weights differ much.
-    """
-    norm, rng = as_norm(norm), np.random.default_rng(0)
-    # At least this many independent rounds make up the weight, however it is split.
-    count = np.maximum(np.floor(reading.independent + 1e-6), 1).astype(np.int64)
-    p = np.clip(reading.forecasts, 0, None)
-    p /= p.sum(axis=1, keepdims=True)
-    times = int(np.clip(2_000_000 // p.size, 20, 400))  # errors of many forecasts hardly vary
-    errors = [
-        reading.weights @ norm.between(rng.multinomial(count, p) / count[:, None], p) / reading.weight
-        for _ in range(times)
-    ]
-    return float(np.mean(errors) + 1.645 * np.std(errors))
 
 
 def too_few_rounds(reading: Reading) -> bool:
@@ -52,53 +31,60 @@ def too_few_rounds(reading: Reading) -> bool:
 class Verdict:
     """How calibrated one entry was, in numbers and in words.
 
+    Forecasts of classes are judged by `treecal.measures.Verdict`, class by class. On other sets a forecast does not say
+    how outcomes vary, so there is no talk of chance, and the error is compared with the worst possible one.
+
     Attributes
     ----------
     entry
         The entry.
-    binned
-        Whether its forecasts are binned, where its ledger is known.
+    names
+        Names of the coordinates.
 
     Examples
     --------
-    >>> import treecal as tc
+    >>> import numpy as np, treecal as tc
     >>> ledger = tc.Ledger(tc.Simplex(2))
-    >>> for k in range(100):
+    >>> for k in range(1000):
     ...     ledger.record([0.5, 0.5], np.eye(2)[k % 2])
-    >>> verdict = Verdict(Entry("fair coin", ledger), binned=False)
-    >>> verdict.level, verdict.error, round(verdict.chance, 1)
-    ('calibrated', 0.0, 0.2)
+    >>> verdict = Verdict(Entry("fair coin", ledger), ["heads", "tails"])
+    >>> verdict.level, verdict.error, round(verdict.chance, 3), verdict.advice
+    ('calibrated', 0.0, 0.013, 'Nothing to put right.')
     """
 
     entry: Entry
-    binned: bool
+    names: Sequence[str]
+
+    @cached_property
+    def judged(self) -> Judged | None:
+        """The verdict on forecasts of classes; None on other sets."""
+        entry = self.entry
+        if entry.audited is not None:
+            return entry.audited.verdict
+        return entry.exact.verdict(self.names) if isinstance(entry.space, Simplex) else None
 
     @cached_property
     def reading(self) -> Reading:
-        """The ledger as it is read for the verdict."""
-        ledger = self.entry.ledger
-        return ledger.binned(resolution=WIDTH) if self.binned and isinstance(ledger, Ledger) else self.entry.exact
-
-    @property
-    def grouping(self) -> str:
-        """How forecasts were grouped: exact, or binned at some width."""
-        width = self.reading.resolution
-        return "exact" if width is None else f"binned at {width:g}"
+        """The ledger as its gaps are shown: binned, if forecasts have too few rounds each."""
+        ledger, exact = self.entry.ledger, self.entry.exact
+        return ledger.binned(resolution=WIDTH) if too_few_rounds(exact) and isinstance(ledger, Ledger) else exact
 
     @cached_property
     def error(self) -> float:
-        """The error of the reading."""
-        return self.reading.error(self.entry.norm)
+        """The error of the verdict: class-wise ECE; on other sets the error in the entry's norm."""
+        return self.reading.error(self.entry.norm) if self.judged is None else self.judged.views[1].luck.value
 
-    @cached_property
-    def exact_error(self) -> float:
-        """The exact error, which the guarantee bounds."""
-        return self.entry.exact.error(self.entry.norm)
-
-    @cached_property
+    @property
     def chance(self) -> float | None:
-        """The error that chance explains; None off the simplex, where a forecast does not say how outcomes vary."""
-        return chance_error(self.reading, self.entry.norm) if isinstance(self.entry.space, Simplex) else None
+        """What chance alone would show on average; None where a forecast does not say how outcomes vary."""
+        return None if self.judged is None else self.judged.views[1].luck.mean
+
+    @cached_property
+    def exact_error(self) -> float | None:
+        """The exact error, which the guarantee bounds; None of an audit without it."""
+        if (audited := self.entry.audited) is None:
+            return self.entry.exact.error(self.entry.norm)
+        return None if audited.exact is None else audited.exact.errors.get(repr(self.entry.norm))
 
     @property
     def bound(self) -> float | None:
@@ -108,38 +94,42 @@ class Verdict:
 
     @cached_property
     def worst(self) -> float:
-        """The worst possible error: the set's diameter."""
+        """The worst possible exact error: the set's diameter."""
         return float(self.entry.space.diameter(self.entry.norm))
 
     @property
     def level(self) -> str:
         """The verdict in one word or two."""
+        if self.judged is not None:
+            return self.judged.level
         if too_few_rounds(self.reading):
             return "cannot tell"
-        if self.error == 0 or (self.chance is not None and self.error <= self.chance):
-            return "calibrated"
         share = self.error / self.worst
-        return "nearly calibrated" if share <= _NEARLY else "somewhat off" if share <= _SOMEWHAT else "far off"
+        if share <= 1e-9:
+            return "calibrated"
+        return "nearly calibrated" if share <= NEARLY / 2 else "somewhat off" if share <= SOMEWHAT / 2 else "far off"
+
+    @property
+    def advice(self) -> str | None:
+        """What to do, in a line; None on sets without classes."""
+        return None if self.judged is None else self.judged.advice
 
     @property
     def sentences(self) -> list[str]:
         """The verdict in plain words."""
-        rounds, error, chance = self.reading.rounds, self.error, self.chance
-        text = [
-            f"On average, the mean outcome differed by {error:.3f} from the forecast ({self.grouping}; 0 is perfect, "
-            f"{self.worst:.3g} the worst possible)."
-        ]
-        if self.entry.norm == l1 and isinstance(self.entry.space, Simplex):
-            text.append(f"In other words, {percent(error / 2)} of the probability sat on the wrong classes.")
-        if self.level == "cannot tell":
-            text.append(
-                f"But {rounds:,} rounds with {len(self.reading):,} distinct forecasts are too few to distinguish a "
-                "wrong forecast from bad luck."
-            )
-        elif chance is not None and error <= chance:
-            text.append(f"Chance alone would explain an error of up to {chance:.3f}.")
-        elif chance is not None:
-            text.append(f"Chance alone would explain at most {chance:.3f}, so this is not bad luck.")
+        rounds = self.entry.rounds
+        if self.judged is not None:
+            text = self.judged.sentences
+        else:
+            text = [
+                f"On average, the mean outcome differed by {self.error:.3f} from the forecast (0 is perfect, "
+                f"{self.worst:.3g} the worst possible)."
+            ]
+            if self.level == "cannot tell":
+                text.append(
+                    f"But {rounds:,} rounds with {len(self.reading):,} distinct forecasts are too few to distinguish a "
+                    "wrong forecast from bad luck."
+                )
         if (guard := self.entry.guard) is not None and guard.rounds:
             eager, safe = guard.eager_error / rounds, guard.safe_error / rounds
             text.append(
@@ -151,7 +141,7 @@ class Verdict:
     @property
     def guarantee(self) -> str | None:
         """The guarantee in plain words, where there is one."""
-        bound, rounds = self.bound, self.reading.rounds
+        bound, rounds = self.bound, self.entry.rounds
         if bound is None:
             return None
         if bound >= self.worst:
@@ -165,8 +155,3 @@ class Verdict:
 def norm_in_words(norm: Norm) -> str:
     """Say what a norm measures."""
     return _NORMS.get(norm, repr(norm))
-
-
-def percent(share: float) -> str:
-    """Return a share in per cent, to two digits."""
-    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

@@ -1,0 +1,317 @@
+"""The verdict on forecasts of classes, and what to do: one rule, for audits, correctors, forecasters and reports.
+
+Two views are judged: the most likely class of each row, and all classes, one by one.
+
+1. *Is it chance?* The ECE of either view is compared with what calibrated forecasts would show. If neither is larger
+   than in one of twenty such logs (Bonferroni: one of forty each), the forecasts are **calibrated** as far as the log
+   can tell: if the interval of the error ends below a quarter of the base rate. If it does not, one **cannot tell**.
+2. *Is it much?* Otherwise the error, without its noise, is divided by the base rate (see `Bins.base`): up to a tenth is
+   **nearly calibrated**, up to three tenths **somewhat off**, more **far off**.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.measures._intervals import Interval
+from treecal.measures._reliability import Bins, Luck, chance_of, classwise_base, interval_of, together
+
+Level = Literal["calibrated", "nearly calibrated", "somewhat off", "far off", "cannot tell"]
+
+ALPHA = 0.05
+"""How often calibrated forecasts are called off."""
+TELL = 0.25
+"""Of the base rate: where an error as large could hide, one cannot tell."""
+NEARLY, SOMEWHAT = 0.1, 0.3
+"""Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
+_EXPLAINED = 0.75  # of the square of the error: what a remedy must put right to be advised
+
+
+class View(NamedTuple):
+    """One way to look at the forecasts.
+
+    Attributes
+    ----------
+    name
+        What is compared.
+    error
+        The root mean square gap without noise, with its interval.
+    luck
+        The ECE, and what chance alone would show.
+    base
+        The base rate that the error is compared with.
+    """
+
+    name: str
+    error: Interval
+    luck: Luck
+    base: float
+
+    @property
+    def share(self) -> float:
+        """The error as a share of the base rate."""
+        return self._of_base(self.error.value)
+
+    @property
+    def most(self) -> float:
+        """The end of its interval as a share of the base rate."""
+        return self._of_base(self.error.high)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error, its interval, and what chance would show as JSON values."""
+        return {
+            "debiased_ece": self.error.value,
+            "interval": [self.error.low, self.error.high],
+            "chance": self.luck.to_dict(),
+            "base": self.base,
+        }
+
+    def _of_base(self, error: float) -> float:
+        # Without a base rate all was certain, said and done.
+        return error / self.base if self.base > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """How calibrated forecasts of classes are, in a word, in sentences, and what to do about it.
+
+    Attributes
+    ----------
+    top
+        Rows binned by the probability of their most likely class.
+    classes
+        Rows binned by the probability of each class, by its name.
+
+    Examples
+    --------
+    A model that never expects a fraud, and 4 % are:
+
+    >>> never = Bins(np.array([0.0]), np.array([2000]), np.array([0.04]))
+    >>> always = Bins(np.array([1.0]), np.array([2000]), np.array([0.96]))
+    >>> verdict = Verdict(always, {"honest": always, "fraud": never})
+    >>> verdict.level, round(verdict.share, 2)
+    ('far off', 0.99)
+    """
+
+    top: Bins
+    classes: Mapping[str, Bins]
+
+    @cached_property
+    def views(self) -> tuple[View, View]:
+        """The two views: the most likely class, and all classes."""
+        top, each = self.top, list(self.classes.values())
+        return (
+            View("for the most likely class", top.interval(), top.chance, top.base),
+            View("class by class", interval_of(each), chance_of(each), classwise_base(each)),
+        )
+
+    @property
+    def p_value(self) -> float:
+        """How often chance alone shows as much, in one view or the other."""
+        return min(1.0, len(self.views) * min(view.luck.p_value for view in self.views))
+
+    @property
+    def share(self) -> float:
+        """The error as a share of the base rate, in the view that is further off."""
+        return self.worst.share
+
+    @property
+    def worst(self) -> View:
+        """The view that decides: of those that chance does not explain, if any, the one that is further off."""
+        off = [view for view in self.views if view.luck.p_value < ALPHA / len(self.views)]
+        return max(off, key=lambda view: view.share) if off else max(self.views, key=lambda view: view.most)
+
+    @property
+    def level(self) -> Level:
+        """The verdict in a word or two."""
+        if self.p_value >= ALPHA:
+            return "calibrated" if self.worst.most <= TELL else "cannot tell"
+        share = self.share
+        return "nearly calibrated" if share <= NEARLY else "somewhat off" if share <= SOMEWHAT else "far off"
+
+    @property
+    def rows(self) -> int:
+        """Rows of equal weight."""
+        return round(math.fsum(self.top.rows))
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict in plain words."""
+        view, rows = self.worst, f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        error, luck = view.error, view.luck
+        seen = f"{view.name[0].upper()}{view.name[1:]}"
+        measured = (
+            f"the ECE is {luck.value:.3f}; calibrated forecasts would show {luck.mean:.3f} by chance, and "
+            f"{luck.high:.3f} or more in one such log of twenty"
+        )
+        if self.level == "calibrated":
+            text = [f"Calibrated, as far as {rows} can tell. {seen}, {measured}."]
+        elif self.level == "cannot tell":
+            text = [
+                f"Cannot tell from {rows}. {seen}, {measured}; but an error of up to {error.high:.3f} could hide, "
+                f"{percent(view.most)} of the base rate."
+            ]
+        else:
+            text = [
+                f"{self.level.capitalize()}, over {rows}. {seen}, forecasts miss the mean outcome by {error.value:.3f} "
+                f"({100 * error.level:g} % interval {error.low:.3f} to {error.high:.3f}), {percent(view.share)} of the "
+                f"base rate. It is not chance: {measured}."
+            ]
+        return [*text, self._sureness, *self._thin]
+
+    @property
+    def _sureness(self) -> str:
+        said, came = self.top.mean_forecast, self.top.mean_outcome
+        gap = said - came
+        found = f"The most likely class was given {said:.3f} on average, and was right in {came:.3f} of the rows"
+        if abs(_shift(self.top)) <= 2 or f"{abs(gap):.3f}" == "0.000":
+            return f"{found}: as sure as it should be, as far as these rows tell."
+        return f"{found}: {'too sure' if gap > 0 else 'not sure enough'} by {abs(gap):.3f}."
+
+    @property
+    def _thin(self) -> list[str]:
+        thin = sum(int(bins.thin.sum()) for bins in self.classes.values())
+        full = sum(int((bins.weight > 0).sum()) for bins in self.classes.values())
+        return [f"{thin} of {full} bins are thin: they have fewer than 30 rows."] if 2 * thin > full else []
+
+    @property
+    def off(self) -> list[str]:
+        """The classes that chance does not explain, the largest share of their base rate first."""
+        limit = ALPHA / len(self.classes)
+        found = {name: bins for name, bins in self.classes.items() if bins.chance.p_value < limit}
+        return sorted(found, key=lambda name: -found[name].debiased_ece / max(found[name].base, 1e-12))
+
+    @cached_property
+    def advice(self) -> str:
+        """What to do, in a line."""
+        if self.level == "calibrated":
+            return "Nothing to put right."
+        if self.level == "cannot tell":
+            more = self.rows * ((self.worst.most / TELL) ** 2 - 1)
+            return f"Too few rows to tell: about {_rounded(more):,} more."
+        remedy = self._remedy
+        return f"Small enough for most uses. {remedy}" if self.level == "nearly calibrated" else remedy
+
+    @property
+    def _remedy(self) -> str:
+        """The simplest correction that puts most of the error right."""
+        each, two = list(self.classes.values()), len(self.classes) == 2
+        temperature, shift, both = (_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES)
+        sure = "too sure" if temperature.slope < 1 else "not sure enough"
+        if temperature.enough and temperature.slope > 0.1 and abs(temperature.slope - 1) > 0.05:
+            about = f"a temperature of about {1 / temperature.slope:.2g}"
+            return f"{sure.capitalize()}: {about}. Use tc.TemperatureScaling."
+        scaling = "tc.PlattScaling" if two else "tc.VectorScaling"
+        if shift.enough and not (both.enough and both.left < shift.left / 2):
+            return f"{self._where} Use {scaling}."
+        if both.slope <= 0.1:
+            return (
+                f"The forecasts hardly follow the outcomes: {scaling} makes them honest, only another model makes them "
+                "useful."
+            )
+        if both.enough:
+            return f"{self._where} And {sure}: a temperature of about {1 / both.slope:.2g}. Use {scaling}."
+        other = "tc.BetaCalibration or tc.IsotonicCalibration" if two else "tc.Recalibrator"
+        return f"No temperature or shift explains it. Use {other}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "level": self.level,
+            "share": self.share,
+            "p_value": self.p_value,
+            "off": self.off,
+            "sentences": self.sentences,
+            "advice": self.advice,
+        }
+
+    @property
+    def _where(self) -> str:
+        """Which classes are off."""
+        off = self.off
+        if not off or 2 * len(off) > len(self.classes) or len(self.classes) == 2:
+            name = max(self.classes, key=lambda name: abs(_shift(self.classes[name])))
+            if abs(_shift(self.classes[name])) < 3:
+                return "Classes are off in ways of their own."
+            return f"Base rates are off, most that of {_said(name, self.classes[name])}."
+        named = ", ".join(_said(name, self.classes[name]) for name in off[:3])
+        rest = f" and {len(off) - 3} more" if len(off) > 3 else ""
+        return f"Only {named}{rest} {'is' if len(off) == 1 else 'are'} off."
+
+
+class _Fit(NamedTuple):
+    """A remedy `logit(outcome) = slope·logit(forecast) + shift`, and whether it puts most of the error right."""
+
+    slope: float
+    left: float
+    enough: bool
+
+
+_REMEDIES = ((True, False), (False, True), (True, True))
+"""A slope and one shift, as a temperature has; a shift for each class; both."""
+
+
+def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
+    """Fit a remedy to the bins of all classes by maximum likelihood, with Newton's method.
+
+    It is enough if it takes three quarters of the squared error, or leaves no more than chance does.
+    """
+    full = [bins.weight > 0 for bins in classes]
+    sizes = [int(some.sum()) for some in full]
+    k: Integers = np.repeat(np.arange(len(classes)) * by_class, sizes)
+    n, p, came = (
+        np.concatenate([values[some] for values, some in zip(each, full, strict=True)])
+        for each in zip(*((bins.rows, bins.forecast, bins.outcome) for bins in classes), strict=True)
+    )
+    p = np.clip(p, 1e-6, 1 - 1e-6)
+    x, a, c = np.log(p / (1 - p)), 1.0, np.zeros(k[-1] + 1)
+    for _ in range(30):
+        mu = _rate(a * x + c[k])
+        rest, spread = n * (came - mu), n * mu * (1 - mu) + 1e-6
+        across, own, pull = (np.bincount(k, part, len(c)) for part in (spread * x, spread + 1e-3, rest))
+        left = float(spread @ x**2 - across @ (across / own))
+        step = float(np.clip((rest @ x - across @ (pull / own)) / max(left, 1e-9), -0.5, 0.5)) * slope
+        a += step
+        c += np.clip((pull - across * step) / own, -2, 2)
+    mu = _rate(a * x + c[k])
+    noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), np.inf)
+    tells = np.isfinite(noise)
+    before, after = (float(n[tells] @ ((came - said) ** 2 - noise)[tells]) for said in (p, mu))
+    free = len(n) - len(c) - slope
+    squares = float(n @ ((came - mu) ** 2 / np.maximum(mu * (1 - mu), 1e-9)))
+    by_chance = free + 2 * math.sqrt(2 * max(free, 0) * together(classes))
+    enough = after <= (1 - _EXPLAINED) * before or squares <= by_chance
+    return _Fit(a, max(after, 0.0), enough and (not slope or max(sizes) > 1))  # of one forecast no slope can be told
+
+
+def _rate(logit: Array) -> Array:
+    found: Array = 1 / (1 + np.exp(-np.clip(logit, -40, 40)))
+    return found
+
+
+def _shift(bins: Bins) -> float:
+    """Return how far the mean forecast of a class lies from its mean outcome, in standard deviations."""
+    said, came = bins.mean_forecast, bins.mean_outcome
+    return (said - came) / math.sqrt(max(came * (1 - came), said * (1 - said), 1e-12) / max(math.fsum(bins.rows), 1.0))
+
+
+def _said(name: str, bins: Bins) -> str:
+    return f"{name} ({bins.mean_forecast:.3f} forecast, {bins.mean_outcome:.3f} came)"
+
+
+def _rounded(count: float) -> int:
+    """Return a number to two digits, upwards."""
+    size = 10 ** max(math.floor(math.log10(max(count, 1.0))) - 1, 0)
+    return int(math.ceil(count / size) * size)
+
+
+def percent(share: float) -> str:
+    """Return a share in per cent, to two digits."""
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

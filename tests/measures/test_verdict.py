@@ -1,0 +1,190 @@
+"""The verdict: a table of hard cases, how often it blames the innocent, and what follows from bins alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from tests.measures.worlds import literal_square, world
+from treecal._bins import bin_of
+from treecal._typing import Array, Integers
+from treecal.measures import Bins, Verdict, debiased_ece, ece
+from treecal.measures._reliability import chance_of, interval_of, mean_gap
+
+
+def bins_of(p: Array, hit: Any, bins: int = 10) -> Bins:
+    at = bin_of(p, bins).astype(int)
+    n = np.bincount(at, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        return Bins(np.bincount(at, p, bins) / n, n, np.bincount(at, np.asarray(hit, float), bins) / n)
+
+
+def verdict_of(P: Array, y: Integers, names: tuple[str, ...] | None = None) -> Verdict:
+    names = names or tuple(map(str, range(P.shape[1])))
+    each = {name: bins_of(P[:, k], y == k) for k, name in enumerate(names)}
+    return Verdict(bins_of(P.max(axis=1), P.argmax(axis=1) == y), each)
+
+
+def constant(p: float, came: float, rows: int) -> tuple[Array, Integers]:
+    """Always the same forecast of class 1, which comes as often as told."""
+    y = np.zeros(rows, np.int64)
+    y[: round(came * rows)] = 1
+    return np.tile([1 - p, p], (rows, 1)), y
+
+
+def drawn(d: int, rows: int, seed: int = 0, **how: float) -> tuple[Array, Integers]:
+    P, y = world(d, **how)(rows, np.random.default_rng(seed))
+    return P, y
+
+
+HARD = {
+    "a fraud model that always says 0 % at a rate of 4 %": (constant(0.0, 0.04, 2000), "far off"),
+    "always 4 %, and it never happens": (constant(0.04, 0.0, 2000), "far off"),
+    "4 % said, 3.7 % came": (constant(0.04, 0.037, 100_000), "nearly calibrated"),
+    "a log that is right to the last row": (constant(0.25, 0.25, 4000), "calibrated"),
+    "always certain, always right": (constant(0.0, 0.0, 2000), "calibrated"),
+    "one row": (constant(0.3, 0.0, 1), "cannot tell"),
+    "twenty rows of a coin": (constant(0.5, 0.6, 20), "cannot tell"),
+    "a fair coin called 52 %, seldom": (constant(0.52, 0.5, 500), "calibrated"),
+    "a fair coin called 52 %, often": (constant(0.52, 0.5, 100_000), "nearly calibrated"),
+    "a fair coin called 60 %": (constant(0.6, 0.5, 2000), "somewhat off"),
+    "a fair coin called 80 %": (constant(0.8, 0.5, 2000), "far off"),
+    "90 % said, 95 % came": (constant(0.9, 0.95, 5000), "far off"),
+    "right, few rows of many classes": (drawn(10, 100), "cannot tell"),
+    "right, many rows of many classes": (drawn(10, 20_000), "calibrated"),
+    "right, a million rows": (drawn(2, 1_000_000), "calibrated"),
+    "temperature 1.1": (drawn(3, 20_000, sharp=1.1), "nearly calibrated"),
+    "temperature 1.25": (drawn(3, 5000, sharp=1.25), "somewhat off"),
+    "temperature 2": (drawn(3, 2000, sharp=2.0), "far off"),
+    "one class of ten shifted": (drawn(10, 5000, shift=0.7), "somewhat off"),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_cases(name: str) -> None:
+    (P, y), level = HARD[name]
+    verdict = verdict_of(P, y)
+    assert verdict.level == level
+    text = " ".join(verdict.sentences)
+    assert "by 0.000" not in text
+    assert "nan" not in text
+    assert verdict.advice.endswith(".")
+
+
+@pytest.mark.parametrize("d", [2, 3, 10])
+def test_who_is_right_is_seldom_blamed(d: int) -> None:
+    rng = np.random.default_rng(d)
+    draw = world(d)
+    blamed = sum(verdict_of(*draw(800, rng)).p_value < 0.05 for _ in range(150))
+    assert blamed <= 16  # of 150 at 5 %, more than 16 happen once in a thousand
+
+
+@pytest.mark.parametrize(
+    ("d", "how", "words"),
+    [
+        (2, {"sharp": 2.0}, ("temperature of about 1.", "TemperatureScaling")),
+        (3, {"sharp": 0.5}, ("temperature of about 0.5", "TemperatureScaling")),
+        (3, {"shift": 0.7}, ("Base rates", "most that of 0", "VectorScaling")),
+        (10, {"shift": 0.7}, ("Only 0 (", "VectorScaling")),
+        (2, {"sharp": 1.5, "shift": 0.7}, ("Base rates", "temperature of about 1.", "PlattScaling")),
+    ],
+)
+def test_advice_names_what_was_done_to_the_forecasts(d: int, how: Any, words: tuple[str, ...]) -> None:
+    advice = verdict_of(*drawn(d, 5000, **how)).advice
+    for word in words:
+        assert word in advice
+
+
+def test_advice_when_nothing_simple_helps() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(20_000)
+    bent = np.clip(p + 0.2 * np.sin(6 * np.pi * p), 0, 1)  # wrong in waves
+    y = (rng.random(20_000) < bent).astype(int)
+    assert "No temperature or shift" in verdict_of(np.column_stack([1 - p, p]), y).advice
+    upside = (rng.random(20_000) < 1 - p).astype(int)
+    assert "only another model" in verdict_of(np.column_stack([1 - p, p]), upside).advice
+
+
+def test_too_few_rows_says_how_many_more() -> None:
+    """With as many rows as it asks for, one can tell."""
+    few = verdict_of(*drawn(3, 100))
+    assert few.level == "cannot tell"
+    more = int(few.advice.split("about ")[1].split(" more")[0].replace(",", ""))
+    levels = [verdict_of(*drawn(3, 2 * (100 + more), seed=seed)).level for seed in range(8)]
+    assert levels.count("cannot tell") <= 1
+
+
+@given(n=st.integers(1, 400), p=st.floats(1e-9, 1 - 1e-9))
+@settings(deadline=None, max_examples=60)
+def test_the_mean_gap_is_the_binomials(n: int, p: float) -> None:
+    k = np.arange(n + 1)
+    expected = binom.pmf(k, n, p) @ np.abs(k / n - p)
+    assert float(mean_gap(np.array([n]), np.array([p]))[0]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(seed=st.integers(0, 2**32), n=st.integers(2, 300))
+@settings(deadline=None, max_examples=30)
+def test_bins_agree_with_the_measures_of_rows(seed: int, n: int) -> None:
+    """Where forecasts of a bin are equal, nothing is lost by binning."""
+    rng = np.random.default_rng(seed)
+    p = rng.integers(0, 11, size=n) / 10
+    y = (rng.random(n) < p**2).astype(int)
+    bins = bins_of(p, y)
+    at = bin_of(p, 10).astype(int)
+    assert bins.ece == pytest.approx(ece(p, y, view=1, bins=10), abs=1e-12)
+    if len(np.unique(p[at == 9])) < 2:  # 0.9 and 1 share a bin
+        square = literal_square(p, y.astype(float), at)
+        assert bins.debiased_ece == pytest.approx(math.sqrt(max(square, 0.0)), abs=1e-7)
+        assert bins.debiased_ece == pytest.approx(debiased_ece(p, y, view=1, bins=10, kind="width"), abs=1e-7)
+
+
+def test_merged_bins_hold_equal_mass() -> None:
+    p = np.random.default_rng(0).beta(1, 8, size=20_000)
+    fine = bins_of(p, p > 0.2, bins=500)
+    merged = fine.merged(10)
+    assert merged.weight.sum() == 20_000
+    assert len(merged.weight) == 10
+    assert merged.weight.min() > 1500
+    assert merged.mean_forecast == pytest.approx(p.mean())
+    assert bins_of(np.full(5, 0.3), np.ones(5)).merged(10).weight.tolist() == [5]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("d", "sharp"), [(2, 2.0), (3, 1.3), (3, 2.0), (10, 1.3), (10, 2.0)])
+def test_intervals_from_bins_cover(d: int, sharp: float) -> None:
+    """90 % intervals hold the true error in 87 to 94 % of 1,000 logs."""
+    draw, rng = world(d, sharp=sharp), np.random.default_rng(0)
+    found = verdict_of(*draw(2_000_000, rng))
+    true = [view.error.value for view in found.views]
+    held = np.zeros(2)
+    for _ in range(1000):
+        views = verdict_of(*draw(3000, rng)).views
+        held += [view.error.low <= t <= view.error.high for view, t in zip(views, true, strict=True)]
+    assert ((held >= 870) & (held <= 945)).all(), held
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("d", [2, 3, 10, 50])
+def test_chance_levels_are_right(d: int) -> None:
+    draw, rng = world(d), np.random.default_rng(0)
+    over = np.zeros(2)
+    for _ in range(1000):
+        over += [view.luck.p_value < 0.05 for view in verdict_of(*draw(2000, rng)).views]
+    assert (over <= 65).all(), over
+    assert (over >= 15).all(), over
+
+
+def test_chance_and_interval_of_one_class_and_of_both_of_two_agree() -> None:
+    """Two classes hold the same gaps twice: no more evidence than one."""
+    P, y = drawn(2, 1000, sharp=1.3)
+    one, other = bins_of(P[:, 0], y == 0), bins_of(P[:, 1], y == 1)
+    both, alone = chance_of([one, other]), one.chance
+    assert both.mean == pytest.approx(alone.mean, rel=1e-6)
+    assert both.deviation == pytest.approx(alone.deviation, rel=0.01)
+    assert interval_of([one, other]).high == pytest.approx(one.interval().high, rel=0.03)
