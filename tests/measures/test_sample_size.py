@@ -138,7 +138,7 @@ def test_more_is_needed_for_less() -> None:
         ({"temperature": 1}, "temperature is 1, expected a positive number other than 1"),
         ({"temperature": -1}, "temperature is -1"),
         ({"shift": (3, 1.0)}, "the class of shift is 3, expected at most 2"),
-        ({"shift": (0, 0.0)}, "expected a class and a finite number other than 0"),
+        ({"shift": (0, 0.0)}, "expected a class and how far its logit is too low"),
         ({"temperature": 2, "alpha": 0}, "alpha is 0, expected a number between 0 and 1"),
         ({"temperature": 2, "power": 1}, "power is 1"),
         ({"temperature": 2, "regret": -1}, "regret is -1"),

@@ -30,6 +30,10 @@ class Groups(Value, ABC):
     def key(self, forecast: Array) -> Hashable:
         """Return the group's name; the same for the same forecast until the next `learn`."""
 
+    def keys(self, forecasts: Array) -> list[Hashable]:
+        """Return the groups' names of rows of forecasts. A rule may know a faster way than one by one."""
+        return [self.key(forecast) for forecast in forecasts]
+
     def fresh(self, space: ConvexSet) -> Groups:
         """Return the rule in its initial state on this set; raises if the set does not suit it."""
         return self
@@ -78,6 +82,15 @@ class TopClass(Groups):
         top, least = int(forecast.argmax()), 1 / len(forecast)
         share = (float(forecast[top]) - least) / (1 - least) if least < 1 else 1.0
         return top, min(max(int(share * self.bins), 0), self.bins - 1)
+
+    def keys(self, forecasts: Array) -> list[Hashable]:
+        """Return the classes and the bins."""
+        top, least = forecasts.argmax(axis=1), 1 / forecasts.shape[1]
+        share = np.ones(len(top))
+        if least < 1:
+            share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
+        bins = np.clip((share * self.bins).astype(np.int64), 0, self.bins - 1)
+        return list(zip(top.tolist(), bins.tolist(), strict=True))
 
 
 class Cells(Groups):
