@@ -114,21 +114,21 @@ class _Means:
         if corrector.forget or not isinstance(corrector.make, str) or not isinstance(corrector.groups, TopClass):
             expected = "one with forget=False, groups by TopClass, and make='mean' or 'shift'"
             raise ParameterError.expected("corrector", corrector, expected)
-        self._of, self._bins, self._dim = corrector, corrector.groups.bins, corrector.space.dim
-        self.places = self._dim * self._bins
+        self._of, self._groups, self._dim = corrector, corrector.groups, corrector.space.dim
+        self.places = self._dim * self._groups.bins
 
     def start(self) -> Columns:
         d = self._dim
         first, sums = np.zeros((self.places, d)), np.zeros((self.places, 2, 1 + 2 * d))
         for name, group in self._of._groups().items():
             top, at = cast(tuple[int, int], name)  # as TopClass names them
-            row = top * self._bins + at
+            row = top * self._groups.bins + at
             first[row], sums[row] = group.first, group.sums[:2, [0, *range(3, 3 + 2 * d)]]
         return {"first": first, "sums": sums}
 
     def place(self, forecasts: Array) -> Integers:
-        top, at = np.array(self._of.groups.keys(forecasts), np.int64).reshape(-1, 2).T
-        return np.asarray(top * self._bins + at)
+        top, at = self._groups.places(forecasts)
+        return np.asarray(top * self._groups.bins + at)
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
         of, d = self._of, self._dim
