@@ -23,7 +23,6 @@ from treecal.correctors import (
     TopClass,
     VectorScaling,
 )
-from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._newton import Newton
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
 from treecal.correctors._scaling import LARGEST
@@ -79,11 +78,15 @@ class _Scalings:
         return np.zeros(len(forecasts), np.int64)
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
+        from treecal.correctors import _newton_kernels as kernels
+
         of, means = self._of, np.empty(forecasts.shape)
         kernels.announce_streams(now["theta"], of._values(of._logs(forecasts)), of._design, means)
         return means
 
     def play(self, now: Columns, at: Integers, forecasts: Array, outcomes: Array) -> Array:
+        from treecal.correctors import _newton_kernels as kernels
+
         of, (theta, A), means = self._of, (now["theta"], now["curvature"]), np.empty(forecasts.shape)
         values, Y, row = of._values(of._logs(forecasts)), np.array(outcomes), 0
         while (row := kernels.play_streams(theta, A, at, values, Y, row, of._design, means)) < len(at):
