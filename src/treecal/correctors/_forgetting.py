@@ -133,6 +133,9 @@ def tracking_bound(rounds: int, *, first: int = 4, changes: int = 0) -> float:
     `O(log T)`: `ln 3 + Σ_t −ln(1 − 2γ_t/3)`. With `N` copies at the end, `N·γ_t <= 1`, a sequence with `k` changes
     has at least `(1/3)·(2γ_T/(3N))^k·Π_t(1 − γ_t)` of the trust before its own losses.
 
+    Rounds of `fit` are among the rounds. For those after it alone the bound holds with one change more: trust in the
+    copy that never forgets may have fallen in the log, but no lower than its part of a share.
+
     Parameters
     ----------
     rounds

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treecal._states import check_array, check_names, check_sums
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet, Simplex, l2
@@ -85,12 +85,16 @@ class TopClass(Groups):
 
     def keys(self, forecasts: Array) -> list[Hashable]:
         """Return the classes and the bins."""
+        top, bins = self.places(forecasts)
+        return list(zip(top.tolist(), bins.tolist(), strict=True))
+
+    def places(self, forecasts: Array) -> tuple[Integers, Integers]:
+        """Return the classes and the bins of rows of forecasts, as arrays."""
         top, least = forecasts.argmax(axis=1), 1 / forecasts.shape[1]
         share = np.ones(len(top))
         if least < 1:
             share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
-        bins = np.clip((share * self.bins).astype(np.int64), 0, self.bins - 1)
-        return list(zip(top.tolist(), bins.tolist(), strict=True))
+        return top, np.clip((share * self.bins).astype(np.int64), 0, self.bins - 1)
 
 
 class Cells(Groups):

@@ -99,6 +99,6 @@ def project(point: Array, matrix: Array, *, radius: float) -> Array:
     # Each coordinate shrinks by at most Λ_min/(Λ_min + λ), and at least by Λ_max/(Λ_max + λ).
     low, high = (float(value) * (size / radius - 1) for value in (values.min(), values.max()))
     if excess(low) < 0 < excess(high):
-        low = brentq(excess, low, high, xtol=1e-300, rtol=1e-15, maxiter=500)
+        low = brentq(excess, low, high, xtol=1e-300, rtol=1e-15, maxiter=2000, disp=False)
     theta = shrunk(low if abs(excess(low)) <= abs(excess(high)) else high)
     return np.asarray((basis @ theta[..., None])[..., 0] * (radius / math.sqrt((theta * theta).sum())))

@@ -104,6 +104,9 @@ class Recalibrator(Corrector):
     `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
     forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
 
+    Rows of `fit` are rounds in all of these bounds, as if they had been announced: what a log taught wrongly about the
+    rounds after it is not within them.
+
     A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
     steps, which sums and half-lives count as so many rounds too.
 

@@ -57,7 +57,9 @@ class Scaling(Corrector):
 
     `fit` finds the `θ` of each copy that minimises `Σ log loss + rate·(θ − θ_1)ᵀA(θ − θ_1)/2`, with the weights that
     the copy gives to the rows, and adds the rows' `∇∇ᵀ` there to `A`. The trust in a copy is then its likelihood in the
-    last quarter of the log, after a fit to the rest.
+    last quarter of the log, after a fit to the rest. The bound above then holds for the rounds after it with the `θ_1`
+    and `A` of the fit, `rate·(θ_1 − φ)ᵀA(θ_1 − φ)/2` in place of its first term, and that of the copies with one change
+    more.
 
     A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
     steps, whose weight multiplies gradients and `∇∇ᵀ` and counts as so many rounds for half-lives.

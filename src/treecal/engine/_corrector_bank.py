@@ -23,7 +23,6 @@ from treecal.correctors import (
     TopClass,
     VectorScaling,
 )
-from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._newton import Newton
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
 from treecal.correctors._scaling import LARGEST
@@ -79,11 +78,15 @@ class _Scalings:
         return np.zeros(len(forecasts), np.int64)
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
+        from treecal.correctors import _newton_kernels as kernels
+
         of, means = self._of, np.empty(forecasts.shape)
         kernels.announce_streams(now["theta"], of._values(of._logs(forecasts)), of._design, means)
         return means
 
     def play(self, now: Columns, at: Integers, forecasts: Array, outcomes: Array) -> Array:
+        from treecal.correctors import _newton_kernels as kernels
+
         of, (theta, A), means = self._of, (now["theta"], now["curvature"]), np.empty(forecasts.shape)
         values, Y, row = of._values(of._logs(forecasts)), np.array(outcomes), 0
         while (row := kernels.play_streams(theta, A, at, values, Y, row, of._design, means)) < len(at):
@@ -114,21 +117,21 @@ class _Means:
         if corrector.forget or not isinstance(corrector.make, str) or not isinstance(corrector.groups, TopClass):
             expected = "one with forget=False, groups by TopClass, and make='mean' or 'shift'"
             raise ParameterError.expected("corrector", corrector, expected)
-        self._of, self._bins, self._dim = corrector, corrector.groups.bins, corrector.space.dim
-        self.places = self._dim * self._bins
+        self._of, self._groups, self._dim = corrector, corrector.groups, corrector.space.dim
+        self.places = self._dim * self._groups.bins
 
     def start(self) -> Columns:
         d = self._dim
         first, sums = np.zeros((self.places, d)), np.zeros((self.places, 2, 1 + 2 * d))
         for name, group in self._of._groups().items():
             top, at = cast(tuple[int, int], name)  # as TopClass names them
-            row = top * self._bins + at
+            row = top * self._groups.bins + at
             first[row], sums[row] = group.first, group.sums[:2, [0, *range(3, 3 + 2 * d)]]
         return {"first": first, "sums": sums}
 
     def place(self, forecasts: Array) -> Integers:
-        top, at = np.array(self._of.groups.keys(forecasts), np.int64).reshape(-1, 2).T
-        return np.asarray(top * self._bins + at)
+        top, at = self._groups.places(forecasts)
+        return np.asarray(top * self._groups.bins + at)
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
         of, d = self._of, self._dim
