@@ -27,25 +27,6 @@ def brier(forecasts: np.ndarray, outcomes: np.ndarray) -> float:
     return float(((outcomes - forecasts) ** 2).sum(axis=-1).mean())
 
 
-def scaled(P: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return what vector scaling that forgets nothing announces: `tc.VectorScaling`, in all streams at once."""
-    streams, rounds, classes = P.shape
-    theta, logs, Q = (
-        np.tile(np.repeat([1.0, 0.0], classes), (streams, 1)),
-        np.log(np.maximum(P, 1e-6)),
-        np.empty_like(P),
-    )
-    curvature = np.tile(100 * np.eye(2 * classes), (streams, 1, 1))
-    for t in range(rounds):
-        powers = np.exp(theta[:, :classes] * logs[:, t] + theta[:, classes:])
-        Q[:, t] = powers / powers.sum(axis=1, keepdims=True)
-        missed = Q[:, t] - Y[:, t]
-        gradient = np.hstack([missed * logs[:, t], missed])
-        curvature += gradient[:, :, None] * gradient[:, None, :]
-        theta -= np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0] / 0.1
-    return Q
-
-
 def opened(bets: np.ndarray, alpha: float = 0.05) -> np.ndarray:
     """Return in which streams a gate ever opens, from the differences of the Brier scores."""
     capital, ever = np.full(len(bets), 0.5), np.zeros(len(bets), bool)
@@ -77,7 +58,9 @@ def right() -> None:
         P, Y = (
             np.array(part) for part in zip(*(stream(classes, ROUNDS, 1.0, rng) for _ in range(STREAMS)), strict=True)
         )
-        Q = scaled(P, Y)
+        Q = np.array(
+            [tc.VectorScaling(tc.Simplex(classes), scores=None).update_many(*one) for one in zip(P, Y, strict=True)]
+        )
         ever = opened(((Y - P) ** 2).sum(axis=2) - ((Y - Q) ** 2).sum(axis=2))
         for at in {0, int(ever.argmax())}:  # the same as behind the real gate
             f = tc.Gated(Announced(tc.Simplex(classes), Q[at]), scores=None)

@@ -23,51 +23,6 @@ FLOOR = 1e-9
 """The least probability in a log score, as in reports."""
 
 
-def likelihood_bet(forecast: Array, rival: Array, outcome: Array) -> float:
-    """Return `ln Σ_i y_i·(q_i + p_i)/(2p_i)`, for classes `ln (q + p)(y)/2p(y)`: half of the money on the rival.
-
-    Its expectation is `Σ_{p_i > 0} (q_i + p_i)/2 <= 1`, and it is never less than `ln ½`: no rival goes bankrupt in a
-    round. An outcome that `p` excludes refutes `p`, whatever the rival forecast: the bet pays all it can, `MOST`, which
-    stands for infinity.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> p, q = np.array([0.5, 0.5]), np.array([1.0, 0.0])
-    >>> [round(math.exp(likelihood_bet(p, q, y)), 2) for y in np.eye(2)]
-    [1.5, 0.5]
-    >>> likelihood_bet(q, q, np.array([0.0, 1.0]))
-    700.0
-    """
-    met = outcome > 0
-    p, q, y = forecast[met], rival[met], outcome[met]
-    if (p <= 0).any():
-        return MOST
-    gained = [math.exp(min(math.log(b) - math.log(a), MOST)) if b > 0 else 0.0 for a, b in zip(p, q, strict=True)]
-    return min(math.log(0.5 * (1 + math.fsum(y * gained))), MOST)
-
-
-def linear_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float) -> float:
-    """Return `ln(1 + ⟨λ, y − p⟩)`, for outcomes that are points; `diameter` is the set's in ℓ2.
-
-    `λ` points to the rival: `4(q − p)/D²`, what pays best where outcomes vary as much as they can on the set, shortened
-    until no outcome takes more than half of the money. Its expectation is 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> p, q = np.array([0.0]), np.array([0.1])
-    >>> [round(math.exp(linear_bet(p, q, np.array([y]), diameter=2)), 2) for y in (-1.0, 1.0)]
-    [0.9, 1.1]
-    """
-    direction, off = rival - forecast, outcome - forecast
-    length = math.sqrt(direction @ direction)
-    if not length * diameter > 0:
-        return 0.0
-    size = min(4 / diameter**2, 0.5 / (length * diameter))
-    return math.log1p(max(size * float(direction @ off), -0.5))  # which only rounding exceeds
-
-
 def brier_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float) -> float:
     """Return `(‖y − p‖² − ‖y − q‖²)·2/D²`: on the simplex, the difference of the Brier scores itself.
 

@@ -5,6 +5,7 @@ A message says what was given and what was expected; where the fix is known, a h
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar, Self
 
 
@@ -45,6 +46,14 @@ class _RoundError(TreeCalError):
         error.round, error.problem = round_, problem
         return error
 
+    def of(self, id: Hashable) -> Self:  # noqa: A002
+        """Return the same error with an id in place of the round."""
+        if not self.problem:
+            return self
+        error = type(self)(f"{self.what} of id {id!r} {self.problem}", hint=self.hint)
+        error.round, error.problem = self.round, self.problem
+        return error
+
 
 class OutcomeError(_RoundError):
     """An invalid outcome: wrong shape, wrong type, not finite, or outside the set."""
@@ -63,16 +72,16 @@ class ForecastError(_RoundError):
 
 
 class IdError(TreeCalError):
-    """An id that is not known, is in use for another forecast, is void, or has its outcome.
+    """An id that is not known, is in use for another forecast, is void, or has another outcome.
 
-    `reason` is "unknown", "taken", "pending", "void", "repeated" (the outcome it has) or "conflict" (another one).
+    `reason` is "unknown", "taken" (another forecast), "pending", "void" or "conflict" (another outcome).
     """
 
-    id: str | int = ""
+    id: Hashable = ""
     reason: str = ""
 
     @classmethod
-    def of(cls, id: str | int, reason: str, problem: str, *, hint: str | None = None) -> IdError:  # noqa: A002
+    def of(cls, id: Hashable, reason: str, problem: str, *, hint: str | None = None) -> IdError:  # noqa: A002
         """Name the id, the reason and the problem."""
         error = cls(f"id {id!r} {problem}", hint=hint)
         error.id, error.reason = id, reason

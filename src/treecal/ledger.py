@@ -186,13 +186,25 @@ class Ledger:
         x = self._checked(forecast)
         y = read_outcome(self.space, outcome, self.rounds + 1)
         w = weight if type(weight) is float and weight == 1.0 else sample_weight(weight)
-        count, nodes = len(x), x.nodes
-        node_bytes = _NO_NODE.tobytes() * count if nodes is None else nodes.tobytes()
-        entry = x._points.tobytes(), x._weights.tobytes(), node_bytes, y.tobytes(), w
-        self._now[1].append(entry)  # the round is recorded
+        self._now[1].append(_entry(x, y, w))  # the round is recorded
+        self._settle_some(len(x))
+
+    def _settle_some(self, points: int) -> None:
+        """Settle after a round of so many points if enough of them wait."""
         # Each of the rounds that wait passed this with its own count, so that no more than 10 batches of points wait.
-        if len(self._now[1]) * count >= _BATCH and not self._busy:
+        if len(self._now[1]) * points >= _BATCH and not self._busy:
             self._settle()
+
+    def _record_as(self, number: int, forecast: Forecast, outcome: Array, weight: float) -> None:
+        """Record the round of this number, which is the next one; or is recorded, and then nothing changes.
+
+        For whoever may be interrupted, and does it again.
+        """
+        (settled, _), waiting, _ = self._now
+        place, entry = number - 1 - settled, _entry(forecast, outcome, weight)
+        if place >= 0:
+            waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled meanwhile
+            self._settle_some(len(forecast))
 
     def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
         """Return the forecast, known to lie in the set."""
@@ -479,6 +491,13 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"
+
+
+def _entry(forecast: Forecast, outcome: Array, weight: float) -> _Round:
+    """Return a round as it waits, in bytes that nothing changes."""
+    nodes = forecast.nodes
+    node_bytes = _NO_NODE.tobytes() * len(forecast) if nodes is None else nodes.tobytes()
+    return forecast._points.tobytes(), forecast._weights.tobytes(), node_bytes, outcome.tobytes(), weight
 
 
 def _identity(points: Array, nodes: Integers, parts: Integers) -> Integers:

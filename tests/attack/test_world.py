@@ -42,7 +42,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="of POSIX")
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """Return what compiles one small function as a new process would, with a cache in the folder `cache`."""
     numba = pytest.importorskip("numba")
-    from treecal.engine import _compile
+    from treecal import _compile
 
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")

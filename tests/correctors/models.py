@@ -8,7 +8,7 @@ import numpy as np
 
 import treecal as tc
 from treecal._typing import Array
-from treecal.correctors import Corrector
+from treecal.correctors import Corrector, Scaling
 from treecal.forecasters import Forecaster
 
 INSIDE: dict[str, Callable[[tc.ConvexSet], Forecaster]] = {
@@ -50,3 +50,21 @@ def model(kind: str, dim: int, rounds: int, seed: int) -> tuple[Array, Array]:
         "drifting": (1.5 + 2 * time) * scores + 1.5 * time * np.eye(dim)[0],
     }
     return softmax(said[kind]), outcomes
+
+
+def features(f: Scaling, b: Array) -> Array:
+    """Return `F(b)`, `(dim, parameters)`, as the classes' docstrings have it."""
+    least = 1e-15 if isinstance(f, tc.TemperatureScaling) else 1e-6
+    logs = np.log(np.clip(b, least, None))
+    if isinstance(f, tc.PlattScaling):
+        return np.array([[0.0, 0.0], [logs[1] - logs[0], 1.0]])
+    if isinstance(f, tc.BetaCalibration):
+        return np.array([[0.0, 0.0, 0.0], [logs[1], -logs[0], 1.0]])
+    return logs[:, None] if isinstance(f, tc.TemperatureScaling) else np.hstack([np.diag(logs), np.eye(len(logs))])
+
+
+def laws(f: Scaling, thetas: Array, b: Array) -> Array:
+    """Return `softmax(F(b)·θ)` for each `θ`."""
+    scores = thetas @ features(f, b).T
+    shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=-1, keepdims=True))

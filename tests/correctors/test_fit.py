@@ -10,13 +10,13 @@ import pytest
 from scipy.optimize import minimize
 
 import treecal as tc
-from tests.correctors.models import model, run, some_rounds
+from tests.correctors.models import features, laws, model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors import Cells, TopClass
+from treecal.correctors import Cells, TopClass, tracking_bound
 from treecal.correctors._isotonic import CELLS, START
 from treecal.correctors._scaling import Scaling
-from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
+from treecal.exceptions import OutcomeError, ParameterError, SnapshotError, UnsupportedError
 from treecal.testing import check_corrector
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
@@ -33,7 +33,7 @@ def losses(f: Scaling, theta: Array, forecasts: Array, outcomes: Array) -> tuple
     """The log loss of each row, and its gradient, from `F` as it is written."""
     found, gradients = [], []
     for b, y in zip(forecasts, outcomes, strict=True):
-        F = f._features(np.log(np.clip(b, f._least, None)))
+        F = features(f, b)
         p = np.exp(F @ theta - (F @ theta).max())
         p /= p.sum()
         found.append(-y @ np.log(p))
@@ -281,3 +281,69 @@ def test_digits_on_other_splits() -> None:
     for seed in range(1, 6):
         theirs, (ours,) = digits_losses([tc.TemperatureScaling], seed)
         assert ours <= theirs
+
+
+# Logs and rounds
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        tc.PlattScaling(TWO),
+        tc.Recalibrator(TWO, scores=None),
+        tc.Gated(tc.PlattScaling(TWO)),
+        tc.ByGroup(tc.PlattScaling(TWO)),
+        tc.Multicalibrator(TWO),
+    ],
+    ids=lambda f: type(f).__name__,
+)
+def test_a_log_comes_before_the_first_round(f: tc.Corrector) -> None:
+    forecasts, outcomes = model("overconfident", 2, 30, 0)
+    f.fit(forecasts[:10], outcomes[:10]).fit(forecasts[10:20], outcomes[10:20])
+    f = state.loads(state.dumps(f))
+    f.fit(forecasts[20:25], outcomes[20:25])
+    f.learn(forecasts[25], outcomes[25])
+    f = state.loads(state.dumps(f))
+    before = state.dumps(f)
+    with pytest.raises(ParameterError, match=r"before the first round, and 1 were played(.|\n)*update_many"):
+        f.fit(forecasts, outcomes)
+    assert (state.dumps(f), f.rounds) == (before, 26)
+
+
+def test_a_switch_after_a_log_is_numbered_after_it() -> None:
+    right, outcomes = model("right", 2, 2000, 0)
+    f = tc.Gated(tc.PlattScaling(TWO), alpha=0.05).fit(right[:700], outcomes[:700])
+    f.update_many(right[700:, ::-1], outcomes[700:])  # the classes confused
+    first = f.switches[0]
+    assert 700 < first.since <= first.round <= 1000
+
+
+def test_the_bound_of_a_mixture_after_a_log() -> None:
+    """A log that was all for one model, then rounds that are all for the other."""
+    good, bad, T = np.array([0.95, 0.05]), np.array([0.05, 0.95]), 400
+    f = tc.Mixture(TWO, 2).fit([[good, bad]] * T, [0] * T)
+    x = f.update_many([[bad, good]] * T, [0] * T)
+    lost = float(-np.log(x[:, 0]).sum() + T * np.log(0.95))
+    assert f.regret() < lost <= f.regret(changes=1)
+
+
+@pytest.mark.parametrize("make", [lambda: tc.PlattScaling(TWO), lambda: tc.Recalibrator(TWO, groups=TopClass(bins=1))])
+def test_the_bound_of_forgetting_after_a_log(make: Any) -> None:
+    """A log that was for copies that forget, then rounds that are for the one that never does."""
+    rng = np.random.default_rng(0)
+    change = np.repeat([0.9, 0.1] * 4, 100)
+    b = np.tile([0.4, 0.6], (2000, 1))
+    f = make().fit(b[:800], (rng.random(800) < change).astype(int))
+    y = (rng.random(1200) < 0.5).astype(int)
+    lost = 0.0
+    for each, outcome in zip(b[800:], np.eye(2)[y], strict=True):
+        if isinstance(f, Scaling):
+            found = laws(f, f._state.theta, each) @ outcome
+            lost += float(np.log(found[0]) - np.log(f._state.trust @ found))
+        else:
+            (group,) = f._groups().values()
+            points = f._points(group, each)
+            squares = ((outcome - np.vstack([group.trust @ points, points[:1]])) ** 2).sum(axis=1) / f._scale
+            lost += float(squares[0] - squares[1])
+        f.learn(each, outcome)
+    assert lost <= tracking_bound(2000, first=6 if isinstance(f, Scaling) else 4, changes=1)

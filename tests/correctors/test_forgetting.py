@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
-from tests.correctors.models import model, run, some_rounds
+from tests.correctors.models import features, laws, model, run, some_rounds
 from treecal._typing import Array
 from treecal.correctors import Cells, _forgetting, tracking_bound
-from treecal.correctors._scaling import Scaling, project, solve
+from treecal.correctors._newton import project, solve
+from treecal.correctors._scaling import Scaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
@@ -94,16 +95,15 @@ def test_scalings_forget_to_the_letter(kind: type[Scaling], dim: int, given: dic
     matrices = [20.0 * np.eye(len(f.theta))]
     blocks = np.ones((1, 1)) if not given else np.tile(np.eye(dim), (2, 2))
     for t, (b, y) in enumerate(zip(*some_rounds(dim, 270, 1), strict=True)):
-        F = f._features(np.log(np.clip(b, f._least, None)))
-        laws = [np.exp(F @ theta) / np.exp(F @ theta).sum() for theta in thetas]
-        np.testing.assert_allclose(f.predict(b).mean, trust @ np.array(laws), atol=1e-9)
+        F, found = features(f, b), laws(f, np.array(thetas), b)
+        np.testing.assert_allclose(f.predict(b).mean, trust @ found, atol=1e-9)
         f.update(y)
-        for k, (theta, p) in enumerate(zip(thetas, laws, strict=True)):
+        for k, (theta, p) in enumerate(zip(thetas, found, strict=True)):
             keeps, g = 1.0 if k == 0 else 0.5 ** (1 / 2 ** (k + 5)), (p - y) @ F
             matrices[k] = keeps * matrices[k] + (1 - keeps) * 20 * np.eye(len(g)) + np.outer(g, g) * blocks
             thetas[k] = theta - np.linalg.inv(matrices[k]) @ g / 0.1
         if len(trust) > 1:
-            trust = next_trust(trust, np.array([-np.log(p @ y) for p in laws]), t + 1)
+            trust = next_trust(trust, -np.log(found @ y), t + 1)
         while t + 1 >= 2 ** (len(trust) + 5):
             trust, thetas, matrices = with_newborn(trust), [*thetas, thetas[0]], [*matrices, matrices[0]]
     np.testing.assert_allclose(f.theta, trust @ np.array(thetas), atol=1e-9)
@@ -145,8 +145,7 @@ def test_it_is_nearly_as_good_as_any_sequence_of_copies(kind: str, stream: str, 
         elif stream != "runs" or rng.random() < 0.05:
             y = np.eye(2)[x.argmin() if stream == "against" else int(rng.random() < p)]
         if kind == "platt":
-            laws, _ = f._laws(f._state.theta, np.log(np.clip(b, f._least, 1))[None])
-            losses.append(-np.log(laws[0] @ y))
+            losses.append(-np.log(laws(f, f._state.theta, b) @ y))
             total -= math.log(x @ y)
         else:
             groups = list(f._groups().values())

@@ -63,7 +63,7 @@ def against_a_group(f: tc.Multicalibrator, b: Array, p: Array, group: Any) -> in
     name = group[0] if group else None
     if name not in f.groups:
         return 0
-    return int((f._tested()[name].sums[0] - p).argmax())
+    return int((f._tested.read()[name].sums[0] - p).argmax())
 
 
 ADVERSARIES: dict[str, Callable[..., int] | None] = {

@@ -15,7 +15,8 @@ import treecal as tc
 from tests.correctors.models import model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors._scaling import Scaling, project
+from treecal.correctors._newton import project
+from treecal.correctors._scaling import Scaling
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.testing import bad_outcomes
 

@@ -6,12 +6,15 @@ import threading
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import treecal as tc
 from tests.attack.subjects import kept
 from tests.late.things import POOLS, SHARED, THINGS, asked, outcomes, points
-from treecal.exceptions import ForecastError, IdError, OutcomeError, ParameterError, UnsupportedError
+from treecal.exceptions import ForecastError, HorizonError, IdError, OutcomeError, ParameterError, UnsupportedError
 from treecal.late import _desk
 from treecal.late._pool import Pool
 from treecal.state import dumps, loads
@@ -98,7 +101,7 @@ def test_a_snapshot_with_rounds_that_wait_goes_on_bit_for_bit(name: str) -> None
 
 
 def everything_invalid(late: tc.Late, thing: Any, b: Any, y: Any) -> list[tuple[type[Exception], Any]]:
-    given = asked(thing, b)
+    given, other = asked(thing, b), next(each for each in outcomes(late.space, 20, 0) if not np.array_equal(each, y))
     wrong = np.full(late.space.dim, 7.0)
     calls: list[tuple[type[Exception], Any]] = [
         (ParameterError, lambda: late.predict(*given, id=1.5)),  # type: ignore[arg-type]
@@ -108,14 +111,32 @@ def everything_invalid(late: tc.Late, thing: Any, b: Any, y: Any) -> list[tuple[
         (ParameterError, lambda: late.predict(*given, id="n", due=np.nan, now=50)),
         (ParameterError, lambda: late.predict(*given, id="n", due=20, now=50)),
         (ParameterError, lambda: late.predict(*given, id="n", now="noon")),  # type: ignore[arg-type]
-        (IdError, lambda: late.predict_many([b, b] if given else None, ids=["n", "n"])),
+        (IdError, lambda: late.predict(*given, id="done", now=50)),
+        (IdError, lambda: late.predict(*given, id="waits", now=50)),  # void by then
+        (IdError, lambda: late.predict(*given, id="waits", due=40, now=20)),
+        (IdError, lambda: late.predict_many([b, b] if given else None, ids=["n", "waits"], due=40)),
+        (ParameterError, lambda: late.predict_many([b] if given else None, ids="n")),
+        (ParameterError, lambda: late.predict_many([b] if given else None, ids=5)),  # type: ignore[arg-type]
+        (ParameterError, lambda: late.predict_many([b] if given else None, ids={"n"})),
+        (ParameterError, lambda: late.predict_many([b] if given else None, ids=np.array(5))),
+        (ParameterError, lambda: late.predict(*given, id=())),
+        (ParameterError, lambda: late.predict(*given, id=("a", 1.5))),  # type: ignore[arg-type]
         (OutcomeError, lambda: late.update("waits", wrong, now=50)),
         (OutcomeError, lambda: late.update("waits", [np.nan] * late.space.dim)),
         (ParameterError, lambda: late.update("waits", y, weight=-1.0)),
         (ParameterError, lambda: late.update("waits", y, now=np.inf)),
         (IdError, lambda: late.update("nobody", y, now=50)),
-        (IdError, lambda: late.update(1, y, now=50)),
-        (IdError, lambda: late.update_many(["waits", "waits"], [y, y])),
+        (IdError, lambda: late.update(1, other, now=50)),
+        (IdError, lambda: late.update_many(["waits", "waits"], [y, other], now=20)),
+        (IdError, lambda: late.update_many(["waits", "done"], [y, other], now=50)),
+        (ParameterError, lambda: late.update_many("waits", [y])),
+        (ParameterError, lambda: late.update_many(["waits"], "y")),
+        (ParameterError, lambda: late.update_many(["waits"], 3)),
+        (ParameterError, lambda: late.update_many(["waits"], [y], weights=3.0)),
+        (ParameterError, lambda: late.update_many(["waits"], [y], weights=[np.nan])),
+        (ParameterError, lambda: late.update_many(["waits"], [y], strict=1)),  # type: ignore[arg-type]
+        (ParameterError, lambda: late.set_clock(np.nan)),
+        (ParameterError, lambda: late.set_clock(None)),  # type: ignore[arg-type]
         (IdError, lambda: late.update_many(["waits", "nobody"], [y, y])),
         (OutcomeError, lambda: late.update_many(["waits", "too"], [y, wrong])),
         (ParameterError, lambda: late.update_many(["waits", "too"], [y])),
@@ -128,6 +149,12 @@ def everything_invalid(late: tc.Late, thing: Any, b: Any, y: Any) -> list[tuple[
     if given:
         calls += [
             (ForecastError, lambda: late.predict(wrong, id="n", now=50)),
+            (
+                IdError,
+                lambda: late.predict_many(
+                    [b, next(p for p in points(late.space, 20, 0) if (p != b).any())], ids=[9, 9]
+                ),
+            ),
             (ParameterError, lambda: late.predict(id="n")),
             (ForecastError, lambda: late.predict_many([b, wrong], ids=["n", "m"])),
             (ParameterError, lambda: late.predict_many([b], ids=["n", "m"])),
@@ -196,11 +223,48 @@ def test_time_is_what_it_is_told() -> None:
     late.update("c", 0, now=1e9)
 
 
-def test_an_id_asked_for_again_keeps_its_first_due() -> None:
+def test_an_id_asked_for_again_keeps_its_due() -> None:
     late = tc.Late(tc.TreeCal(tc.Simplex(2)))
     late.predict(id="a", due=5, now=0)
-    late.predict(id="a", due=9, now=1)
+    x = late.predict(id="a", due=5, now=1)
+    assert late.predict(id="a", now=2) == x
+    for due, match in ((9, "until 5, and now due is 9"), (4, "until 5, and now due is 4")):
+        with pytest.raises(IdError, match=match) as caught:
+            late.predict(id="a", due=due)
+        assert caught.value.reason == "taken"
+    late.predict(id="b")
+    with pytest.raises(IdError, match="at any time, and now due is 9"):
+        late.predict_many(ids=["c", "b"], due=9)
+    assert late.pending == ["a", "b"]
     assert late.expire(6) == ["a"]
+
+
+def test_time_passes_when_an_id_is_asked_for_again() -> None:
+    late = tc.Late(tc.TreeCal(tc.Simplex(2)))
+    late.predict_many(ids=["a", "b"], due=5, now=0)
+    late.predict(id="c", now=1)
+    late.predict(id="c", now=4)
+    assert late.now == 4
+    with pytest.raises(IdError, match="'a' is void by then"):
+        late.predict(id="a", now=100)
+    assert (late.now, late.pending) == (4, ["a", "b", "c"])  # an error changes nothing
+    late.predict_many(ids=["c", "d"], now=100)
+    assert (late.now, late.pending, late.void) == (100, ["c", "d"], 2)
+
+
+def test_a_wrong_clock_is_set_back() -> None:
+    late = tc.Late(tc.TreeCal(tc.Simplex(2)))
+    late.predict(id="a", due=5, now=0)
+    late.predict(id="b", due=6e9)
+    late.expire(1e9)  # milliseconds in place of seconds
+    with pytest.raises(ParameterError, match=r"set_clock\(now\)"):
+        late.predict(id="c", due=7, now=1)
+    late.set_clock(1)
+    late = loads(dumps(late))
+    late.predict(id="c", due=7, now=1)
+    assert (late.now, late.pending, late.void) == (1, ["b", "c"], 1)
+    late.set_clock(8)  # forward, too
+    assert (late.now, late.pending, late.void) == (8, ["b"], 2)
 
 
 def test_the_oldest_is_void_beyond_the_limit_and_its_copy_is_free() -> None:
@@ -226,6 +290,201 @@ def test_many_at_once_equal_one_after_the_other() -> None:
         for i in order:
             one.update(ids[i], Y[i])
         assert kept(one) == kept(many)
+
+
+@pytest.mark.parametrize("make", [tc.VectorScaling, tc.TemperatureScaling])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scalings_in_batches_are_the_loop_bit_for_bit(make: Any, weighted: bool) -> None:
+    """With copies that forget, in batches of several sizes, out of order."""
+    space, rng, n = tc.Simplex(3), np.random.default_rng(5), 300
+    P, Y, w = rng.dirichlet(np.ones(3), n), rng.integers(3, size=n), rng.choice([0.5, 1.0, 3.0], n)
+    one, many = tc.Late(make(space)), tc.Late(make(space))
+    start = 0
+    for size in (1, 2, 70, 127, 100):
+        rows = np.arange(start, start := start + size)
+        means = many.predict_many(P[rows], ids=rows)
+        assert np.array_equal(means, [one.predict(P[i], id=int(i)).mean for i in rows])
+        order = rng.permutation(rows)
+        assert set(many.update_many(order, Y[order], weights=w[order] if weighted else None)) == {"learned"}
+        for i in order:
+            one.update(int(i), int(Y[i]), weight=float(w[i]) if weighted else 1.0)
+    assert many.rounds == n
+    assert kept(one) == kept(many)
+    assert dumps(one) == dumps(many)
+
+
+def rounds_of(late: tc.Late, b: Any, ids: Any, **given: Any) -> Any:
+    """Return what predict in a loop announces, or the kind of its error."""
+    try:
+        return [late.predict(*asked(late.thing, b), id=each, **given).mean.tolist() for each in ids]
+    except (IdError, ParameterError) as error:
+        return type(error)
+
+
+@given(
+    st.integers(1, 5),
+    st.lists(st.integers(0, 6), max_size=7),
+    st.lists(st.integers(0, 6), max_size=7),
+    st.sampled_from([None, 1.0, 5.0]),
+    st.sampled_from([None, 2.0, 9.0]),
+    st.sampled_from(["platt", "tree"]),
+)
+def test_predict_many_is_the_loop(
+    limit: int, first: list[int], then: list[int], now: float | None, due: float | None, name: str
+) -> None:
+    """With a limit, dues and ids that repeat; where the loop raises, nothing has changed."""
+    one, many = (tc.Late(THINGS[name](), limit=limit) for _ in range(2))
+    b = points(one.space, 1, 0)[0]
+    for each in first:
+        for late in (one, many):
+            rounds_of(late, b, [each], due=each + 0.5, now=0)
+    before = kept(many)
+    try:
+        found = many.predict_many([b] * len(then) if asked(one.thing, b) else None, ids=then, due=due, now=now)
+    except (IdError, ParameterError):
+        assert kept(many) == before
+        assert rounds_of(one, b, then, due=due, now=now) in (IdError, ParameterError)
+        return
+    assert found.tolist() == rounds_of(one, b, then, due=due, now=now)
+    if then:  # a loop over nothing does not hear what time it is
+        assert kept(one) == kept(many)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 1)), min_size=1, max_size=9),
+    st.sampled_from([None, 1.0, 4.0]),
+    st.sampled_from(["platt", "tracker", "tree", "guarded scaling"]),
+    st.booleans(),
+)
+def test_update_many_is_the_loop(came: list[tuple[int, int]], now: float | None, name: str, strict: bool) -> None:
+    """With duplicates, conflicts, unknown ids and void rounds; a strict one is all or nothing."""
+    one, many = (tc.Late(THINGS[name]()) for _ in range(2))
+    b, ys = points(one.space, 1, 0)[0], [outcomes(one.space, 9, 1)[0], outcomes(one.space, 9, 2)[0]]
+    assert not np.array_equal(*ys)
+    for late in (one, many):
+        for each in range(5):
+            late.predict(*asked(late.thing, b), id=each, due=each + 0.5, now=0)
+        late.update(4, ys[0])
+    before, found = kept(many), []
+    for each, y in came:
+        try:
+            rounds = one.rounds
+            one.update(each, ys[y], now=now)
+            found.append("learned" if one.rounds > rounds else "replayed")
+        except IdError as error:
+            found.append("late" if error.reason == "void" else error.reason)
+    ids, given = [each for each, _ in came], [ys[y] for _, y in came]
+    if strict and {"conflict", "unknown"} & set(found):
+        with pytest.raises(IdError) as caught:
+            many.update_many(ids, given, now=now)
+        assert caught.value.reason == next(each for each in found if each in ("conflict", "unknown"))
+        assert kept(many) == before
+        return
+    assert many.update_many(ids, given, now=now, strict=strict) == found
+    if now is not None:
+        one.expire(now)  # which errors do not tell
+    assert kept(one) == kept(many)
+
+
+def test_an_outcome_again_is_harmless_also_after_an_amendment() -> None:
+    late = tc.Late(tc.PlattScaling(tc.Simplex(2)))
+    late.predict([0.25, 0.75], id="a")
+    late.update("a", 1)
+    late.amend("a", [0.5, 0.5])
+    before = kept(late)
+    for again in (1, [0, 1], [-0.0, 1.0], [0.5, 0.5]):
+        late.update("a", again)
+        assert late.update_many(["a"], [again]) == ["replayed"]
+    assert kept(late) == before
+    with pytest.raises(IdError, match="another outcome"):
+        late.update("a", 0)
+
+
+def test_ids_are_text_integers_and_tuples() -> None:
+    late = tc.Late(tc.PlattScaling(tc.Simplex(classes=["no", "yes"])))
+    ids: list[Any] = [7, "7", ("7",), ("JFK", 7), ("JFK", "7")]
+    means = late.predict_many([[0.25, 0.75]] * 5, ids=ids)
+    assert np.array_equal(late.predict_many([[0.25, 0.75]] * 5, ids=(each for each in ids)), means)
+    late = loads(dumps(late))
+    assert late.pending == ids
+    late.update(("JFK", np.int64(7)), "yes")
+    late.update_many(np.array(["7"]), np.array(["no"]))
+    late.update_many(np.array([7]), np.array(["yes"], object))
+    assert loads(dumps(late)).pending == [("7",), ("JFK", "7")]
+    assert loads(dumps(late)).history(("JFK", 7)).tolist() == [[0.0, 1.0]]
+    for call, match in (
+        (lambda: late.predict_many([[0.5, 0.5]], ids="a"), "ids is 'a', expected a sequence"),
+        (lambda: late.predict_many([[0.5, 0.5]], ids=5), "ids is 5, expected a sequence"),
+        (lambda: late.predict_many([[0.5, 0.5]] * 2, ids=["a"]), "there are 1 ids and 2 forecasts"),
+        (lambda: late.update_many(["a"], "yes"), "outcomes is 'yes', expected a sequence"),
+        (lambda: late.update_many(["a", "b"], ["yes"]), "there are 2 ids and 1 outcomes"),
+        (lambda: late.update_many(pd.DataFrame({"id": ["a"]}), ["yes"]), "ids is a DataFrame, expected a sequence"),
+    ):
+        with pytest.raises(ParameterError, match=match):
+            call()  # type: ignore[no-untyped-call]
+
+
+def test_errors_name_the_id() -> None:
+    class Fussy(tc.Corrector):
+        """Announces what it is given, and does not like every outcome."""
+
+        def _announce(self, forecast: Any) -> tc.Forecast:
+            return self._point(forecast)
+
+        def _after(self, forecast: Any, outcome: Any) -> dict[str, Any]:
+            if outcome[0] == 0.5:
+                raise OutcomeError.at(self.rounds + 1, "is a half.")
+            if outcome[0] == 0.25:
+                raise ZeroDivisionError
+            return {}
+
+        def _own_state(self) -> dict[str, Any]:
+            return {}
+
+    late = tc.Late(Fussy(tc.Simplex(2)))
+    late.predict_many([[0.5, 0.5]] * 4, ids=["a", "b", "c", "d"])
+    cases: list[tuple[Any, str]] = [
+        (lambda: late.predict([0.5, 0.6], id=("x", 1)), r"forecast of id \('x', 1\) lies outside"),
+        (lambda: late.predict_many([[0.5, 0.5], [0.5, 0.6]], ids=["x", "y"]), "forecast of id 'y' lies outside"),
+        (lambda: late.update("b", [0.5, 0.6]), "outcome of id 'b' lies outside"),
+        (lambda: late.update("b", 0.5), "outcome of id 'b' is the scalar"),
+        (lambda: late.update("b", 2), "outcome of id 'b' is the class 2"),
+        (lambda: late.amend("b", 2), "outcome of id 'b' is the class 2"),
+        (lambda: late.update_many(["a", "b"], [[1, 0], [1, 0, 0]]), "outcome of id 'b' has shape"),
+        (lambda: late.update_many(["a", "b"], [0, "sun"]), "outcome of id 'b' is 'sun'"),
+        (lambda: late.update_many(["a", "b"], [0.0, 1.0]), "outcome of id 'a' is the scalar"),
+        (lambda: late.update("b", [0.5, 0.5]), "outcome of id 'b' is a half"),
+    ]
+    before = kept(late)
+    for call, match in cases:
+        with pytest.raises(tc.TreeCalError, match=match):
+            call()
+        assert kept(late) == before
+    with pytest.raises(ZeroDivisionError) as caught:
+        late.update_many(["d", "c", "a"], [1, [0.25, 0.75], 1])
+    assert caught.value.__notes__ == ["That was in the round of id 'c'."]
+    assert late.pending == ["a", "b", "c"]
+    horizon = tc.Late(tc.TreeCal(tc.Simplex(2), arity=2, depth=1), limit=1)
+    for each in range(2):
+        horizon.predict(id=each)
+        horizon.update(each, 0)
+    with pytest.raises(HorizonError) as full:
+        horizon.predict(id="full")
+    assert full.value.__notes__ == ["That was in the round of id 'full'."]
+
+
+def test_the_thing_is_itself_or_a_new_one() -> None:
+    late = tc.Late(tc.PlattScaling(tc.Simplex(2)))
+    late.predict([0.25, 0.75], id="a")
+    late.thing.fit([[0.25, 0.75]] * 30, [0] * 30)  # type: ignore[union-attr]
+    late.update("a", 1)
+    again = loads(dumps(late))
+    assert (late.rounds, late.thing.rounds, again.rounds, again.thing.rounds) == (1, 31, 1, 31)
+    pool = tc.Late(tc.TreeCal(tc.Simplex(2)))
+    pool.thing.update(1)
+    pool.predict(id="a")
+    assert (pool.copies, pool.rounds, kept(loads(dumps(pool)))) == (1, 0, kept(pool))
+    assert loads(dumps(pool)).thing.rounds == 0
 
 
 def test_groups_and_weights_reach_the_corrector() -> None:
@@ -291,8 +550,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (len(late._desk.closed), len(late.pending), late.void) == (100, 19, 1481)
     with pytest.raises(IdError, match="is not known"):
         late.update(1, 0)
-    with pytest.raises(IdError, match="has this outcome"):
-        late.update(2999, 0)
+    late.update(2999, 0)  # the same again
+    with pytest.raises(IdError, match="another outcome"):
+        late.update(2999, 1)
 
 
 @pytest.mark.parametrize("name", ["platt", "guarded", "guarded scaling"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import treecal as tc
+from treecal.state import dumps, loads
 
 TWO = tc.Simplex(2)
 CERTIFIED: dict[str, Callable[[], Any]] = {
@@ -128,3 +130,20 @@ def test_what_certificates_need() -> None:
     with pytest.raises(tc.TreeCalError):
         late.certificate("l1", rounds=0, outstanding=3)
     assert tc.Late(tc.AdaptiveTreeCal(tc.Simplex(3))).certificate("l1", rounds=9, outstanding=2) is None
+
+
+@pytest.mark.parametrize("by_limit", [True, False])
+def test_a_void_round_does_not_give_away_the_next_draw(by_limit: bool) -> None:
+    late = tc.Late(tc.Sampled(tc.TreeCal(TWO, arity=2), block=1), limit=1)
+    for t in range(61):
+        late.predict(id=("learned", t))
+        late.update(("learned", t), int(t % 3 == 0))
+    drawn = []
+    for t in range(60):
+        drawn.append(late.predict(id=t, due=None if by_limit else t, now=t).mean[0])
+        assert late.predict(id=t).mean[0] == drawn[-1]  # the same while it waits
+        if not by_limit:
+            assert late.expire(t + 0.5) == [t]
+        assert loads(dumps(late)).predict(id="next") == copy.deepcopy(late).predict(id="next")
+    assert (late.copies, late.rounds, late.void) == (1, 61, 60 - by_limit)
+    assert len({tuple(drawn[i : i + 2]) for i in range(59)}) > 4

@@ -138,7 +138,7 @@ def test_more_is_needed_for_less() -> None:
         ({"temperature": 1}, "temperature is 1, expected a positive number other than 1"),
         ({"temperature": -1}, "temperature is -1"),
         ({"shift": (3, 1.0)}, "the class of shift is 3, expected at most 2"),
-        ({"shift": (0, 0.0)}, "expected a class and a finite number other than 0"),
+        ({"shift": (0, 0.0)}, "expected a class and how far its logit is too low"),
         ({"temperature": 2, "alpha": 0}, "alpha is 0, expected a number between 0 and 1"),
         ({"temperature": 2, "power": 1}, "power is 1"),
         ({"temperature": 2, "regret": -1}, "regret is -1"),
@@ -148,3 +148,27 @@ def test_invalid_options(options: dict[str, object], words: str) -> None:
     with pytest.raises(TreeCalError) as error:
         sample_size([0.6, 0.3, 0.1], **options)  # type: ignore[arg-type]
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shift": 0.5}, "shift=(2, 0.5)"),
+        ({"shift": (0, "1")}, "expected a class and how far"),
+        ({"shift": (0, 1, 2)}, "expected a class and how far"),
+        ({"temperature": "2"}, "temperature is '2', expected a positive number"),
+        ({"temperature": 2, "regret": "a"}, "regret is 'a'"),
+        ({"temperature": 2, "alpha": None}, "alpha is None"),
+    ],
+)
+def test_what_is_no_number_is_named(options: dict[str, object], words: str) -> None:
+    with pytest.raises(TreeCalError) as error:
+        sample_size([0.6, 0.3, 0.1], **options)  # type: ignore[arg-type]
+    assert words in str(error.value)
+
+
+def test_an_effect_that_changes_nothing_is_said_to_be_one() -> None:
+    found = sample_size([1.0, 0.0], temperature=2)
+    assert "No log is long enough" in str(found)
+    assert "1,000,000,000" not in str(found)
+    assert math.isinf(found.mean)

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal.exceptions import ParameterError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.geometry._tables import by_column, columns
 
 _Log = tuple[dict[str, Any], str, str | list[str], Sequence[str | int] | None, str | None]
 
 
 def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | None, weights: Any) -> _Log:
     """Return a log, and its columns: of the forecast, of the outcome; the classes; and the column of the weight."""
-    p, y = _array("P", forecasts), _array("y", outcomes)
+    titles = columns(forecasts)
+    if classes is None and titles and all(isinstance(title, str) for title in titles) and _are_names(outcomes):
+        classes = titles
+    names = None if classes is None else [str(name) for name in classes]
+    p = _array("P", by_column(names, forecasts, ForecastError))
+    y = _array("y", by_column(names, outcomes, OutcomeError))
     if p.ndim not in (1, 2) or p.dtype.kind not in "biuf":
         raise ParameterError(
             f"P is {p.dtype} of shape {p.shape}, expected probabilities of shape (n, d), or (n,) for two classes."
@@ -39,6 +45,11 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
         return log | {"y": y}, "p", "y", classes, weight
     hot = {f"y[{k}]": np.ascontiguousarray(column) for k, column in enumerate(y.T)}
     return log | hot, "p", list(hot), range(d) if classes is None else classes, weight
+
+
+def _are_names(outcomes: Any) -> bool:
+    y = _array("y", outcomes)
+    return y.ndim == 1 and len(y) > 0 and isinstance(y[0], str)
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:

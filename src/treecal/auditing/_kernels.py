@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from treecal._bins import bin_of
+from treecal._compile import inlined, strict
 from treecal.auditing._counts import DIGITS, LOG_SCALE, WEIGHT_SCALE, Cells, Rows
-from treecal.engine._compile import inlined, strict
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 
 from treecal.cli._options import Json
@@ -58,12 +59,15 @@ def sample_size(
             raise ParameterError("--outcomes excludes --temperature and --shift: it finds the smallest of them.")
         effect = smallest_effect(forecast, outcomes=outcomes, of=of, alpha=alpha, power=power)
         if json:
+            shown = None if math.isinf(effect) else effect
             emit(
-                {"outcomes": outcomes, "temperature" if of is None else "shift": effect, "alpha": alpha, "power": power}
+                {"outcomes": outcomes, "temperature" if of is None else "shift": shown, "alpha": alpha, "power": power}
             )
         else:
             kind = "a temperature" if of is None else f"a shift of class {of}, in logits,"
             sentence = f"{outcomes:,} outcomes show {kind} of {effect:.3g} or more with a probability of {power:g}."
+            if math.isinf(effect):
+                sentence = f"{outcomes:,} outcomes are too few to show any effect with a probability of {power:g}."
             page().print(sentence, soft_wrap=True)
         return Exit.FINE
     if (shift is None) != (of is None):

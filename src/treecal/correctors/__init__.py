@@ -3,6 +3,7 @@
 import inspect
 
 from treecal.correctors._base import Corrector
+from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._chain import Chain
 from treecal.correctors._forgetting import tracking_bound
@@ -12,9 +13,12 @@ from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
+from treecal.correctors._platt import PlattScaling
 from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
 from treecal.correctors._report import Correction, Scores
-from treecal.correctors._scaling import BetaCalibration, PlattScaling, Scaling, TemperatureScaling, VectorScaling
+from treecal.correctors._scaling import Scaling
+from treecal.correctors._temperature import TemperatureScaling
+from treecal.correctors._vector import VectorScaling
 
 __all__ = [
     "BetaCalibration",
@@ -57,4 +61,4 @@ def all_correctors() -> list[type[Corrector]]:
     """
     things = (globals()[name] for name in __all__)
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
-    return [kind for kind in kinds if kind is not Mixture]  # which takes the forecasts of several
+    return [kind for kind in kinds if not kind._several]

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from inspect import signature
 from threading import RLock, get_ident
-from typing import Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_array, check_count, check_like, check_names
 from treecal._typing import Array
-from treecal._validate import positive_number
-from treecal.correctors._names import plain_name, saved_names
-from treecal.correctors._report import ROLES, Correction
-from treecal.correctors._scores import Round, Sums, Tallies
+from treecal._validate import sample_weight
+from treecal.correctors._batch import Batch, Group, one_each, read_weights
+from treecal.correctors._books import Books, Page
+from treecal.correctors._kept import Kept
+from treecal.correctors._names import plain_name
+from treecal.correctors._opened import Opened, checked_opened
+from treecal.correctors._scores import Round
 from treecal.exceptions import (
     ForecastError,
     OutcomeError,
@@ -33,28 +35,12 @@ from treecal.geometry import ConvexSet
 from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
 from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
-from treecal.ledger import Ledger
 
-HEAVIEST = 1e12
-"""The most that a round may weigh; the least is its inverse."""
-
-Kept = Literal["binned", "exact"]
-Group = Hashable
+Scored = Literal["binned", "exact"]
+_AT_ONCE = 2**17  # probabilities of a batch that are learned at a time
 
 
-class Opened(NamedTuple):
-    """A round that awaits its outcome."""
-
-    rounds: int  # learned before it
-    forecast: Array
-    group: Group
-    announced: Forecast
-
-
-_Numbered = tuple[int, Round]
-
-
-class Corrector(ABC):
+class Corrector(Kept):
     """An online corrector: `predict(b)` announces a forecast in place of `b`, `update(y)` learns, round after round.
 
     `b` is a point of the set: the forecast of a model, a person, a column of a table. Each `predict` opens a round that
@@ -110,21 +96,21 @@ class Corrector(ABC):
     _fields: ClassVar[tuple[str, ...]] = ("space", "scores", "tolerance")
     _takes: ClassVar[frozenset[str]] = frozenset()
     """Which of `group` and `weight` the class is given."""
+    _several: ClassVar[bool] = False
+    """Whether its forecast of a round is one of each of several models."""
     _state: Any
     space: ConvexSet
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         self.space = checked_space(space)
-        if scores is not None and scores not in get_args(Kept):
+        if scores is not None and scores not in get_args(Scored):
             raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
         self.scores, self.tolerance = scores, checked_tolerance(tolerance)
-        self._tallies = None if scores is None else Tallies(space)
-        self._sums = Sums()
-        self._ledgers = {role: Ledger(space) for role in ROLES} if scores == "exact" else None
+        self._books = None if scores is None else Books(space, exact=scores == "exact")
+        self._page = Page()
         self._rounds = 0
+        self._from_logs = 0  # of these, from logs
         self._open: dict[int, Opened] = {}  # by thread
-        self._unrecorded: tuple[_Numbered, ...] = ()
-        self._recording = False
         self._lock = RLock()
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -155,24 +141,6 @@ class Corrector(ABC):
         """Return the forecast of one point of the set."""
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
-    def _own_state(self) -> dict[str, Any]:
-        """Return everything that `_learn` changes: arrays, JSON values, or dictionaries of them. The caller copies."""
-        return dict(vars(self._state))
-
-    def _set_own_state(self, state: dict[str, Any]) -> None:
-        """Resume from a copy of what `_own_state` returned."""
-        self._state = type(self._state)(**state)
-
-    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        """Check what `_own_state` returned after so many rounds; return what puts it in place."""
-        check_like(self._own_state(), state)
-        own = deepcopy(state)
-        self._check(type(self._state)(**own), rounds)
-        return lambda: self._set_own_state(own)
-
-    def _check(self, state: Any, rounds: int) -> None:  # noqa: B027 # most have nothing more to check
-        """Raise unless the arguments allow this state, whose names and kinds of values are right."""
-
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
         """Yield correctors of this class on the set, for the tests; none if the class does not support the set."""
@@ -188,7 +156,7 @@ class Corrector(ABC):
 
     @property
     def rounds(self) -> int:
-        """Number of outcomes learned."""
+        """Number of rounds whose outcomes came, those of logs included and whatever their weights."""
         return self._rounds
 
     @property
@@ -196,18 +164,7 @@ class Corrector(ABC):
         """Whether a certificate needs each outcome to be learned before the next forecast is announced."""
         return False
 
-    @property
-    def ledgers(self) -> dict[str, Ledger]:
-        """Three ledgers: "before" for the model's forecasts, "after" for those announced, "mean" for their means."""
-        if self._ledgers is None:
-            raise ParameterError(
-                f"scores is {self.scores!r}, so there are no ledgers.", hint="make the corrector with scores='exact'."
-            )
-        with self._lock:
-            self._catch_up()
-            return self._ledgers
-
-    def predict(self, forecast: ArrayLike, *, group: Group = None) -> Forecast:
+    def predict(self, forecast: ArrayLike | Mapping[str, Any], *, group: Group = None) -> Forecast:
         """Open a round and return the forecast to announce; the same one for the same input until `update`.
 
         Another input before `update` is refused: its outcome could not be told from that of the first.
@@ -215,7 +172,7 @@ class Corrector(ABC):
         Parameters
         ----------
         forecast
-            The forecast to correct, a point of the set.
+            The forecast to correct, a point of the set; where the classes have names, perhaps by name.
         group
             What is known of the round beside the forecast, for correctors with groups.
         """
@@ -246,9 +203,9 @@ class Corrector(ABC):
         outcome
             A point of the set; on a simplex also a class, by its index or name.
         weight
-            How much the round counts, in learning and in scores.
+            How much the round counts, in learning and in scores: 0, not at all, or from 1e-12 to 1e12.
         """
-        y = read_outcome(self.space, outcome, self._rounds + 1)
+        y, weight = read_outcome(self.space, outcome, self._rounds + 1), sample_weight(weight)
         with self._lock:
             self._catch_up()
             opened = self._awaiting()
@@ -258,7 +215,7 @@ class Corrector(ABC):
                     "belongs to a forecast after which another outcome was learned, and the certificate needs order.",
                     hint="call cancel(); where several rounds are open at once, use tc.Late(corrector).",
                 )
-            self._commit(opened, y, _checked_weight(weight), _open=self._without(opened))
+            self._commit(opened, y, weight, _open=self._without(opened))
 
     def _without(self, opened: Opened) -> dict[int, Opened]:
         """Return the open rounds but for this one."""
@@ -266,7 +223,7 @@ class Corrector(ABC):
 
     def learn(
         self,
-        forecast: ArrayLike,
+        forecast: ArrayLike | Mapping[str, Any],
         outcome: ArrayLike,
         *,
         announced: Forecast | ArrayLike | None = None,
@@ -286,7 +243,7 @@ class Corrector(ABC):
         group, weight
             As for `predict` and `update`.
         """
-        b, group, weight = self._read(forecast), plain_name(group), _checked_weight(weight)
+        b, group, weight = self._read(forecast), plain_name(group), sample_weight(weight)
         y = read_outcome(self.space, outcome, self._rounds + 1)
         with self._lock:
             self._catch_up()
@@ -306,7 +263,7 @@ class Corrector(ABC):
             )
         return Opened(self._rounds, forecast, group, x)
 
-    def predict_many(self, forecasts: ArrayLike, *, groups: Sequence[Group] | None = None) -> Array:
+    def predict_many(self, forecasts: ArrayLike | Mapping[str, Any], *, groups: Sequence[Group] | None = None) -> Array:
         """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
 
         Parameters
@@ -322,13 +279,17 @@ class Corrector(ABC):
             self._catch_up()
             return self._announce_many(P, names)
 
+    def _forecasts(self, forecasts: Array, groups: Sequence[Group]) -> list[Forecast]:
+        """Return what would be announced now in place of each forecast."""
+        return [self._announced(b, group) for b, group in zip(forecasts, groups, strict=True)]
+
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         found = [self._announced(b, None if groups is None else groups[i]).mean for i, b in enumerate(forecasts)]
         return np.array(found).reshape(-1, self.space.dim)
 
     def update_many(
         self,
-        forecasts: ArrayLike,
+        forecasts: ArrayLike | Mapping[str, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         announced: Sequence[Forecast] | ArrayLike | None = None,
@@ -351,68 +312,106 @@ class Corrector(ABC):
         groups, weights
             Of each, as for `predict` and `update`.
         """
-        rows = self._checked_rows(forecasts, outcomes, announced, groups, weights)
+        batch = self._checked_rows(forecasts, outcomes, announced, groups, weights)
         with self._lock:
             self._catch_up()
-            return self._learn_many(*rows, scored=True)
+            return self._learn_many(batch)
 
     def fit(
         self,
-        forecasts: ArrayLike,
+        forecasts: ArrayLike | Mapping[str, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
         groups: Sequence[Group] | None = None,
         weights: ArrayLike | None = None,
     ) -> Self:
-        """Learn from a log before the first round, without scores. Returns itself.
+        """Learn from a log before the first round, without scores; from another one, after that. Returns itself.
 
         Parameters
         ----------
         forecasts, outcomes, groups, weights
-            As for `update_many`.
+            As for `update_many`. Rows of weight 0 are left out.
         """
-        rows = self._checked_rows(forecasts, outcomes, None, groups, weights)
+        batch = self._checked_rows(forecasts, outcomes, None, groups, weights).counted()
         with self._lock:
             self._catch_up()
-            self._fit(*rows)
+            if played := self._rounds - self._from_logs:
+                raise ParameterError(
+                    f"fit comes before the first round, and {played:,} were played.",
+                    hint="update_many(P, y) learns more rounds; to start again, fit a new corrector.",
+                )
+            self._fit(batch)
         return self
 
-    def _fit(
-        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
-    ) -> None:
-        self._learn_many(forecasts, outcomes, announced, groups, weights, scored=False)
+    def _fit(self, batch: Batch) -> None:
+        """Learn a log: all of it, at once, or in order."""
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            changes = self._changed(b, y, batch.group(i), batch.weight(i))
+            vars(self).update(changes, **self._counted(1))
 
-    def _learn_many(
-        self,
-        forecasts: Array,
-        outcomes: Array,
-        announced: Sequence[Forecast] | None,
-        groups: Sequence[Group] | None,
-        weights: Array | None,
-        *,
-        scored: bool,
-    ) -> Array:
-        """Learn checked rows in order, and score them if asked to; return the means announced."""
-        means = np.empty((len(forecasts), self.space.dim))
-        for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
-            opened = self._past_round(
-                b, None if groups is None else groups[i], None if announced is None else announced[i]
-            )
-            means[i] = opened.announced.mean
-            self._commit(opened, y, 1.0 if weights is None else float(weights[i]), scored=scored)
+    def _counted(self, rows: int) -> dict[str, int]:
+        """Return the numbers of rounds after a log of so many rows."""
+        return {"_rounds": self._rounds + rows, "_from_logs": self._from_logs + rows}
+
+    def _learn_many(self, batch: Batch) -> Array:
+        """Learn rounds in order; return the means announced."""
+        means, step = np.empty((len(batch), self.space.dim)), max(1, _AT_ONCE // self.space.dim)
+        for at in range(0, len(batch), step):
+            part = batch.of(slice(at, at + step))
+            means[at : at + step] = self._learn_rows(part)
         return means
 
-    def _commit(self, opened: Opened, outcome: Array, weight: float, *, scored: bool = True, **also: Any) -> None:
-        """Learn a round: all of it, at once."""
-        changes = self._changed(opened.forecast, outcome, opened.group, weight)
-        changes["_rounds"] = self._rounds + 1
-        if scored and self._tallies is not None:
-            learned = Round(opened.forecast, opened.announced, np.array(outcome), weight)
-            changes["_sums"] = self._tallies.after(self._sums, learned)
-            if self._ledgers is not None:
-                changes["_unrecorded"] = (*self._unrecorded, (self._sums.rounds + 1, learned))
-        vars(self).update(changes, **also)
+    def _learn_rows(self, batch: Batch) -> Array:
+        """Learn rounds in order, at once if the class knows how and what is scored are points."""
+        exact, said = self._books is not None and self._books.ledgers is not None, batch.points()
+        at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
+        if at_once and (found := self._played(batch)) is not None:
+            means, changes = found if said is None else (said, found[1])
+            if self._books is not None:
+                scored = means[batch.all_weights() > 0]
+                changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
+            vars(self).update(changes, _rounds=self._rounds + len(batch))
+            self._catch_up()
+            return means
+        means = np.empty((len(batch), self.space.dim))
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            opened = self._past_round(b, batch.group(i), batch.said(i))
+            means[i] = opened.announced.mean
+            self._commit(opened, y, batch.weight(i))
+        return means
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Return the points announced in rounds in order, and the attributes that differ after them, by name.
+
+        It is what `_announce` and `_after` give one by one, bit for bit, only faster; None where there is no such way.
+        """
+        return None
+
+    def _commit(self, opened: Opened, outcome: Array, weight: float, **also: Any) -> None:
+        """Learn a round: all of it, at once. One of weight 0 is counted, and neither learned nor scored."""
+        rounds = self._rounds
+        if not weight:
+            changes = self._passed()
+        else:
+            changes = self._changed(opened.forecast, outcome, opened.group, weight)
+            if self._books is not None:
+                learned = Round(self._scored(opened.forecast), opened.announced, np.array(outcome), weight)
+                changes["_page"] = self._books.after(self._page, learned)
+        if self._rounds != rounds:
+            raise TreeCalError(
+                f"{type(self).__name__} learned another round while it learned this one, which is not learned.",
+                hint="let signal handlers and finalizers set a flag, and look at it in the loop.",
+            )
+        vars(self).update(changes, _rounds=rounds + 1, **also)
         self._catch_up()
+
+    def _passed(self) -> dict[str, Any]:
+        """Return the attributes that differ after a round of weight 0, by name."""
+        return {}
+
+    def _scored(self, forecast: Array) -> Array:
+        """Return the point that is scored as the model's forecast."""
+        return forecast
 
     def _announced(self, forecast: Array, group: Group) -> Forecast:
         """Return the forecast to announce, on this set."""
@@ -423,15 +422,25 @@ class Corrector(ABC):
 
     def _learned(self, forecast: Array, outcome: Array, group: Group = None, weight: float = 1.0) -> Self:
         """Return a corrector, without scores, that has learned a round: for those that are made of others."""
+        return self._with(self._changed(forecast, outcome, group, weight), 1)
+
+    def _with(self, changes: dict[str, Any], rounds: int) -> Self:
+        """Return a corrector, without scores, that differs in some attributes after so many rounds."""
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self), **self._changed(forecast, outcome, group, weight))
-        twin._rounds, twin._open = self._rounds + 1, {}
+        vars(twin).update(vars(self), **changes)
+        twin._rounds, twin._open = self._rounds + rounds, {}
+        return twin
+
+    def _fitted_to(self, batch: Batch) -> Self:
+        """Return a copy that has learned a log: for those that are made of others."""
+        twin = deepcopy(self)
+        twin._fit(batch)
         return twin
 
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin._tallies, twin._ledgers, twin._sums, twin._open = None, None, Sums(), {}
+        twin._books, twin._page, twin._open = None, Page(), {}
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -464,23 +473,20 @@ class Corrector(ABC):
         rows = read_forecast_rows(self.space, forecasts, before=self._rounds, tolerance=self.tolerance)
         return frozen(rows)
 
-    def _checked_rows(
-        self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any
-    ) -> tuple[Array, Array, Sequence[Forecast] | None, Sequence[Group] | None, Array | None]:
+    def _checked_rows(self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any) -> Batch:
         """Return rows to learn, all valid, or raise."""
         P, Y = self._read_many(forecasts), read_outcome_rows(self.space, outcomes, before=self._rounds)
-        _one_each("outcomes", Y, len(P))
-        said, w = None, None
-        if _one_each("announced", announced, len(P)) is not None:
+        one_each("outcomes", Y, len(P))
+        said = None
+        if one_each("announced", announced, len(P)) is not None:
             said = [self._said(x) for x in announced]
-        if _one_each("weights", weights, len(P)) is not None:
-            w = np.array([_checked_weight(weight) for weight in np.asarray(weights).tolist()])
+        w = read_weights(weights, len(P), self._rounds)
         heaviest = 1.0 if w is None or not len(w) else float(w[np.abs(w - 1).argmax()])
-        return P, Y, said, self._checked_groups(groups, len(P), heaviest), w
+        return Batch(P, Y, self._checked_groups(groups, len(P), heaviest), w, said)
 
     def _checked_groups(self, groups: Sequence[Group] | None, count: int, weight: float) -> list[Group] | None:
         """Return the groups of so many rows, or raise unless rounds of these groups and this weight can be learned."""
-        if _one_each("groups", groups, count) is None:
+        if one_each("groups", groups, count) is None:
             self._check_given(None, weight)
             return None
         names = [plain_name(group) for group in groups or ()]
@@ -491,6 +497,20 @@ class Corrector(ABC):
     def _check_given(self, group: Group, weight: float) -> None:
         """Raise unless rounds of this group and weight can be learned."""
         self._given(group=group, weight=weight)
+
+    def _checked_open(self, state: Any, rounds: int) -> Opened:
+        """Return the open round of a state, or raise."""
+        try:
+            opened = checked_opened(state, rounds, self.space)
+            self._check_given(opened.group, 1.0)
+            return opened._replace(forecast=self._read(opened.forecast))
+        except (ForecastError, ParameterError, UnsupportedError) as error:
+            raise SnapshotError(f"the open round cannot be: {error}") from None
+
+    def _waiting(self) -> Opened | None:
+        with suppress(OutcomeError):
+            return self._awaiting()
+        return None
 
     def _awaiting(self) -> Opened:
         """Return the round that awaits its outcome."""
@@ -509,149 +529,16 @@ class Corrector(ABC):
             hint="call predict(b) and update(y) of a round in one thread.",
         )
 
-    def _catch_up(self) -> None:
-        """Do what remains to be done for rounds that were learned: record them. If interrupted, the next call does."""
-        if self._tallies is not None and self._sums.due is not None:
-            self._sums = self._tallies.write(self._sums)
-        if self._ledgers is None or not self._unrecorded:
-            return
-        if self._recording:
-            raise TreeCalError(
-                f"{type(self).__name__} was used while it records a round, by a signal handler or a finalizer.",
-                hint="let the handler set a flag, and look at it in the loop.",
-            )
-        self._recording = True
-        try:
-            for number, (b, x, y, weight) in self._unrecorded:
-                for role, each in zip(ROLES, (self._point(b), x, self._point(x.mean)), strict=True):
-                    if self._ledgers[role].rounds < number:
-                        self._ledgers[role].record(each, y, weight=weight)
-            self._unrecorded = ()
-        finally:
-            self._recording = False
 
-    def _settle(self) -> None:
-        """Add the rounds that wait to the scores."""
-        self._catch_up()
-        if self._tallies is not None:
-            self._sums = self._tallies.added(self._sums)
-            self._catch_up()
-
-    def report(self) -> Correction:
-        """Return Brier and log scores before and after, and the two parts of the Brier score."""
-        with self._lock:
-            self._settle()
-            if self._tallies is None:
-                raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
-            if not self._sums.rounds:
-                raise ParameterError("no round is scored, so there are no scores.")
-            before, after, mean = self._tallies.scores(self._sums)
-            return Correction(self._sums.rounds, before, after, mean)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in self._fields}
-
-    def get_state(self) -> dict[str, Any]:
-        """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
-        with self._lock:
-            state = self._past()
-            with suppress(OutcomeError):
-                rounds, forecast, group, x = self._awaiting()
-                nodes = np.empty((0, 2), np.int64) if x.nodes is None else x.nodes
-                announced = {"points": x.points, "weights": x.weights, "nodes": nodes}
-                state["open"] = {"rounds": rounds, "forecast": forecast, "group": group, "announced": announced}
-            return deepcopy(state)
-
-    def _past(self) -> dict[str, Any]:
-        self._settle()
-        state = {"rounds": self._rounds, "own": self._own_state(), "scores": {}}
-        if self._tallies is not None:
-            state["scores"] = self._tallies.state(self._sums)
-        return state | {"ledgers": {role: ledger.get_state() for role, ledger in (self._ledgers or {}).items()}}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
-        with self._lock:
-            self._prepared(state)()
-
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state, a copy of which is kept; return what puts it in place."""
-        waits = isinstance(state, dict) and "open" in state
-        check_names("the state", state, ["rounds", "own", "scores", "ledgers", *["open"] * waits])
-        rounds, ledgers, tallies = state["rounds"], self._ledgers or {}, self._tallies
-        check_count("rounds", rounds)
-        check_names("ledgers", state["ledgers"], ledgers)
-        parts = [ledger._prepared(state["ledgers"][role]) for role, ledger in ledgers.items()]
-        sums, cells = Sums(), None
-        if tallies is None:
-            check_names("scores", state["scores"], ())
-        else:
-            sums, cells = tallies.checked(state["scores"], rounds)
-        if any(state["ledgers"][role]["rounds"] != sums.rounds for role in ledgers):
-            raise SnapshotError(f"the ledgers are not those of {sums.rounds} rounds.")
-        parts.append(self._own_prepared(state["own"], rounds))
-        opened = None
-        if waits:
-            opened = self._checked_open(state["open"], rounds)
-
-        def resume() -> None:
-            for part in parts:
-                part()
-            if tallies is not None and cells is not None:
-                tallies.cells = cells
-            self._rounds, self._sums = int(rounds), sums
-            self._open, self._unrecorded = {} if opened is None else {get_ident(): opened}, ()
-
-        return resume
-
-    def _checked_open(self, state: Any, rounds: int) -> Opened:
-        """Return the open round of a state, or raise."""
-        check_names("the open round", state, Opened._fields)
-        check_count("the open round's number", state["rounds"], most=rounds)
-        check_names("what was announced", state["announced"], ("points", "weights", "nodes"))
-        points, weights, nodes = (state["announced"][name] for name in ("points", "weights", "nodes"))
-        (group,) = saved_names([state["group"]])
-        for name, array in (("points", points), ("weights", weights), ("nodes", nodes)):
-            check_array(name, array, np.shape(array), np.int64 if name == "nodes" else np.float64)
-        try:
-            self._check_given(group, 1.0)
-            x = Forecast(points, weights=weights, nodes=nodes if len(nodes) else None, space=self.space)
-            return Opened(int(state["rounds"]), self._read(state["forecast"]), group, x)
-        except (ForecastError, ParameterError, UnsupportedError) as error:
-            raise SnapshotError(f"the open round cannot be: {error}") from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            self._catch_up()
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # a shallow copy would share arrays that change
-
-    def __repr__(self) -> str:
-        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
-        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
-
-
-def _checked_weight(weight: Any) -> float:
-    """Return a round's weight, or raise unless it is a positive number that sums can hold."""
-    number = positive_number("weight", weight)
-    if not HEAVIEST**-1 <= number <= HEAVIEST:
-        raise ParameterError.expected("weight", weight, f"between {1 / HEAVIEST:g} and {HEAVIEST:g}")
-    return number
-
-
-def _one_each(name: str, given: Any, count: int) -> Any:
-    """Return what is given for each row, if anything is, or raise unless there are so many."""
-    if given is None:
-        return None
-    if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
-        raise ParameterError.expected(name, given, f"a sequence of {count}, one for each forecast")
-    if len(given) != count:
-        raise ParameterError(f"there are {count} forecasts and {len(given)} {name}.")
-    return given
+def checked_part(name: str, part: Any, expected: str, *, hint: str | None = None) -> Corrector:
+    """Return a corrector that can be a part of another one, which gives it one forecast a round; or raise."""
+    if not isinstance(part, Corrector):
+        raise ParameterError.expected(name, part, expected, hint=hint)
+    if part._several:
+        raise ParameterError.expected(
+            name,
+            part,
+            f"{expected}, of one model: a {type(part).__name__} takes the forecasts of several",
+            hint=f"put it outside: {type(part).__name__}(space, models, corrector=...).",
+        )
+    return part

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Group, Kept
+from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._recalibrator import Recalibrator, nodes_of_group
-from treecal.correctors._scaling import TemperatureScaling
+from treecal.correctors._store import Store
+from treecal.correctors._temperature import TemperatureScaling
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -42,7 +45,8 @@ class ByGroup(Corrector):
     corrector
         What each group starts from; a copy is kept, without its scores.
     scores, tolerance
-        As for every `Corrector`: the scores are those of all groups together.
+        As for every `Corrector`: the scores are those of all groups together, and the tolerance is by default that of
+        the corrector.
 
     Examples
     --------
@@ -61,13 +65,13 @@ class ByGroup(Corrector):
 
     _fields = ("corrector", "scores", "tolerance")
 
-    def __init__(self, corrector: Corrector, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
-        if not isinstance(corrector, Corrector):
-            raise ParameterError.expected("corrector", corrector, "a corrector to copy for each group")
-        super().__init__(corrector.space, scores=scores, tolerance=tolerance)
-        self.corrector = corrector._unscored()
-        self._met: dict[Hashable, _Part] = {}
-        self._newest: tuple[Hashable, _Part] | None = None  # that of the last round, perhaps not in `_met` yet
+    def __init__(
+        self, corrector: Corrector, *, scores: Scored | None = "binned", tolerance: float | None = None
+    ) -> None:
+        part = checked_part("corrector", corrector, "a corrector to copy for each group")
+        super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
+        self.corrector = part._unscored()
+        self._parts: Store[_Part] = Store()
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -81,19 +85,19 @@ class ByGroup(Corrector):
     def groups(self) -> tuple[Hashable, ...]:
         """The groups met, in that order."""
         with self._lock:
-            return tuple(self._parts())
+            return tuple(self._parts.read())
 
     def __getitem__(self, group: Group) -> Corrector:
         """Return a copy of a group's corrector."""
         with self._lock:
-            part = self._parts().get(read_name(group))
+            part = self._parts.read().get(read_name(group))
             if part is None:
                 raise ParameterError(f"the group {group!r} was not met yet.", hint="groups lists those that were.")
             return deepcopy(part.corrector)
 
     def __contains__(self, group: object) -> bool:
         with self._lock:
-            return read_name(group) in self._parts()
+            return read_name(group) in self._parts.read()
 
     def __iter__(self) -> Iterator[Hashable]:
         return iter(self.groups)
@@ -107,14 +111,6 @@ class ByGroup(Corrector):
         read_name(group)
         self.corrector._check_given(None, weight)
 
-    def _parts(self) -> dict[Hashable, _Part]:
-        """Return the groups' correctors, by name."""
-        if self._newest is not None:
-            name, part = self._newest
-            self._met[name] = part
-            self._newest = None  # once: those that have learned since share the groups
-        return self._met
-
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
         part = self._part(read_name(group))
         x = part.corrector._announced(forecast, None)
@@ -124,7 +120,7 @@ class ByGroup(Corrector):
 
     def _part(self, name: Hashable) -> _Part:
         """Return a group's corrector; for a new group the one that it starts from."""
-        parts = self._parts()
+        parts = self._parts.read()
         return parts.get(name) or _Part(len(parts), self.corrector)
 
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
@@ -133,27 +129,41 @@ class ByGroup(Corrector):
             means[rows] = self._part(name).corrector._announce_many(forecasts[rows], None)
         return means
 
-    def _fit(
-        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
-    ) -> None:
+    def _fit(self, batch: Batch) -> None:
         """Fit each group's corrector to the group's rows, as it fits; all take their place at once."""
-        parts = dict(self._parts())
-        for name, rows in _rows(groups, len(forecasts)).items():
+        parts = dict(self._parts.read())
+        for name, rows in _rows(batch.groups, len(batch)).items():
             number, corrector = parts.get(name) or _Part(len(parts), self.corrector)
-            fitted = deepcopy(corrector)
-            fitted._fit(forecasts[rows], outcomes[rows], None, None, None if weights is None else weights[rows])
-            parts[name] = _Part(number, fitted)
-        vars(self).update(_met=parts, _newest=None, _rounds=self._rounds + len(forecasts))
+            parts[name] = _Part(number, corrector._fitted_to(replace(batch.of(rows), groups=None)))
+        vars(self).update(_parts=Store(parts), **self._counted(len(batch)))
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         name = read_name(group)
         number, corrector = self._part(name)
         if corrector is self.corrector:
             corrector = deepcopy(corrector)  # those that have learned may share what grows with it
-        return {"_newest": (name, _Part(number, corrector._learned(forecast, outcome, None, weight)))}
+        learned = _Part(number, corrector._learned(forecast, outcome, None, weight))
+        return {"_parts": self._parts.after({name: learned})}
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let one group after the other learn its rounds, if its corrector knows how."""
+        met, new, means = self._parts.read(), dict[Hashable, _Part](), np.empty_like(batch.forecasts)
+        counted = [i for i in range(len(batch)) if batch.weight(i)]
+        for name in dict.fromkeys(read_name(batch.group(i)) for i in counted):
+            if name not in met:  # those that have learned may share what grows with the corrector
+                new[name] = _Part(len(met) + len(new), deepcopy(self.corrector))
+        for name, rows in _rows(batch.groups, len(batch)).items():
+            number, corrector = new.get(name) or met.get(name) or _Part(0, self.corrector)
+            own = replace(batch.of(rows), groups=None)
+            if (found := corrector._played(own)) is None:
+                return None
+            means[rows], changes = found
+            if name in new or name in met:
+                new[name] = _Part(number, corrector._with(changes, len(own.counted())))
+        return means, {"_parts": self._parts.after(new)}
 
     def _own_state(self) -> dict[str, Any]:
-        parts = self._parts()
+        parts = self._parts.read()
         return {
             "start": self.corrector._past(),
             "names": list(parts),
@@ -166,11 +176,11 @@ class ByGroup(Corrector):
         check_names("inside", state["inside"], [str(i) for i in range(len(names))])
         met = {name: _Part(i, self._resumed(state["inside"][str(i)])) for i, name in enumerate(names)}
         learned = [part.corrector.rounds - start.rounds for part in met.values()]
-        if sum(learned) != rounds or min(learned, default=1) < 1:
-            raise SnapshotError(f"the groups have not learned {rounds} rounds, at least one each.")
+        if sum(learned) > rounds or min(learned, default=1) < 1:  # rounds of weight 0 are not learned
+            raise SnapshotError(f"the groups have not learned {rounds} rounds or fewer, at least one each.")
 
         def resume() -> None:
-            self.corrector, self._met, self._newest = start, met, None
+            self.corrector, self._parts = start, Store(met)
 
         return resume
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Group, Kept
+from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Groups
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import TemperatureScaling, VectorScaling
+from treecal.correctors._temperature import TemperatureScaling
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -28,7 +30,8 @@ class Chain(Corrector):
     parts
         The correctors, in order, all on one set.
     scores, tolerance
-        As for every `Corrector`. Its parts, which are copies of those given, keep no scores.
+        As for every `Corrector`. Its parts, which are copies of those given, keep no scores; the tolerance is by
+        default that of the first.
 
     Examples
     --------
@@ -45,17 +48,20 @@ class Chain(Corrector):
 
     _fields = ("parts", "scores", "tolerance")
 
-    def __init__(self, parts: Sequence[Corrector], *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
-        self.parts = tuple(parts)
-        if not self.parts or not all(isinstance(part, Corrector) for part in self.parts):
+    def __init__(
+        self, parts: Sequence[Corrector], *, scores: Scored | None = "binned", tolerance: float | None = None
+    ) -> None:
+        given = tuple(parts)
+        if not given:
             raise ParameterError.expected("parts", parts, "one corrector or more")
-        for place, part in enumerate(self.parts):
-            if part.space != self.parts[0].space:
-                raise ParameterError(f"parts are on {self.parts[0].space!r} and {part.space!r}, expected one set.")
-            if any(part is other for other in self.parts[:place]):
+        for place, part in enumerate(given):
+            if checked_part(f"part {place + 1}", part, "a corrector").space != given[0].space:
+                raise ParameterError(f"parts are on {given[0].space!r} and {part.space!r}, expected one set.")
+            if any(part is other for other in given[:place]):
                 raise ParameterError(f"{part!r} is twice among the parts.", hint="use copy.copy(part) for the second.")
-        super().__init__(self.parts[0].space, scores=scores, tolerance=tolerance)
-        self.parts = tuple(part._unscored() for part in self.parts)  # the chain keeps the scores
+        tolerance = given[0].tolerance if tolerance is None else tolerance
+        super().__init__(given[0].space, scores=scores, tolerance=tolerance)
+        self.parts = tuple(part._unscored() for part in given)  # the chain keeps the scores
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -92,22 +98,31 @@ class Chain(Corrector):
             forecast = part._announced(forecast, known).mean
         return {"parts": tuple(parts)}
 
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let one part after the other learn all rounds, if they all know how."""
+        parts, forecasts, rounds = [], batch.forecasts, len(batch.counted())
+        for part in self.parts:
+            found = part._played(replace(batch, forecasts=forecasts, groups=self._known_rows(part, batch.groups)))
+            if found is None:
+                return None
+            forecasts, changes = found
+            parts.append(part._with(changes, rounds))
+        return forecasts, {"parts": tuple(parts)}
+
     def _announce_many(self, forecasts: Array, groups: Sequence[Group] | None) -> Array:
         for part in self.parts:
             forecasts = part._announce_many(forecasts, self._known_rows(part, groups))
         return forecasts
 
-    def _fit(
-        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
-    ) -> None:
+    def _fit(self, batch: Batch) -> None:
         """Fit one part after the other, each to what the one before it, now fitted, makes of the log."""
-        rounds, parts = self._rounds + len(forecasts), []
-        for part in map(deepcopy, self.parts):
-            known = self._known_rows(part, groups)
-            part._fit(forecasts, outcomes, None, known, weights)
-            forecasts = part._announce_many(forecasts, known)
-            parts.append(part)
-        vars(self).update(parts=tuple(parts), _rounds=rounds)
+        parts, forecasts = [], batch.forecasts
+        for part in self.parts:
+            known = self._known_rows(part, batch.groups)
+            fitted = part._fitted_to(replace(batch, forecasts=forecasts, groups=known))
+            forecasts = fitted._announce_many(forecasts, known)
+            parts.append(fitted)
+        vars(self).update(parts=tuple(parts), **self._counted(len(batch)))
 
     def _known_rows(self, part: Corrector, groups: Sequence[Group] | None) -> Sequence[Group] | None:
         return None if groups is None else [self._known(part, group) for group in groups]

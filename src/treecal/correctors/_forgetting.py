@@ -14,8 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from treecal._states import check_array
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal._validate import whole_number
+from treecal.correctors._batch import Batch
 from treecal.exceptions import SnapshotError
 
 # Chosen on synthetic streams of two classes (no drift, slow, fast and periodic drift, abrupt changes, a stretch that
@@ -32,16 +33,24 @@ MOST_STEPS = 16
 """In which a round of any weight is learned."""
 
 
-def steps(weight: float) -> tuple[int, float]:
-    """Return in how many equal steps to learn a round, and the weight of each: a small whole number in steps of 1.
+def steps_of(batch: Batch) -> tuple[Integers, Array]:
+    """Return the row and the weight of each step in which rounds are learned.
+
+    A weight is learned in equal steps: a whole number up to 16 in steps of 1, any other in as few as are not heavier,
+    but in no more than 16. A weight of 0 is one step, of weight 0.
 
     Examples
     --------
-    >>> steps(3.0), steps(0.3), steps(1000.0)
-    ((3, 1.0), (1, 0.3), (16, 62.5))
+    >>> three = np.zeros((3, 2))
+    >>> rows, weights = steps_of(Batch(three, three, weights=np.array([3.0, 0.3, 1000.0])))
+    >>> rows[:5].tolist(), weights[:5].tolist()
+    ([0, 0, 0, 1, 2], [1.0, 1.0, 1.0, 0.3, 62.5])
     """
-    count = min(MOST_STEPS, math.ceil(weight))
-    return count, weight / count
+    rows = np.arange(len(batch))
+    if batch.weights is None:
+        return rows, np.ones(len(batch))
+    counts = np.clip(np.ceil(batch.weights), 1, MOST_STEPS).astype(np.int64)
+    return rows.repeat(counts), (batch.weights / counts).repeat(counts)
 
 
 def copies(rounds: float, first: int) -> int:
@@ -123,6 +132,9 @@ def tracking_bound(rounds: int, *, first: int = 4, changes: int = 0) -> float:
     The shares `γ_t = min(0.002, 1/t)` vanish, so against the copy that never forgets, with no changes, it is
     `O(log T)`: `ln 3 + Σ_t −ln(1 − 2γ_t/3)`. With `N` copies at the end, `N·γ_t <= 1`, a sequence with `k` changes
     has at least `(1/3)·(2γ_T/(3N))^k·Π_t(1 − γ_t)` of the trust before its own losses.
+
+    Rounds of `fit` are among the rounds. For those after it alone the bound holds with one change more: trust in the
+    copy that never forgets may have fallen in the log, but no lower than its part of a share.
 
     Parameters
     ----------

@@ -15,10 +15,11 @@ from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, log_bet
 from treecal._states import Resume, check_count, check_like, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._base import Corrector, Group, Kept
+from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._batch import Batch, Group
 from treecal.correctors._groups import Cells
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._scaling import VectorScaling
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
@@ -36,7 +37,7 @@ class Switch(NamedTuple):
     """A change of what is announced, with its evidence."""
 
     round: int
-    """The round after whose outcome it happened."""
+    """The round after whose outcome it happened, as `rounds` counts them: those of a log come first."""
     to: Literal["corrector", "model"]
     """Whose forecasts are announced from then on."""
     e_value: float
@@ -110,7 +111,7 @@ class Gated(Corrector):
     by
         The score in which the two are compared: "brier", or for classes "log".
     scores, tolerance
-        As for every `Corrector`.
+        As for every `Corrector`; the tolerance is by default that of the corrector.
 
     Examples
     --------
@@ -144,14 +145,11 @@ class Gated(Corrector):
         *,
         alpha: float = 0.05,
         by: By = "brier",
-        scores: Kept | None = "binned",
-        tolerance: float = 1e-6,
+        scores: Scored | None = "binned",
+        tolerance: float | None = None,
     ) -> None:
-        if not isinstance(corrector, Corrector):
-            raise ParameterError.expected(
-                "corrector", corrector, "a Corrector", hint="tc.Gated(tc.VectorScaling(space))."
-            )
-        super().__init__(corrector.space, scores=scores, tolerance=tolerance)
+        part = checked_part("corrector", corrector, "a Corrector", hint="tc.Gated(tc.VectorScaling(space)).")
+        super().__init__(part.space, scores=scores, tolerance=part.tolerance if tolerance is None else tolerance)
         self.alpha = positive_number("alpha", alpha)
         if not _LEAST_ALPHA <= self.alpha < 1:
             raise ParameterError.expected("alpha", alpha, f"between {_LEAST_ALPHA:g} and 1")
@@ -160,7 +158,7 @@ class Gated(Corrector):
             raise ParameterError.expected("by", by, kinds)
         self.by, self._diameter = by, reach(self.space, "l2")
         self._asked: tuple[object, Array | None, Group, Forecast | None] = None, None, None, None
-        self._now: tuple[Corrector, Gate] = corrector._unscored(), Gate()  # scores are kept here
+        self._now: tuple[Corrector, Gate] = part._unscored(), Gate()  # scores are kept here
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -218,7 +216,7 @@ class Gated(Corrector):
         switches, stretch = self.switch_count, math.log(2 / self.alpha)
         if self.by == "log":
             floor = math.log1p(FLOOR * self.space.dim)
-            return switches * (stretch - math.log(FLOOR)) + stretch + self.rounds * floor
+            return switches * (stretch - math.log(FLOOR)) + stretch + (self._rounds - self._from_logs) * floor
         return (switches * (stretch + 2) + stretch) * self._diameter**2 / 2
 
     def _check_given(self, group: Group, weight: float) -> None:
@@ -242,22 +240,36 @@ class Gated(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         corrector, gate = self._now
-        pair = forecast, self._corrected(forecast, group).mean
-        announced, other = reversed(pair) if gate.open else pair
+        gate = self._judged(gate, self._rounds + 1, forecast, self._corrected(forecast, group).mean, outcome)
+        return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
+
+    def _judged(self, gate: Gate, number: int, model: Array, corrected: Array, outcome: Array) -> Gate:
+        """Return the gate after a round, by both forecasts."""
+        announced, other = (corrected, model) if gate.open else (model, corrected)
         if self.by == "log":
             bet = log_bet(announced, other, outcome)
         else:
             bet = brier_bet(announced, other, outcome, diameter=self._diameter)
-        gate = gate.after(bet, self.alpha, self._rounds + 1)
-        return {"_now": (corrector._learned(forecast, outcome, group, weight), gate)}
+        return gate.after(bet, self.alpha, number)
 
-    def _fit(
-        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
-    ) -> None:
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Let the corrector learn all rounds, if it knows how: what it announces is judged afterwards, in order."""
+        corrector, gate = self._now
+        if (found := corrector._played(batch)) is None:
+            return None
+        corrected, changes = found
+        means = np.array(batch.forecasts)
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            if gate.open:
+                means[i] = corrected[i]
+            if batch.weight(i):
+                gate = self._judged(gate, self._rounds + i + 1, b, corrected[i], y)
+        return means, {"_now": (corrector._with(changes, len(batch.counted())), gate)}
+
+    def _fit(self, batch: Batch) -> None:
         """Fit the corrector. A log that it was fitted to is no evidence, so the gate stays as it is."""
-        corrector, gate = deepcopy(self.corrector), self._now[1]
-        corrector._fit(forecasts, outcomes, announced, groups, weights)
-        vars(self).update(_now=(corrector, gate), _rounds=self._rounds + len(forecasts))
+        corrector, gate = self._now
+        vars(self).update(_now=(corrector._fitted_to(batch), gate), **self._counted(len(batch)))
 
     def _own_state(self) -> dict[str, Any]:
         corrector, gate = self._now

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from treecal._states import check_array, check_names, check_sums
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet, Simplex, l2
@@ -29,6 +29,10 @@ class Groups(Value, ABC):
     @abstractmethod
     def key(self, forecast: Array) -> Hashable:
         """Return the group's name; the same for the same forecast until the next `learn`."""
+
+    def keys(self, forecasts: Array) -> list[Hashable]:
+        """Return the groups' names of rows of forecasts. A rule may know a faster way than one by one."""
+        return [self.key(forecast) for forecast in forecasts]
 
     def fresh(self, space: ConvexSet) -> Groups:
         """Return the rule in its initial state on this set; raises if the set does not suit it."""
@@ -78,6 +82,19 @@ class TopClass(Groups):
         top, least = int(forecast.argmax()), 1 / len(forecast)
         share = (float(forecast[top]) - least) / (1 - least) if least < 1 else 1.0
         return top, min(max(int(share * self.bins), 0), self.bins - 1)
+
+    def keys(self, forecasts: Array) -> list[Hashable]:
+        """Return the classes and the bins."""
+        top, bins = self.places(forecasts)
+        return list(zip(top.tolist(), bins.tolist(), strict=True))
+
+    def places(self, forecasts: Array) -> tuple[Integers, Integers]:
+        """Return the classes and the bins of rows of forecasts, as arrays."""
+        top, least = forecasts.argmax(axis=1), 1 / forecasts.shape[1]
+        share = np.ones(len(top))
+        if least < 1:
+            share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
+        return top, np.clip((share * self.bins).astype(np.int64), 0, self.bins - 1)
 
 
 class Cells(Groups):

@@ -9,8 +9,8 @@ from typing import Any
 
 from treecal._states import Resume, check_names
 from treecal._typing import Array
-from treecal.correctors._base import Corrector, Kept
-from treecal.correctors._scaling import VectorScaling
+from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, GuardReport, TreeCal
@@ -79,14 +79,14 @@ class GuardedCorrector(Corrector):
         norm: Norm | str | None = None,
         error: float | None = None,
         measured: bool = False,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(space, scores=scores, tolerance=tolerance)
-        if corrector is not None and (
-            not isinstance(corrector, Corrector) or corrector.rounds or corrector.space != space
-        ):
-            raise ParameterError.expected("corrector", corrector, f"a new Corrector on {space!r}")
+        if corrector is not None:
+            part = checked_part("corrector", corrector, new := f"a new Corrector on {space!r}")
+            if part.rounds or part.space != space:
+                raise ParameterError.expected("corrector", corrector, new)
         self.norm = space.default_norm if norm is None else as_norm(norm)
         safe = default_safe(space) if safe is None else safe
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)

@@ -11,7 +11,9 @@ import numpy as np
 
 from treecal._states import State, check_array, slack
 from treecal._typing import Array, Integers
-from treecal.correctors._base import HEAVIEST, Corrector, Kept
+from treecal._validate import HEAVIEST
+from treecal.correctors._base import Corrector, Scored
+from treecal.correctors._batch import Batch
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -64,7 +66,7 @@ class IsotonicCalibration(Corrector):
 
     _state: Tally
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because it needs probabilities")
         super().__init__(space, scores=scores, tolerance=tolerance)
@@ -120,11 +122,11 @@ class IsotonicCalibration(Corrector):
         cells[np.arange(len(forecast)), self._places(forecast)] += weight * amounts
         return {"_state": Tally(cells)}
 
-    def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
-        cells, weight = self._state.cells.copy(), np.ones(len(forecasts)) if weights is None else weights
-        amounts = np.stack([np.ones_like(forecasts), forecasts, outcomes], axis=-1) * weight[:, None, None]
-        np.add.at(cells, (np.arange(self.space.dim), self._places(forecasts)), amounts)
-        vars(self).update(_state=Tally(cells), _rounds=self._rounds + len(forecasts))
+    def _fit(self, batch: Batch) -> None:
+        cells, (b, y) = self._state.cells.copy(), (batch.forecasts, batch.outcomes)
+        amounts = np.stack([np.ones_like(b), b, y], axis=-1) * batch.all_weights()[:, None, None]
+        np.add.at(cells, (np.arange(self.space.dim), self._places(b)), amounts)
+        vars(self).update(_state=Tally(cells), **self._counted(len(batch)))
 
     def _check(self, state: Tally, rounds: int) -> None:
         check_array("cells", state.cells, (self.space.dim, CELLS, 3))

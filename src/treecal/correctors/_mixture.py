@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
-from treecal.correctors._base import Corrector, Group, Kept
-from treecal.correctors._scores import Round, Sums, Tallies
+from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._batch import Batch, Group, one_each
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import read_forecast
+from treecal.geometry._outcomes import ROUNDING, read_forecast
+from treecal.geometry._rows import read_forecast_rows
 
 MOST_KEPT = 256
 """Rows of the history; when it is full, every second one goes."""
@@ -52,24 +52,22 @@ class Shares(State):
         return Shares(weights, self.step, past) if len(past) < MOST_KEPT else Shares(weights, 2 * self.step, past[::2])
 
 
-class _OfAverage(Tallies):
-    """Scores whose "before" is the plain average of the models' forecasts."""
-
-    def after(self, sums: Sums, learned: Round) -> Sums:
-        return super().after(sums, learned._replace(before=learned.before.mean(axis=0)))
-
-
 class Mixture(Corrector):
     """Several models at once: announces a mixture of their forecasts, with weights that follow their success.
 
     A `Corrector` whose forecast of a round is a list, one forecast for each model: `predict([b1, b2, b3])`, or
-    `predict({"icon": b1, "gfs": b2})`; in batches `(n, models, dim)`. A round multiplies a model's weight by the
-    probability it gave the outcome (`Π_i p_i^{y_i}` if the outcome is not one class), then every model gets the share
-    `γ` of all weight in equal parts, so that a change of the best model is followed (fixed share). With `N` models,
+    `predict({"icon": b1, "gfs": b2})`. `predict_many`, `update_many` and `fit` take those of `n` rounds, as an array
+    `(n, models, dim)` or by name, `{"icon": P1, "gfs": P2}`, each `(n, dim)`.
+
+    A round multiplies a model's weight by the probability it gave the outcome (`Π_i p_i^{y_i}` if the outcome is not
+    one class), then every model gets the share `γ` of all weight in equal parts, so that a change of the best model is
+    followed (fixed share). With `N` models,
     after `T` rounds, the total log score of the mixture exceeds that of *any sequence of models* with `k` changes by at
     most `ln N + k·ln(N/γ) − (T−1−k)·ln(1−γ)`: `regret(changes=k)`. On other sets the factor is `exp(−‖y − p‖²/(2D²))`,
     `D` the set's ℓ2 diameter, and the bound is `2D²` times as large and holds for the squared score. Both follow from a
-    factor that is concave in the forecast, so that the mixture earns at least the mean factor.
+    factor that is concave in the forecast, so that the mixture earns at least the mean factor. The rounds of `fit` are
+    among the `T`. The bound is for all of them together, as if they had been announced; for those after `fit` alone it
+    holds with one more change, since every model then has the weight `γ/N` at least.
 
     A corrector may follow, which learns from the mixture; the bound is that of the mixture. In `report` "before" is the
     plain average of the models. Costs `O(N·dim)` a round, and a round of the corrector.
@@ -85,7 +83,7 @@ class Mixture(Corrector):
     share
         The share `γ` of the weight that is dealt out in each round, more than 0 and at most ½. About `k/T` is best.
     scores, tolerance
-        As for every `Corrector`.
+        As for every `Corrector`; the tolerance is by default that of the corrector, if there is one.
 
     Examples
     --------
@@ -108,6 +106,7 @@ class Mixture(Corrector):
     Herbster and Warmuth, "Tracking the Best Expert", 1998.
     """
 
+    _several = True
     _fields = ("space", "models", "corrector", "share", "scores", "tolerance")
 
     def __init__(
@@ -117,20 +116,22 @@ class Mixture(Corrector):
         *,
         corrector: Corrector | None = None,
         share: float = 0.002,
-        scores: Kept | None = "binned",
-        tolerance: float = 1e-6,
+        scores: Scored | None = "binned",
+        tolerance: float | None = None,
     ) -> None:
+        part = None if corrector is None else checked_part("corrector", corrector, on := f"a Corrector on {space!r}")
+        if tolerance is None:
+            tolerance = ROUNDING if part is None else part.tolerance
         super().__init__(space, scores=scores, tolerance=tolerance)
         self.models = _names(models)
         self.share = positive_number("share", share)
         if self.share > 0.5:
             raise ParameterError.expected("share", share, "more than 0 and at most 0.5")
-        if corrector is not None and not (isinstance(corrector, Corrector) and corrector.space == space):
-            raise ParameterError.expected("corrector", corrector, f"a Corrector on {space!r}")
-        self._tallies = None if scores is None else _OfAverage(space)
+        if part is not None and part.space != space:
+            raise ParameterError.expected("corrector", corrector, on)
         self._scale = 0.0 if isinstance(space, Simplex) else 2 * reach(space, "l2") ** 2
         equal = np.full(len(self.models), 1 / len(self.models))
-        last = None if corrector is None else corrector._unscored()
+        last = None if part is None else part._unscored()
         self._now: tuple[Shares, Corrector | None] = Shares(equal, 1, equal[None].copy()), last
 
     @property
@@ -154,26 +155,11 @@ class Mixture(Corrector):
         """Whether the corrector needs its outcomes in order."""
         return self.corrector is not None and self.corrector.ordered
 
-    def predict(
-        self, forecast: ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike], *, group: Group = None
-    ) -> Forecast:
-        """Open a round and return the forecast to announce; the same one for the same input until `update`.
-
-        Parameters
-        ----------
-        forecast
-            The models' forecasts, in the order of `models`, or by name.
-        group
-            What is known of the round beside the forecasts, for a corrector with groups.
-        """
-        models: Any = forecast
-        return super().predict(models, group=group)
-
     def regret(self, *, changes: int = 0) -> float:
         """Return the most by which the total score can exceed that of the best sequence of models, so far.
 
         It is the log score on a simplex and the squared score elsewhere, of the mixture before any corrector, for
-        rounds of weight 1 or less.
+        rounds of weight 1 or less; those of `fit` are among them.
 
         Parameters
         ----------
@@ -200,9 +186,14 @@ class Mixture(Corrector):
         corrector, mixed = self.corrector, self._mixed(forecast)
         if corrector is not None:
             return corrector._announced(mixed, group)
-        if group is not None:
-            raise UnsupportedError("a Mixture without a corrector knows no groups.", hint="corrector=tc.ByGroup(...).")
+        self._check_given(group, 1.0)
         return self._point(mixed)
+
+    def _check_given(self, group: Group, weight: float) -> None:
+        if self.corrector is not None:
+            self.corrector._check_given(group, weight)
+        elif group is not None:
+            raise UnsupportedError("a Mixture without a corrector knows no groups.", hint="corrector=tc.ByGroup(...).")
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         shares, corrector = self._now
@@ -210,21 +201,20 @@ class Mixture(Corrector):
             corrector = corrector._learned(self._mixed(forecast), outcome, group, weight)
         return {"_now": (self._next(shares, forecast, outcome, weight, self._rounds + 1), corrector)}
 
-    def _fit(
-        self, forecasts: Array, outcomes: Array, announced: Any, groups: Sequence[Group] | None, weights: Array | None
-    ) -> None:
+    def _passed(self) -> dict[str, Any]:
+        shares, corrector = self._now
+        return {"_now": (shares.after(shares.weights, self._rounds + 1), corrector)}
+
+    def _fit(self, batch: Batch) -> None:
         """Learn the weights in order, then fit the corrector to the mixtures."""
-        shares, corrector = deepcopy(self._now)
-        if corrector is None:
-            return super()._fit(forecasts, outcomes, announced, groups, weights)
-        mixed, rounds = [], self._rounds
-        for i, (each, y) in enumerate(zip(forecasts, outcomes, strict=True)):
-            mixed.append(shares.weights @ each)
-            rounds += 1
-            shares = self._next(shares, each, y, 1.0 if weights is None else float(weights[i]), rounds)
-        corrector._fit(np.array(mixed).reshape(-1, self.space.dim), outcomes, None, groups, weights)
-        vars(self).update(_now=(shares, corrector), _rounds=rounds)
-        return None
+        shares, corrector = self._now
+        mixed = np.empty((len(batch), self.space.dim))
+        for i, (each, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            mixed[i] = shares.weights @ each
+            shares = self._next(shares, each, y, batch.weight(i), self._rounds + i + 1)
+        if corrector is not None:
+            corrector = corrector._fitted_to(replace(batch, forecasts=mixed))
+        vars(self).update(_now=(shares, corrector), **self._counted(len(batch)))
 
     def _next(self, shares: Shares, forecasts: Array, outcome: Array, weight: float, rounds: int) -> Shares:
         """Return the shares after round `rounds`."""
@@ -245,8 +235,8 @@ class Mixture(Corrector):
         losses = ((outcome - forecasts) ** 2).sum(axis=1) / (self._scale or 1.0)
         return np.asarray(np.exp(losses.min() - losses))
 
-    def _point(self, point: Array) -> Forecast:
-        return super()._point(point if point.ndim == 1 else point.mean(axis=0))
+    def _scored(self, forecast: Array) -> Array:
+        return np.asarray(forecast.mean(axis=0))
 
     def _read(self, forecast: Any) -> Array:
         """Return the models' forecasts of a round as read-only rows, `(models, dim)`, or raise."""
@@ -254,8 +244,36 @@ class Mixture(Corrector):
 
     def _read_many(self, forecasts: Any) -> Array:
         """Return the models' forecasts of rounds, `(n, models, dim)`, or raise."""
+        if isinstance(forecasts, Mapping):
+            if forecasts.keys() != set(self.models):
+                found = f"are of {', '.join(map(str, forecasts))}, expected {', '.join(self.models)}"
+                raise ForecastError(f"forecasts from round {self._rounds + 1} on {found}.")
+            models = [self._of_model(i, forecasts[name]) for i, name in enumerate(self.models)]
+            for name, own in zip(self.models, models, strict=True):
+                one_each(f"forecasts of {name}", own, len(models[0]))
+            return frozen(np.stack(models, axis=1))
+        raw = np.asarray(forecasts) if isinstance(forecasts, np.ndarray) else None
+        if raw is not None and raw.ndim == 3 and raw.shape[1] == len(self.models):
+            return frozen(np.stack([self._of_model(i, raw[:, i]) for i in range(len(self.models))], axis=1))
+        if not isinstance(forecasts, Iterable) or isinstance(forecasts, str | bytes):
+            n = f"(n, {len(self.models)}, {self.space.dim})"
+            raise ForecastError(f"forecasts from round {self._rounds + 1} on are {forecasts!r}, expected shape {n}.")
         rows = [self._one_each_model(given, number) for number, given in enumerate(forecasts, self._rounds + 1)]
         return frozen(np.array(rows).reshape(-1, len(self.models), self.space.dim))
+
+    def _of_model(self, place: int, forecasts: Any) -> Array:
+        """Return the forecasts of one model, `(n, dim)`, or raise."""
+        try:
+            return read_forecast_rows(self.space, forecasts, before=self._rounds, tolerance=self.tolerance)
+        except ForecastError as error:
+            raise self._of(error, place) from None
+
+    def _of(self, error: ForecastError, place: int) -> ForecastError:
+        """Return an error that says whose forecast it was."""
+        name = self.models[place]
+        if not error.round:
+            return ForecastError(f"of {name}: {error.args[0]}", hint=error.hint)
+        return ForecastError.at(error.round, f"of {name} {error.problem}", hint=error.hint)
 
     def _one_each_model(self, given: Any, number: int) -> Array:
         if isinstance(given, Mapping) and given.keys() == set(self.models):
@@ -271,7 +289,7 @@ class Mixture(Corrector):
             try:
                 found[i] = read_forecast(self.space, b, number, self.tolerance)
             except ForecastError as error:
-                raise ForecastError.at(number, f"of {self.models[i]} {error.problem}", hint=error.hint) from None
+                raise self._of(error, i) from None
         return found
 
     def _own_state(self) -> dict[str, Any]:

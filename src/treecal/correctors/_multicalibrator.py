@@ -10,9 +10,11 @@ import numpy as np
 
 from treecal._states import MOST_ROUNDS, Resume, check_array, check_names, check_number, slack
 from treecal._typing import Array
-from treecal._validate import whole_number
-from treecal.correctors._base import HEAVIEST, Corrector, Group, Kept
+from treecal._validate import HEAVIEST, whole_number
+from treecal.correctors._base import Corrector, Scored
+from treecal.correctors._batch import Group
 from treecal.correctors._names import read_name, saved_names
+from treecal.correctors._store import Store
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -102,12 +104,11 @@ class Multicalibrator(Corrector):
     Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.
     """
 
-    def __init__(self, space: ConvexSet, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        self._met: dict[Hashable, _Tested] = {}
-        self._newest: dict[Hashable, _Tested] = {}  # the groups of the last round, perhaps not in `_met` yet
+        self._tested: Store[_Tested] = Store()
         self._spent = 0.0  # X of the guarantee
 
     @classmethod
@@ -125,7 +126,7 @@ class Multicalibrator(Corrector):
     def groups(self) -> tuple[Hashable, ...]:
         """The groups met, in that order; None, that of all rounds, is the first."""
         with self._lock:
-            return tuple(self._tested())
+            return tuple(self._tested.read())
 
     def error(self, group: Group = None) -> float:
         """Return `Σ_k |Σ (y_k − p_k)|` over a group's rounds, per round; by default over all.
@@ -156,21 +157,14 @@ class Multicalibrator(Corrector):
         read_name(group)
 
     def _one(self, group: Group) -> _Tested:
-        own = self._tested().get(read_name(group))
+        own = self._tested.read().get(read_name(group))
         if own is None:
             raise ParameterError(f"the group {group!r} was not met yet.", hint="groups lists those that were.")
         return own
 
-    def _tested(self) -> dict[Hashable, _Tested]:
-        """Return what is known of each group, by name."""
-        if self._newest:
-            self._met.update(self._newest)
-            self._newest = {}  # once: those that have learned since share the groups
-        return self._met
-
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
         height, curve = forecast.copy(), np.ones(len(forecast))  # h = height − curve·p, at the start b − p
-        met = self._tested()
+        met = self._tested.read()
         for name in _names(group):
             if (own := met.get(name)) is not None:
                 constant, slope, model = own.coefficients
@@ -181,15 +175,16 @@ class Multicalibrator(Corrector):
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
         p = self._announce(forecast, group=group).points[0]
         added = weight * (outcome - p) * np.stack([np.ones(len(p)), p, forecast])
-        squares, met, newest, spent = added**2, self._tested(), {}, self._spent
+        squares, met, spent = added**2, self._tested.read(), self._spent
+        newest: dict[Hashable, _Tested] = {}
         for name in _names(group):
             own = met.get(name) or _Tested(0.0, np.zeros_like(added), np.zeros_like(added))
             spent += float((own.steps * squares).sum()) / 2
             newest[name] = _Tested(own.weight + weight, own.sums + added, own.squares + squares)
-        return {"_newest": newest, "_spent": spent}
+        return {"_tested": self._tested.after(newest), "_spent": spent}
 
     def _own_state(self) -> dict[str, Any]:
-        met, shape = self._tested(), (-1, TESTS, self.space.dim)
+        met, shape = self._tested.read(), (-1, TESTS, self.space.dim)
         return {
             "names": list(met),
             "weight": np.array([own.weight for own in met.values()]),
@@ -205,7 +200,7 @@ class Multicalibrator(Corrector):
         check_array("weight", weight, (len(names),))
         for name, array in (("sums", sums), ("squares", squares)):
             check_array(name, array, (len(names), TESTS, self.space.dim))
-        if bool(rounds) != bool(names) or (names and (names[0] is not None or (weight > weight[0] * (1 + 1e-9)).any())):
+        if (names and not rounds) or (names and (names[0] is not None or (weight > weight[0] * (1 + 1e-9)).any())):
             raise SnapshotError("the groups' first is not that of all rounds.")
         if (weight < 1 / HEAVIEST).any() or (weight > HEAVIEST * MOST_ROUNDS).any():
             raise SnapshotError("the groups' weights are not those of rounds.")
@@ -219,7 +214,7 @@ class Multicalibrator(Corrector):
         met = {name: _Tested(float(w), s.copy(), v.copy()) for name, w, s, v in rows}
 
         def resume() -> None:
-            self._met, self._newest, self._spent = met, {}, float(state["spent"])
+            self._tested, self._spent = Store(met), float(state["spent"])
 
         return resume
 

@@ -13,14 +13,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums, slack
-from treecal._sums import two_sum
 from treecal._typing import Array, Integers
-from treecal._validate import positive_number, whole_number
+from treecal._validate import HEAVIEST, positive_number, whole_number
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._base import HEAVIEST, Corrector, Group, Kept
+from treecal.correctors._base import Corrector, Scored
+from treecal.correctors._batch import Batch, Group
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
+from treecal.correctors._store import Store
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
@@ -41,20 +42,15 @@ class _Group:
 
     number: int
     first: Array
-    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; their part from `fit`
+    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; those not from a log
     copies: Array  # (copies that forget, 1 + dim): weight, and the sum of `y` or `y − b`
     trust: Array  # in the copy that never forgets, which is `sums`, and in the others
     forecaster: Forecaster | None
 
-    def after(self, forecast: Array, outcome: Array, weight: float, *, fitted: bool) -> _Group:
-        amounts = weight * _amounts(forecast, outcome)
-        total, lost = two_sum(self.sums[0], amounts)
-        return replace(self, sums=np.stack([total, self.sums[1] + lost, self.sums[2] + fitted * amounts]))
-
-
-def _amounts(forecast: Array, outcome: Array) -> Array:
-    off = outcome - forecast
-    return np.concatenate([[1.0, outcome @ outcome, off @ off], outcome, forecast])
+    def copied(self) -> _Group:
+        """Return one whose arrays may be changed."""
+        arrays = self.first.copy(), self.sums.copy(), self.copies.copy(), self.trust.copy()
+        return _Group(self.number, *arrays, self.forecaster)
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -107,6 +103,9 @@ class Recalibrator(Corrector):
     is concave in `q`, so for any forecasts and outcomes a group's Brier score is, in total, within
     `2D²·tracking_bound(...)` of that of any sequence of its copies, and within `O(log T)` of that of the one that never
     forgets: with `forget=True` the bounds above hold with `calibeating_bound(..., forget=True)`.
+
+    Rows of `fit` are rounds in all of these bounds, as if they had been announced: what a log taught wrongly about the
+    rounds after it is not within them.
 
     A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
     steps, which sums and half-lives count as so many rounds too.
@@ -165,7 +164,7 @@ class Recalibrator(Corrector):
         make: Forecaster | Callable[[], Forecaster] | Simple = "mean",
         prior: float | None = None,
         forget: bool | None = None,
-        scores: Kept | None = "binned",
+        scores: Scored | None = "binned",
         tolerance: float = 1e-6,
     ) -> None:
         super().__init__(space, scores=scores, tolerance=tolerance)
@@ -186,8 +185,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._met: dict[Hashable, _Group] = {}
-        self._newest: tuple[Hashable, _Group] | None = None  # the group of the last round, perhaps not in `_met` yet
+        self._known: Store[_Group] = Store()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
@@ -241,30 +239,34 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
-        points = self._points(group, forecast)
-        if len(points) == 1:
-            return np.asarray(points[0])
-        return np.asarray(np.add.accumulate(group.trust[:, None] * points, axis=0)[-1])
+        from treecal.correctors import _group_kernels as kernels
+
+        points, mean = self._points(group, forecast), np.empty(self.space.dim)
+        kernels.mixed(group.trust, points, mean)
+        return mean
 
     def _points(self, group: _Group, forecast: Array) -> Array:
-        """Return the forecast of each copy, first of the one that never forgets; `b` itself before the first round."""
-        known = self._lasting(group)
-        sums = np.vstack([known, group.copies]) if len(group.copies) else known[None]
-        if not known[0]:
-            return forecast[None]
-        means = sums[:, 1:] / sums[:, :1]
-        return np.asarray(self.space.project(forecast + means) if self.make == "shift" else means)
+        """Return the forecast of each copy, first of the one that never forgets."""
+        from treecal.correctors import _group_kernels as kernels
+
+        if self.make == "shift":
+            sums = np.vstack([self._lasting(group), group.copies])
+            return np.asarray(self.space.project(forecast + sums[:, 1:] / sums[:, :1]))
+        found = np.empty((len(group.trust), self.space.dim))
+        kernels.means(group.first, group.sums, group.copies, self._prior, found)
+        return found
+
+    @property
+    def _prior(self) -> float:
+        return 1.0 if self.prior is None else self.prior
 
     def _lasting(self, group: _Group) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
-        prior, dim = 1.0 if self.prior is None else self.prior, self.space.dim
-        total, lost, _ = group.sums
-        if not total[0]:
-            return np.zeros(1 + dim)
+        dim, (total, lost, _) = self.space.dim, group.sums
         y, b = slice(3, 3 + dim), slice(3 + dim, None)
         if self.make == "shift":
-            return np.append(prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
-        return np.append(prior + total[0], prior * group.first + total[y] + lost[y])
+            return np.append(self._prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
+        return np.append(self._prior + total[0], self._prior * group.first + total[y] + lost[y])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
         """Find each group's mean once; what is not a mean is announced one by one."""
@@ -272,8 +274,7 @@ class Recalibrator(Corrector):
             return super()._announce_many(forecasts, groups)
         met, means = self._groups(), np.array(forecasts)
         found: dict[Hashable, Array] = {}
-        for i, b in enumerate(forecasts):
-            key = self._rule.key(b)
+        for i, (b, key) in enumerate(zip(forecasts, self._rule.keys(forecasts), strict=True)):
             if key not in found and key in met:
                 found[key] = self._corrected(met[key], b)
             means[i] = found.get(key, b)
@@ -287,70 +288,130 @@ class Recalibrator(Corrector):
             rule = self.groups.fresh(self.space)
             rule.set_state(deepcopy(learned))
         rule.learn(forecast)
-        return {"_newest": (key, group), "_rule": rule}
+        return {"_known": self._known.after({key: group}), "_rule": rule}
 
     def _group_after(
-        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, fitted: bool = False
+        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, scored: bool = True
     ) -> _Group:
         """Return a group, or a new one, after one more round; change nothing."""
         if group is None:
-            zeros = np.zeros((3, 3 + 2 * self.space.dim)), np.zeros((0, 1 + self.space.dim))
-            group = _Group(len(self._met), np.array(forecast), *zeros, np.ones(1), self._make() if self._make else None)
+            group = self._new_group(forecast, len(self._groups()))
         if group.forecaster is not None:
             if weight != 1.0:
                 raise UnsupportedError("a forecaster in each group knows no weights: its rounds count alike.")
-            forecaster = group.forecaster._fork()
-            forecaster.update(outcome)
-            group = replace(group, forecaster=forecaster)
-        if not self.forget:
-            return group.after(forecast, outcome, weight, fitted=fitted)
-        count, each = forgetting.steps(weight)
-        for _ in range(count):
-            learned = group.after(forecast, outcome, each, fitted=fitted)
-            group = self._forgotten(group, learned, forecast, outcome, each)
-        return group
-
-    def _forgotten(self, before: _Group, now: _Group, forecast: Array, outcome: Array, weight: float) -> _Group:
-        """Return a group, now that its sums are those after the round, with the copies and their trust after it."""
-        met, copies, trust, count = (
-            now.sums[0, 0],
-            before.copies,
-            before.trust,
-            forgetting.copies(now.sums[0, 0], FIRST),
+            learned = group.forecaster._fork()
+            learned.update(outcome)
+            group = replace(group, forecaster=learned)
+        batch = Batch(forecast[None], outcome[None], weights=None if weight == 1.0 else np.array([weight]))
+        return (
+            self._visited(group, batch, scored=scored)[0] if self.make == "mean" else self._moved(group, batch, scored)
         )
-        keeps = forgetting.kept(count, FIRST)
-        if len(copies):
-            losses = l2.square(outcome - self._points(before, forecast)) / self._scale
-            trust = forgetting.trusted(trust, losses, met, weight)
-            left, counts = forgetting.after(keeps[1 : len(trust)], weight)
-            learned = outcome - forecast if self.make == "shift" else outcome
-            copies = left[:, None] * copies + counts[:, None] * np.append(1.0, learned)
-        if count > len(trust):
-            lasting = self._lasting(now)
-            # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
-            parts = np.minimum(1.0, 1 / (1 - keeps[len(trust) :]) / met)
-            copies = np.vstack([copies, parts[:, None] * lasting])
-            trust = forgetting.joined(trust, count)
-        return replace(now, copies=copies, trust=trust)
 
-    def _fit(self, forecasts: Array, outcomes: Array, announced: Any, groups: Any, weights: Array | None) -> None:
+    def _new_group(self, forecast: Array, number: int) -> _Group:
+        dim, forecaster = self.space.dim, self._make() if self._make else None
+        return _Group(
+            number, np.array(forecast), np.zeros((3, 3 + 2 * dim)), np.zeros((0, 1 + dim)), np.ones(1), forecaster
+        )
+
+    def _visited(self, group: _Group, batch: Batch, *, scored: bool) -> tuple[_Group, Array]:
+        """Return a group of means after rounds in it, and what is announced in them; change nothing."""
+        from treecal.correctors import _group_kernels as kernels
+
+        now, announced, at = group.copied(), np.empty(batch.forecasts.shape), 0
+        (rows, weights), b, y = forgetting.steps_of(batch), np.array(batch.forecasts), np.array(batch.outcomes)
+        while at < len(rows):
+            kept, most = self._speeds(len(now.trust))
+            at = kernels.visits(
+                now.first,
+                now.sums,
+                now.copies,
+                now.trust,
+                kept,
+                most,
+                b,
+                y,
+                rows,
+                weights,
+                at,
+                self._prior,
+                self._scale,
+                forgetting.SHARE,
+                forgetting.LASTING,
+                scored,
+                announced,
+            )
+            now = self._joined(now)
+        return now, announced
+
+    def _moved(self, group: _Group, batch: Batch, scored: bool) -> _Group:
+        """Return a group of shifts, or of a forecaster, after one round; change nothing."""
+        from treecal.correctors import _group_kernels as kernels
+
+        now, b, y = group.copied(), np.array(batch.forecasts[0]), np.array(batch.outcomes[0])
+        for weight in forgetting.steps_of(batch)[1].tolist():
+            points = self._points(now, b) if len(now.copies) else b[None]
+            kept, _ = self._speeds(len(now.trust))
+            kernels.visit(
+                now.sums,
+                now.copies,
+                now.trust,
+                kept,
+                points,
+                b,
+                y,
+                weight,
+                True,
+                self._scale,
+                forgetting.SHARE,
+                forgetting.LASTING,
+                scored,
+            )
+            now = self._joined(now)
+        return now
+
+    def _speeds(self, count: int) -> tuple[Array, float]:
+        """Return what so many copies keep in a visit, and the weight from which on there is another one."""
+        return np.array(forgetting.kept(count, FIRST)), 2.0 ** (FIRST + count - 1) if self.forget else math.inf
+
+    def _joined(self, now: _Group) -> _Group:
+        """Return a group with the copies that its weight asks for."""
+        met, count = now.sums[0, 0], len(now.trust)
+        if not self.forget or (wanted := forgetting.copies(met, FIRST)) == count:
+            return now
+        # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
+        parts = np.minimum(1.0, 1 / (1 - forgetting.kept(wanted, FIRST)[count:]) / met)
+        copies = np.vstack([now.copies, parts[:, None] * self._lasting(now)])
+        return replace(now, copies=copies, trust=forgetting.joined(now.trust, wanted))
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        """Learn group by group, which makes no difference to any of them."""
+        if self.make != "mean" or self._rule.get_state():
+            return None
+        met, new, announced = self._groups(), dict[Hashable, _Group](), np.array(batch.forecasts)
+        rows: dict[Hashable, list[int]] = {}
+        for i, key in enumerate(self._rule.keys(batch.forecasts)):
+            rows.setdefault(key, []).append(i)
+            if key not in met and key not in new and batch.weight(i):
+                new[key] = self._new_group(batch.forecasts[i], len(met) + len(new))
+        for key, own in rows.items():
+            if (group := met.get(key) or new.get(key)) is not None:
+                new[key], announced[own] = self._visited(group, batch.of(own), scored=True)
+        return announced, {"_known": self._known.after(new)}
+
+    def _fit(self, batch: Batch) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
         met, rule = dict(self._groups()), self.groups.fresh(self.space)
         rule.set_state(deepcopy(self._rule.get_state()))
-        for i, (b, y) in enumerate(zip(forecasts, outcomes, strict=True)):
-            key, weight = rule.key(b), 1.0 if weights is None else float(weights[i])
-            group = self._group_after(met.get(key), b, y, weight, fitted=True)
+        for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
+            key = rule.key(b)
+            group = self._group_after(met.get(key), b, y, batch.weight(i), scored=False)
             met[key] = group if key in met else replace(group, number=len(met))
             rule.learn(b)
-        vars(self).update(_met=met, _newest=None, _rule=rule, _last=(None, None), _rounds=self._rounds + len(forecasts))
+        vars(self).update(_known=Store(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
 
     def _groups(self) -> dict[Hashable, _Group]:
         """Return the groups met, by name."""
-        if self._newest is not None:
-            key, group = self._newest
-            self._met[key] = group
-            self._newest = None  # once: those that have learned since share the groups
-        return self._met
+        return self._known.read()
 
     def _check_given(self, group: Group, weight: float) -> None:
         super()._check_given(group, weight)
@@ -366,7 +427,7 @@ class Recalibrator(Corrector):
         """Return Brier and log scores before and after, the two parts of the Brier score, and what groups could do."""
         with self._lock:
             report = super().report()
-            sums = np.array([total + lost - fitted for total, lost, fitted in self._scored()])
+            sums = np.array([scored for *_, scored in (group.sums for group in self._groups().values()) if scored[0]])
         (weight, squares, errors), (outcomes, forecasts) = sums[:, :3].T, np.split(sums[:, 3:], 2, axis=1)
         scatter = math.fsum(squares) - math.fsum(l2.square(outcomes) / weight)
         left = math.fsum(errors) - math.fsum(l2.square(outcomes - forecasts) / weight)
@@ -376,10 +437,6 @@ class Recalibrator(Corrector):
             group_refinement=max(0.0, scatter) / math.fsum(weight),
             shift_refinement=max(0.0, left) / math.fsum(weight),
         )
-
-    def _scored(self) -> list[Array]:
-        """Return the sums of the groups that were met in rounds, not only in `fit`."""
-        return [group.sums for group in self._groups().values() if group.sums[0, 0] > group.sums[2, 0]]
 
     def _check_savable(self) -> None:
         given = self.make.arguments() if isinstance(self.make, Forecaster) else {}
@@ -393,7 +450,7 @@ class Recalibrator(Corrector):
         self._check_savable()
         groups, dim = self._groups().values(), self.space.dim
         return {
-            "names": list(self._met),
+            "names": list(self._groups()),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
             "sums": np.array([group.sums for group in groups]).reshape(-1, 3, 3 + 2 * dim),
             "copies": np.concatenate([np.zeros((0, 1 + dim)), *(group.copies for group in groups)]),
@@ -426,7 +483,7 @@ class Recalibrator(Corrector):
             met[name] = _Group(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
         def resume() -> None:
-            self._rule, self._met, self._newest, self._last = rule, met, None, (None, None)
+            self._rule, self._known, self._last = rule, Store(met), (None, None)
 
         return resume
 
@@ -436,15 +493,15 @@ class Recalibrator(Corrector):
         check_array("first", first, (groups, dim))
         check_array("sums", sums, (groups, 3, 3 + 2 * dim))
         check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
-        weights, fitted = sums[:, 0, 0], sums[:, 2]
-        if groups > rounds or (rounds and not groups) or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
+        weights, scored = sums[:, 0, 0], sums[:, 2]
+        if groups > rounds or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
             raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
         if self._make and ((weights != np.rint(weights)).any() or weights.sum() != rounds or sums[:, 1, 0].any()):
             raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
-        if (fitted[:, 0] < 0).any() or (fitted[:, 0] > weights * (1 + slack(rounds))).any():
-            raise SnapshotError("the groups learned more from a log than in all.")
-        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], fitted):  # without and with what rounding lost
-            counts = weights if total is not fitted else fitted[:, 0]
+        if (scored[:, 0] < 0).any() or (scored[:, 0] > weights * (1 + slack(rounds))).any():
+            raise SnapshotError("the groups learned more in rounds than in all.")
+        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], scored):  # without and with what rounding lost
+            counts = weights if total is not scored else scored[:, 0]
             for what, part in (("outcomes", total[:, 3 : 3 + dim]), ("forecasts", total[:, 3 + dim :])):
                 check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
             self._check_squares(total, counts, rounds)

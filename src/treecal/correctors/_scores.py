@@ -8,6 +8,7 @@ import numpy as np
 
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number, slack
 from treecal._typing import Array, Integers
+from treecal.correctors._batch import Batch
 from treecal.correctors._report import ROLES, Scores
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -74,19 +75,31 @@ class Tallies:
             shares += [(weight,), weight * announced.weights, (weight,)]
             roles += [0, *[1] * len(announced), 2]
             places += [place] * (len(announced) + 2)
-        p, share, role = np.concatenate(points), np.concatenate(shares), np.array(roles)
+        weights = np.array([learned.weight for learned in sums.waiting])
         y = np.array([learned.outcome for learned in sums.waiting])[places]
-        costs = np.zeros((len(p), 2))
-        costs[:, 0] = ((y - p) ** 2).sum(axis=1)
+        return self._plus(sums, weights, np.array(roles), np.concatenate(points), np.concatenate(shares), y)
+
+    def after_rows(self, sums: Sums, batch: Batch, announced: Array) -> Sums:
+        """Return the sums after many rounds in which points were announced; what was due is written."""
+        if not len(batch):
+            return sums
+        sums = self.write(self.added(sums))
+        points, weights = np.concatenate([batch.forecasts, announced, announced]), batch.all_weights()
+        roles, shares, y = np.repeat(range(3), len(batch)), np.tile(weights, 3), np.tile(batch.outcomes, (3, 1))
+        sums = sums._replace(rounds=sums.rounds + len(batch))
+        return self._plus(sums, weights, roles, points, shares, y)
+
+    def _plus(self, sums: Sums, weights: Array, roles: Integers, points: Array, shares: Array, y: Array) -> Sums:
+        """Return the sums with points added, those of each role in the order of their rounds."""
+        costs = np.zeros((len(points), 2))
+        costs[:, 0] = ((y - points) ** 2).sum(axis=1)
         if isinstance(self.space, Simplex):
-            costs[:, 1] = -(np.log(np.maximum(p, FLOOR)) * y).sum(axis=1)
+            costs[:, 1] = -(np.log(np.maximum(points, FLOOR)) * y).sum(axis=1)
         totals = np.array(sums.totals)
-        np.add.at(totals, role, costs * share[:, None])
-        weight = sums.weight
-        for learned in sums.waiting:
-            weight += learned.weight
+        np.add.at(totals, roles, costs * shares[:, None])
+        weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
         found = [(float(brier), float(log)) for brier, log in totals]
-        return Sums(sums.rounds, weight, tuple(found), (), self._due(role, p, share, y))
+        return Sums(sums.rounds, weight, tuple(found), (), self._due(roles, points, shares, y))
 
     def _due(self, roles: Integers, points: Array, shares: Array, outcomes: Array) -> tuple[Integers, Array]:
         """Return the cells that change, and their new values."""

@@ -23,14 +23,16 @@ from treecal.correctors import (
     TopClass,
     VectorScaling,
 )
+from treecal.correctors._newton import Newton
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
-from treecal.correctors._scaling import LARGEST, project, solve
+from treecal.correctors._scaling import LARGEST
 from treecal.engine._bank import chosen_streams
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, TreeCalError
 from treecal.geometry import ConvexSet
 from treecal.geometry._rows import read_forecast_rows
 
+EPS = float(np.finfo(np.float64).eps)
 Columns = dict[str, Array]
 """State by name, the first axis of each array being that of the rows."""
 
@@ -50,15 +52,15 @@ class Rounds(Protocol):
     def announce(self, now: Columns, forecasts: Array) -> Array:
         """Return what is announced in place of each forecast."""
 
-    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
-        """Return the states after one round each."""
+    def play(self, now: Columns, at: Integers, forecasts: Array, outcomes: Array) -> Array:
+        """Learn rounds in order, each in the row `at` of the states, which change; return what is announced."""
 
     def check(self, state: Columns, rounds: Integers) -> None:
         """Raise unless so many streams can have this state, whose shapes are right."""
 
 
 class _Scalings:
-    """Rounds of scalings: `Scaling._after` for one copy, with a row of parameters for each row of the batch."""
+    """Rounds of scalings: the step of `Scaling` for one copy, with parameters of its own for each stream."""
 
     places = 1
 
@@ -75,42 +77,35 @@ class _Scalings:
     def place(self, forecasts: Array) -> Integers:
         return np.zeros(len(forecasts), np.int64)
 
-    def _laws(self, theta: Array, logs: Array) -> Array:
-        if isinstance(self._of, TemperatureScaling):
-            scores = theta * logs
-        elif isinstance(self._of, PlattScaling):
-            second = theta[:, 0] * (logs[:, 1] - logs[:, 0]) + theta[:, 1]
-            scores = np.stack([np.zeros_like(second), second], axis=-1)
-        else:
-            slopes, offsets = np.split(theta, 2, axis=1)
-            scores = slopes * logs + offsets
-        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
-
     def announce(self, now: Columns, forecasts: Array) -> Array:
-        return self._laws(now["theta"], self._of._logs(forecasts))
+        from treecal.correctors import _newton_kernels as kernels
 
-    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
-        of, logs = self._of, self._of._logs(forecasts)
-        off = self._laws(now["theta"], logs) - outcomes
-        gradients = of._blocked(of._pulled(off[:, None], logs)[:, 0])
-        A = gradients[..., :, None] * gradients[..., None, :]
-        A += now["curvature"]
-        theta = now["theta"] - of._flat(solve(A, gradients, of.ridge)) * (1.0 / of.rate)
-        for row in np.flatnonzero((theta**2).sum(axis=1) > of.radius**2):
-            theta[row] = of._flat(project(of._blocked(theta[row]), A[row], radius=of.radius))
-        return {"theta": theta, "curvature": A}
+        of, means = self._of, np.empty(forecasts.shape)
+        kernels.announce_streams(now["theta"], of._values(of._logs(forecasts)), of._design, means)
+        return means
+
+    def play(self, now: Columns, at: Integers, forecasts: Array, outcomes: Array) -> Array:
+        from treecal.correctors import _newton_kernels as kernels
+
+        of, (theta, A), means = self._of, (now["theta"], now["curvature"]), np.empty(forecasts.shape)
+        values, Y, row = of._values(of._logs(forecasts)), np.array(outcomes), 0
+        while (row := kernels.play_streams(theta, A, at, values, Y, row, of._design, means)) < len(at):
+            own = at[row : row + 1]
+            after = of._careful(Newton(theta[own], A[own], np.ones(1), 0.0), values[row], Y[row], 1.0)
+            theta[own], A[own] = after.theta, after.curvature
+            row += 1
+        return means
 
     def check(self, state: Columns, rounds: Integers) -> None:
         of, theta, A = self._of, state["theta"], state["curvature"]
-        seen = (rounds + of.rounds).astype(np.float64)
+        seen = rounds + of._state.seen
         steepest = np.abs(A).max(axis=(1, 2, 3), initial=0.0) > of.ridge + seen * STEEPEST
         if np.abs(theta).max(initial=0.0) > LARGEST or steepest.any():
             raise SnapshotError("theta or the curvature is more than the rounds can give.")
         if np.sqrt((theta**2).sum(axis=1)).max(initial=0.0) > of.radius * (1 + 1e-9):
             raise SnapshotError(f"theta is longer than the radius {of.radius:g}.")
         values = np.linalg.eigvalsh(A)
-        lost = seen[:, None] * float(np.finfo(np.float64).eps) * values[..., -1]
+        lost = (rounds + of.rounds)[:, None] * EPS * values[..., -1]
         if not np.allclose(A, A.swapaxes(-1, -2), rtol=1e-9, atol=0) or (values[..., 0] < of.ridge / 2 - lost).any():
             raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={of.ridge:g}.")
 
@@ -122,24 +117,21 @@ class _Means:
         if corrector.forget or not isinstance(corrector.make, str) or not isinstance(corrector.groups, TopClass):
             expected = "one with forget=False, groups by TopClass, and make='mean' or 'shift'"
             raise ParameterError.expected("corrector", corrector, expected)
-        self._of, self._bins, self._dim = corrector, corrector.groups.bins, corrector.space.dim
-        self.places = self._dim * self._bins
+        self._of, self._groups, self._dim = corrector, corrector.groups, corrector.space.dim
+        self.places = self._dim * self._groups.bins
 
     def start(self) -> Columns:
         d = self._dim
         first, sums = np.zeros((self.places, d)), np.zeros((self.places, 2, 1 + 2 * d))
         for name, group in self._of._groups().items():
             top, at = cast(tuple[int, int], name)  # as TopClass names them
-            row = top * self._bins + at
+            row = top * self._groups.bins + at
             first[row], sums[row] = group.first, group.sums[:2, [0, *range(3, 3 + 2 * d)]]
         return {"first": first, "sums": sums}
 
     def place(self, forecasts: Array) -> Integers:
-        top, least = forecasts.argmax(axis=1), 1 / self._dim
-        share = np.ones(len(top))
-        if least < 1:
-            share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
-        return np.asarray(top * self._bins + np.clip((share * self._bins).astype(np.int64), 0, self._bins - 1))
+        top, at = self._groups.places(forecasts)
+        return np.asarray(top * self._groups.bins + at)
 
     def announce(self, now: Columns, forecasts: Array) -> Array:
         of, d = self._of, self._dim
@@ -154,16 +146,26 @@ class _Means:
         found = of.space.project(forecasts + means) if of.make == "shift" else means
         return np.where(met[:, None], found, forecasts)
 
-    def learned(self, now: Columns, forecasts: Array, outcomes: Array) -> Columns:
-        total, lost = now["sums"].swapaxes(0, 1)
-        first = np.where(total[:, :1] > 0, now["first"], forecasts)
-        total, more = two_sum(total, np.concatenate([np.ones((len(total), 1)), outcomes, forecasts], axis=1))
-        return {"first": first, "sums": np.stack([total, lost + more], axis=1)}
+    def play(self, now: Columns, at: Integers, forecasts: Array, outcomes: Array) -> Array:
+        means = np.empty(forecasts.shape)
+        for rows in waves(at):  # the first round of each stream and group, then the second, and so on
+            own, b = at[rows], forecasts[rows]
+            before = {name: array[own] for name, array in now.items()}
+            means[rows] = self.announce(before, b)
+            total, lost = before["sums"].swapaxes(0, 1)
+            now["first"][own] = np.where(total[:, :1] > 0, before["first"], b)
+            total, more = two_sum(total, np.concatenate([np.ones((len(total), 1)), outcomes[rows], b], axis=1))
+            now["sums"][own] = np.stack([total, lost + more], axis=1)
+        return means
 
     def check(self, state: Columns, rounds: Integers) -> None:
         counts = state["sums"][:, 0, 0].reshape(len(rounds), self.places)
-        own = counts.sum(axis=1) - self.start()["sums"][:, 0, 0].sum()
-        if not np.array_equal(own, rounds) or (counts < 0).any() or (counts != np.rint(counts)).any():
+        # What came since the start is a number of rounds, but for rounding: the start may have any weight.
+        (start, less), lost = self.start()["sums"][:, :, 0].T, state["sums"][:, 1, 0].reshape(counts.shape)
+        own, near = (counts - start) + (lost - less), 8 * EPS * (1 + counts)
+        if not (counts >= 0).all() or (own < -near).any() or (np.abs(own - np.rint(own)) > near).any():
+            raise SnapshotError("the groups' rounds are not counted in whole numbers.")
+        if (np.abs(own.sum(axis=1) - rounds) > near.sum(axis=1)).any():
             raise SnapshotError("the groups' rounds are not those of their streams.")
         met, d, most = counts.ravel() > 0, self._dim, float(counts.sum())
         check_sums("the groups' first forecasts", state["first"][met], np.ones(met.sum()), self._of.space, rounds=1)
@@ -188,9 +190,8 @@ def rounds_of(corrector: Corrector) -> Rounds:
 class CorrectorBank:
     """A copy of a corrector for each stream, bit for bit, stepped together.
 
-    A batch is taken apart into waves, the first round of each stream in it, then the second, and so on, and each wave
-    is a few array operations. So a batch is fast if many streams are in it. (It is NumPy's arithmetic and not a
-    compiled kernel's, because their exponentials differ in the last bit.)
+    Scalings are compiled. For groups a batch is taken apart into waves, the first round of each group in it, then the
+    second, and so on, and each wave is a few array operations: so a batch is fast if many streams are in it.
 
     Several threads may use a bank: one call runs at a time. If an interrupt cuts an update in half, the bank refuses to
     go on.
@@ -297,18 +298,12 @@ class CorrectorBank:
             return self._learn(chosen, P, Y)
 
     def _learn(self, keys: Integers, forecasts: Array, outcomes: Outcomes) -> Array:
-        part, announced = self._part, np.empty_like(forecasts)
+        part = self._part
         homes = keys * part.places + part.place(forecasts)
         touched, at = np.unique(homes, return_inverse=True)
         now = {name: array[touched] for name, array in self._state.items()}
-        corners = np.eye(self.space.dim) if outcomes.ndim == 1 else None
-        for rows in waves(at):
-            own, b = at[rows], forecasts[rows]
-            y = outcomes[rows] if corners is None else corners[outcomes[rows]]
-            before = {name: array[own] for name, array in now.items()}
-            announced[rows] = part.announce(before, b)
-            for name, array in part.learned(before, b, y).items():
-                now[name][own] = array
+        Y = outcomes if outcomes.ndim == 2 else np.eye(self.space.dim)[outcomes]
+        announced = part.play(now, at, forecasts, Y)
         counts = np.bincount(keys, minlength=len(self._rounds))
         self._torn = True
         for name, array in now.items():

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits, inlined, strict
+from treecal.engine._compile import carries, digits
 from treecal.engine._kernels import add_outcome, place
 from treecal.engine._state import TreeArgs
 from treecal.forecasters._codebook import CHANCE

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import inlined, strict
 
 Bits = NDArray[np.uint64]
 

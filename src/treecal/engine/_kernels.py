@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
+from treecal._compile import inlined, loose, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits, inlined, loose, strict, weigh
+from treecal.engine._compile import carries, digits, weigh
 from treecal.engine._state import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
 

@@ -13,6 +13,7 @@ from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import LARGEST, TOLERANCE
 from treecal.geometry._outcomes import class_indices, read_outcome
 from treecal.geometry._rows import unmixed
+from treecal.geometry._tables import by_column
 
 Outcomes = NDArray[Any]
 """Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
@@ -31,6 +32,8 @@ def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes
 
 def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
     """Return the values as an array of numbers of the right shape, not yet read: a memory map stays on its disk."""
+    if isinstance(space, Simplex):
+        values = by_column(space.classes, values, OutcomeError)
     if type(values).__module__.partition(".")[0] == "pyarrow":
         values = _from_arrow(values, space.dim, before)
     try:

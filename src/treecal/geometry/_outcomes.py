@@ -20,14 +20,13 @@ from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
 from treecal.geometry._sets import Product, Simplex
+from treecal.geometry._tables import Refusal, by_entry, listed
 
 FLOAT64 = np.dtype(np.float64)
 ROUNDING = 1e-6
 """How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
 MOST_ROUNDING = 0.1
 """The largest such tolerance: what is farther away is no rounding."""
-Refusal = type[OutcomeError] | type[ForecastError]
-_SHOWN = 10  # names in a message
 _CLEARLY = 1.001  # by so much more, whatever rounding does
 
 
@@ -74,7 +73,8 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
 
     A point of the set is returned as it is, bit for bit. On a simplex, or a part of a product that is one, a point that
     lies outside by at most `tolerance` was rounded, to float32 or to some decimals: negative entries become 0, and then
-    all are divided by their sum. Where the classes have names, a dictionary may give the probability of each.
+    all are divided by their sum. Where the classes have names, a dictionary or a series of pandas may give the
+    probability of each.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
         return value
     if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:
         if value.keys() != set(space.classes):
-            found = f"has entries for {_listed(list(map(str, value)))}, expected {_listed(space.classes)}."
+            found = f"has entries for {listed(list(value))}, expected {listed(space.classes)}."
             raise ForecastError.at(round_, found)
         value = [value[name] for name in space.classes]
     point = _coerce(space, value, round_, ForecastError)
@@ -205,7 +205,7 @@ def _named(space: Simplex, name: str, round_: int) -> int:
     close = [known for known in space.classes if known.lower() == plain]
     close += difflib.get_close_matches(name, space.classes, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]!r}?" if close else None
-    raise OutcomeError.at(round_, f"is {name!r}, expected one of {_listed(space.classes)}.", hint=hint)
+    raise OutcomeError.at(round_, f"is {name!r}, expected one of {listed(space.classes)}.", hint=hint)
 
 
 def _boolean(space: Simplex, value: Any, round_: int) -> int:
@@ -239,7 +239,7 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    if above := next((f"{10.0**k:g}" for k in range(-8, 0) if 10.0**k > off * _CLEARLY), None):
+    if above := next((f"{10.0**k:g}" for k in range(-8, -1) if 10.0**k > off * _CLEARLY), None):
         hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
     return f"lies outside {space!r} by {off:.3g}: {how}.", hint
 
@@ -249,16 +249,14 @@ def _complaint(space: ConvexSet, point: Array) -> str:
         return space.complaint(point)
 
 
-def _listed(names: Any) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
 def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
     expected = f"expected {space.dim} real numbers, a point of {space!r}"
     if value is None or isinstance(value, str | bytes):
         raise error.at(round_, f"is {value!r}, {expected}.", hint=_no_class(space, value, error))
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise error.at(round_, f"has masked entries, {expected}.", hint="drop or impute missing values.")
+    if isinstance(space, Simplex):
+        value = by_entry(space.classes, value, error, round_)
     try:
         raw = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as problem:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError
 from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet
-from treecal.geometry._outcomes import ROUNDING, Refusal, class_indices, read_forecast, read_outcome, renormalised
+from treecal.geometry._outcomes import ROUNDING, class_indices, read_forecast, read_outcome, renormalised
 from treecal.geometry._sets import Simplex
+from treecal.geometry._tables import Refusal, by_column, is_series
 
 _EDGE = 1e-2
 """Sums that are this near to a tolerance, in proportion to it, may be rounded to either side of it."""
@@ -22,8 +23,8 @@ _Read = Callable[[ConvexSet, Any, int], Array]
 def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Array:
     """Return outcomes as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
 
-    They are points, `(n, d)`, or on a simplex classes, `(n,)`, as `read_outcome` takes them. The error names the first
-    round that is invalid, after `before` earlier ones.
+    They are points, `(n, d)`, or on a simplex classes, `(n,)`, as `read_outcome` takes them; of a table the columns
+    named like the classes, in any order. The error names the first round that is invalid, after `before` earlier ones.
 
     Examples
     --------
@@ -31,6 +32,7 @@ def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Arra
     array([[0., 1.],
            [1., 0.]])
     """
+    values = by_column(_classes(space), values, OutcomeError)
     raw = _as_array(values)
     if raw is not None and (at := class_indices(space, raw, before=before)) is not None:
         rows = np.zeros((len(at), space.dim))
@@ -43,7 +45,7 @@ def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Arra
 def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolerance: float = ROUNDING) -> Array:
     """Return point forecasts as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
 
-    Each is read as `read_forecast` reads it, with the same tolerance.
+    Each is read as `read_forecast` reads it, with the same tolerance; of a table the columns named like the classes.
 
     Examples
     --------
@@ -54,6 +56,7 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
     def read(space: ConvexSet, value: Any, round_: int) -> Array:
         return read_forecast(space, value, round_, tolerance)
 
+    values = by_column(_classes(space), values, ForecastError)
     raw = _as_array(values)
     if raw is not None and isinstance(space, Simplex) and _are_rows(space, raw):
         near = np.ascontiguousarray(raw, np.float64)
@@ -64,10 +67,14 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
     return _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
 
 
+def _classes(space: ConvexSet) -> tuple[str, ...] | None:
+    return space.classes if isinstance(space, Simplex) else None
+
+
 def _as_array(values: Any) -> NDArray[Any] | None:
-    """Return the values as an array, unless they are ragged or entries are masked."""
+    """Return the values as an array, unless they are ragged, entries are masked, or rows have names of their own."""
     listed = isinstance(values, list | tuple)
-    if np.ma.is_masked(values) or (listed and any(map(np.ma.is_masked, values))):
+    if np.ma.is_masked(values) or (listed and any(np.ma.is_masked(each) or is_series(each) for each in values)):
         return None
     try:
         return unmixed(values, np.asarray(values))

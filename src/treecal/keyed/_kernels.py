@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._compile import strict
 from treecal._typing import Integers
-from treecal.engine._compile import strict
 
 
 @strict

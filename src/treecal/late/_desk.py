@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -13,22 +14,25 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group
-from treecal.exceptions import IdError
+from treecal.correctors._batch import Group
+from treecal.exceptions import ForecastError, IdError, OutcomeError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
-from treecal.late._pool import Pool, Thing, announce, divided, following
+from treecal.late._pool import Pool, Thing, announce, divided, following, redrawn
 from treecal.late._rounds import (
     REMEMBERED,
     VOID,
+    Arrival,
+    Asked,
     ClosedRounds,
     Counts,
     Id,
     Outcome,
     Pending,
     PendingRounds,
-    brief,
+    arrival,
     refusal,
+    taken,
 )
 from treecal.ledger import Ledger
 
@@ -70,14 +74,67 @@ class Desk:
         self.dues: list[tuple[float, int, Id]] = []  # a heap; of rounds that are closed, too
         self._task: Task | None = None
 
-    def expect(self, named: Id, outcome: Array) -> None:
-        """Raise unless a round awaits this outcome."""
-        if named in self.pending:
-            return
-        error = refusal(named, self.closed.get(named), brief(outcome))
-        if error.reason == "void":
-            self.counts = self.counts._replace(too_late=self.counts.too_late + 1)
-        raise error
+    def arrivals(self, ids: list[Id], outcomes: list[Outcome], now: float | None) -> list[Arrival]:
+        """Return what these outcomes will be, one after the other, once it is so late; change nothing."""
+        found: list[Arrival] = []
+        learned: dict[Id, Outcome] = {}
+        for named, outcome in zip(ids, outcomes, strict=True):
+            waiting = self.pending.get(named)
+            if waiting is None:
+                found.append(arrival(self.closed.get(named), outcome))
+            elif self._overdue(waiting, now):
+                found.append("late")
+            elif named in learned:
+                found.append(arrival((learned[named],), outcome))
+            else:
+                learned[named] = outcome
+                found.append("learned")
+        return found
+
+    def openings(
+        self,
+        ids: list[Id],
+        forecasts: Sequence[Array | None],
+        groups: Sequence[Group],
+        due: float | None,
+        now: float | None,
+    ) -> list[int]:
+        """Return which rows open a round, once it is so late; the others ask again. Change nothing.
+
+        Raise where an id is in use for something else, or its round will be closed when its row is asked for.
+        """
+        found: list[int] = []
+        asked: dict[Id, Asked] = {}
+        orders: list[int] = []  # of all that will wait, from the first time that more of them ask than may wait
+        for i, named in enumerate(ids):
+            if named in self.closed:
+                raise taken(named, "was used before, and its round is closed.")
+            waiting: Pending | Asked | None = self.pending.get(named, asked.get(named))
+            if waiting is None:
+                order = self.counts.opened + len(found)
+                asked[named] = Asked(order, forecasts[i], groups[i], due)
+                orders += [order] * bool(orders)
+                found.append(i)
+                continue
+            known = waiting.forecast
+            if waiting.group != groups[i] or not (known is None or np.array_equal(forecasts[i], known)):  # type: ignore[arg-type]
+                raise taken(named, "awaits the outcome of another forecast.")
+            if due is not None and due != waiting.due:
+                when = "at any time" if waiting.due is None else f"until {waiting.due:.15g}"
+                hint = "leave due out to ask again: the first one stands."
+                raise taken(named, f"awaits its outcome {when}, and now due is {due:.15g}.", hint)
+            if not orders and self.limit is not None and len(self.pending) + len(asked) > self.limit:
+                orders = [one.order for one in self.pending.values() if not self._overdue(one, now)]
+                orders += [one.order for one in asked.values()]
+            younger = len(orders) - bisect_right(orders, waiting.order)
+            if self._overdue(waiting, now) or (self.limit is not None and younger >= self.limit):
+                raise taken(named, "is void by then: it was due before, or too many others wait.")
+        return found
+
+    def _overdue(self, waiting: Pending | Asked, now: float | None) -> bool:
+        """Return whether a round will be void once it is so late."""
+        times = [time for time in (now, self.time) if time is not None]
+        return waiting.due is not None and bool(times) and waiting.due < max(times)
 
     def outcomes(self, named: Id) -> tuple[Outcome, ...]:
         """Return the outcome of a round and its amendments, or raise."""
@@ -85,7 +142,7 @@ class Desk:
             raise IdError.of(named, "pending", "has no outcome yet.", hint="update(id, y).")
         outcomes = self.closed.get(named)
         if outcomes is None or outcomes[-1] == VOID:
-            raise refusal(named, outcomes, None)
+            raise refusal(named, arrival(outcomes, VOID))
         return outcomes
 
     def pass_time(self, now: float | None) -> list[Id]:
@@ -107,16 +164,31 @@ class Desk:
     def _voiding(self, named: Id) -> Task:
         return Task(closing=((named, (VOID,)),), counts=self.counts._replace(void=self.counts.void + 1))
 
-    def open(self, named: Id, forecast: Array | None, group: Group, due: float | None) -> Forecast:
+    def open(
+        self, named: Id, forecast: Array | None, group: Group, due: float | None, said: Forecast | None = None
+    ) -> Forecast:
         """Open a round, and make the oldest void if that is one too many; return what to announce."""
         full = self.limit is not None and len(self.pending) >= self.limit
         oldest = next(iter(self.pending.items())) if full else None
         task = Task() if oldest is None else self._voiding(oldest[0])
-        x, told, number, copy = self._announce(forecast, group, None if oldest is None else oldest[1].copy)
+        x, told, number, copy = said, forecast, None, None
+        if x is None:
+            try:
+                x, told, number, copy = self._announce(forecast, group, None if oldest is None else oldest[1].copy)
+            except Exception as error:
+                raise about(named, error) from None
         counts = self.counts if task.counts is None else task.counts
         waiting = Pending(counts.opened, forecast, group, told, x, due, number)
         self._do(task._replace(opening=(named, waiting, copy), counts=counts._replace(opened=counts.opened + 1)))
         return x
+
+    def announced(self, forecasts: Sequence[Array | None], groups: Sequence[Group]) -> Sequence[Forecast | None]:
+        """Return what will be announced for many rounds, where that can be known before the first is opened."""
+        if self.pool is not None or not isinstance(self.front, Corrector) or not len(forecasts):
+            return [None] * len(forecasts)
+        with self.front._lock:
+            self.front._catch_up()
+            return self.front._forecasts(np.array(forecasts), groups)
 
     def _announce(
         self, forecast: Array | None, group: Group, leaving: int | None
@@ -128,21 +200,23 @@ class Desk:
             return said, forecast, None, None
         number, told = self.pool.best(leaving), forecast
         copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
+        if number == leaving:
+            copy = redrawn(copy)
         if said is not None and isinstance(copy, Forecaster):
             copy = following(copy, said.mean)
         elif said is not None:
             told = said.mean
         return announce(copy, told, group), told, number, copy
 
-    def learn(self, ids: list[Id], outcomes: list[Array], weights: list[float]) -> None:
-        """Learn the outcomes of rounds that wait, in order."""
-        if isinstance(self.front, Corrector) and self.pool is None:
-            self._learn_rows(self.front, ids, np.array(outcomes).reshape(-1, self.space.dim), weights)
+    def learn(self, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None) -> None:
+        """Learn the outcomes of rounds that wait, in order: points, and the same in brief."""
+        if len(ids) > 1 and isinstance(self.front, Corrector) and self.pool is None:
+            self._learn_rows(self.front, ids, Y, outcomes, weights)
             return
-        for named, outcome, weight in zip(ids, outcomes, weights, strict=True):
-            self._learn(named, np.array(outcome), weight)
+        for i, named in enumerate(ids):
+            self._learn(named, np.array(Y[i]), outcomes[i], 1.0 if weights is None else weights[i])
 
-    def _learn(self, named: Id, y: Array, weight: float) -> None:
+    def _learn(self, named: Id, y: Array, outcome: Outcome, weight: float) -> None:
         waiting, steps = self.pending[named], []
         copy = None if waiting.copy is None or self.pool is None else self.pool.copies[waiting.copy]
         for part, told in ((self.front, waiting.forecast), (copy, waiting.told)):
@@ -154,34 +228,50 @@ class Desk:
                 steps.append(Step(part, part.rounds, act))
         if self.ledger is not None:
             steps.append(Step(self.ledger, self.ledger.rounds, partial(self.ledger.record, waiting.announced, y)))
-        self._do(Task(tuple(steps), ((named, (brief(y),)),)))
+        self._do(Task(tuple(steps), ((named, (outcome,)),)))
 
-    def _learn_rows(self, front: Corrector, ids: list[Id], Y: Array, weights: list[float]) -> None:
+    def _learn_rows(
+        self, front: Corrector, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None
+    ) -> None:
         """Learn many rounds by one call of the corrector."""
         rounds = [self.pending[named] for named in ids]
-        P: Any = [each.forecast for each in rounds]
         groups = [each.group for each in rounds]
         act = partial(
             front.update_many,
-            P,
+            np.array([each.forecast for each in rounds]),
             Y,
             announced=[each.announced for each in rounds],
             groups=None if all(group is None for group in groups) else groups,
-            weights=None if set(weights) <= {1.0} else weights,
+            weights=weights,
         )
-        self._do(Task((Step(front, front.rounds, act),), tuple((i, (brief(y),)) for i, y in zip(ids, Y, strict=True))))
+        closing = tuple((named, (outcome,)) for named, outcome in zip(ids, outcomes, strict=True))
+        self._do(Task((Step(front, front.rounds, act),), closing))
 
-    def amend(self, named: Id, outcome: Array) -> None:
+    def count_late(self, outcomes: int) -> None:
+        """Count outcomes that came for void rounds."""
+        if outcomes:
+            self.counts = self.counts._replace(too_late=self.counts.too_late + outcomes)
+
+    def amend(self, named: Id, outcome: Outcome) -> None:
         """Keep another outcome of a round that has one."""
-        outcomes, last = self.outcomes(named), brief(outcome)
-        if outcomes[-1] != last:
+        outcomes = self.outcomes(named)
+        if outcomes[-1] != outcome:
             counts = self.counts._replace(amended=self.counts.amended + 1)
-            self._do(Task(closing=((named, (*outcomes, last)),), counts=counts))
+            self._do(Task(closing=((named, (*outcomes, outcome)),), counts=counts))
+
+    def set_time(self, now: float) -> None:
+        """Let it be so late, or so early: what is void stays void."""
+        self.time = now
+        self._expire()
 
     def _do(self, task: Task) -> None:
         self._task = task
         if task.steps:
-            task.steps[0].act()
+            first = task.steps[0]
+            try:
+                first.act()
+            except Exception as error:
+                raise about(task.closing[first.part.rounds - first.rounds][0], error) from None
         self._finish()
 
     def settle(self) -> None:
@@ -201,7 +291,7 @@ class Desk:
                     step.act()
         for named, outcomes in closing:
             if (waiting := self.pending.get(named)) is not None and waiting.copy is not None and self.pool is not None:
-                self.pool.release(waiting.copy)
+                self.pool.release(waiting.copy, void=outcomes[-1] == VOID)
             self.closed[named] = outcomes
             self.pending.pop(named, None)
         if task.opening is not None:
@@ -236,3 +326,11 @@ def due_heap(pending: PendingRounds) -> list[tuple[float, int, Id]]:
     found = [(each.due, each.order, named) for named, each in pending.items() if each.due is not None]
     heapify(found)
     return found
+
+
+def about(named: Id, error: Exception) -> Exception:
+    """Return an error that the thing raised, with the id of the round it is about."""
+    if isinstance(error, ForecastError | OutcomeError) and error.problem:
+        return error.of(named)
+    error.add_note(f"That was in the round of id {named!r}.")
+    return error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from threading import RLock
 from typing import Any, Self
@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector
-from treecal.correctors._base import Group, _checked_weight, _one_each
-from treecal.exceptions import IdError, ParameterError, UnsupportedError
+from treecal.correctors._batch import Group
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
-from treecal.geometry._outcomes import read_outcome
+from treecal.late._arguments import forecast_of, forecasts_of, groups_of, ids_of, outcome_of, outcomes_of, weights_of
 from treecal.late._desk import Desk
 from treecal.late._merged import merged_report
 from treecal.late._pool import Thing
-from treecal.late._rounds import Counts, Id, read_id, read_time, whole
+from treecal.late._rounds import Arrival, Counts, Id, briefs, read_id, read_time, refusal, whole
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
 from treecal.theory import Certificate
@@ -41,13 +41,16 @@ class Late:
     what is under guard, which learns every outcome when it comes.
 
     An outcome that comes after `due`, or never, is not learned: the round is void, and counted. Time is what `now`
-    says, in the unit of `due`; there is no other clock, and it never goes back. Beyond `limit` rounds that wait, the
-    oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where `limit` is.
+    says, in the unit of `due`; there is no other clock. It goes back only by `set_clock`. Beyond `limit` rounds that
+    wait, the oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where
+    `limit` is. After a void round its copy is asked again: `Sampled` then draws afresh, so that no draw is known before
+    its round. That a round is void must not depend on its draw.
 
-    An amended outcome is kept as history. The first one stands, in what was learned and in all scores.
+    The same outcome again is a replay, which changes nothing. An amended outcome is kept as history. The first one
+    stands, in what was learned and in all scores.
 
-    Invalid input, an unknown id, a second outcome: an error, and nothing has changed. Several threads may use it; one
-    call runs at a time. An interrupt leaves a round learned or not.
+    Invalid input, an unknown id, another outcome: an error that names the id, and nothing has changed. Several threads
+    may use it; one call runs at a time. An interrupt leaves a round learned or not.
 
     Parameters
     ----------
@@ -96,14 +99,23 @@ class Late:
         self.limit = None if limit is None else whole_number("limit", limit, least=1)
         self.space: ConvexSet = thing.space
         self._thing, self._keeps = deepcopy(thing), ledger
+        self._shown: Thing | None = None
         self._desk = Desk(self._thing, limit=self.limit, ledger=ledger)
         self._lock = RLock()
 
     @property
     def thing(self) -> Thing:
-        """What is played, if it learns outcomes as they come; otherwise a new one, such as the copies were."""
+        """What is played, itself, if it learns outcomes as they come; otherwise a new one, such as the copies were.
+
+        It is there to be looked at. What it is taught directly (`fit`, `learn`) it has learned, and nothing of that is
+        counted here. A new one is for show: no copy is made of it.
+        """
         desk = self._desk
-        return desk.front if desk.pool is None and desk.front is not None else self._thing
+        if desk.pool is None and desk.front is not None:
+            return desk.front
+        if self._shown is None:
+            self._shown = deepcopy(self._thing)
+        return self._shown
 
     @property
     def rounds(self) -> int:
@@ -198,7 +210,7 @@ class Late:
 
     def predict(
         self,
-        forecast: ArrayLike | None = None,
+        forecast: ArrayLike | Mapping[str, float] | None = None,
         *,
         id: Id,  # noqa: A002 # the word of those who have one
         due: float | None = None,
@@ -212,30 +224,29 @@ class Late:
         forecast
             For correctors: the forecast to correct.
         id
-            Text or an integer: the name of the round. Another forecast or group under it is an error. Another `due` is
-            not: the first one stands.
+            The name of the round: text, an integer, or a tuple of them. Another forecast, group or `due` under it is an
+            error.
         due
-            The last moment at which the outcome counts.
+            The last moment at which the outcome counts. It may be left out when asking again.
         group
             For correctors with groups, what is known of the round.
         now
             What time it is.
         """
         named, last, time = read_id(id), read_time("due", due), read_time("now", now)
-        b = self._read(forecast, group)
+        b, (group,) = forecast_of(self._thing, forecast, named), groups_of(self._thing, [group], 1)
         with self._lock:
             desk = self._settled()
-            if (known := self._repeated(desk, named, b, group)) is not None:
-                return known
-            _check_due(last, desk.time, time)
+            new = desk.openings([named], [b], [group], last, time)
+            _check_due(last if new else None, desk.time, time)
             desk.pass_time(time)
-            return desk.open(named, b, group, last)
+            return desk.open(named, b, group, last) if new else desk.pending[named].announced
 
     def predict_many(
         self,
         forecasts: ArrayLike | None = None,
         *,
-        ids: Sequence[Id],
+        ids: Iterable[Id],
         due: float | None = None,
         groups: Sequence[Group] | None = None,
         now: float | None = None,
@@ -247,31 +258,32 @@ class Late:
         Parameters
         ----------
         forecasts
-            For correctors: the forecasts, `(n, dim)`.
+            For correctors: the forecasts, `(n, dim)`; of a table the columns named like the classes.
         ids
-            Their ids.
+            Their ids. One that appears twice asks again.
         due, now
             As for `predict`, for all of them.
         groups
             The group of each.
         """
-        named, last, time = [read_id(each) for each in ids], read_time("due", due), read_time("now", now)
-        rows: Any = [None] * len(named) if forecasts is None else forecasts
-        _one_each("ids", named, len(rows))
-        names = [None] * len(named) if groups is None else list(_one_each("groups", groups, len(named)))
-        points = [self._read(b, group) for b, group in zip(rows, names, strict=True)]
-        _distinct(named)
+        named, last, time = ids_of(ids), read_time("due", due), read_time("now", now)
+        points, names = forecasts_of(self._thing, forecasts, named), groups_of(self._thing, groups, len(named))
         with self._lock:
             desk, means = self._settled(), np.empty((len(named), self.space.dim))
-            known = [self._repeated(desk, *each) for each in zip(named, points, names, strict=True)]
-            _check_due(last, desk.time, time)
+            new = desk.openings(named, points, names, last, time)
+            _check_due(last if new else None, desk.time, time)
             desk.pass_time(time)
-            for i, x in enumerate(known):
-                means[i] = (desk.open(named[i], points[i], names[i], last) if x is None else x).mean
+            said = dict(zip(new, desk.announced([points[i] for i in new], [names[i] for i in new]), strict=True))
+            for i, each in enumerate(named):
+                x = desk.open(each, points[i], names[i], last, said[i]) if i in said else desk.pending[each].announced
+                means[i] = x.mean
             return means
 
     def update(self, id: Id, outcome: ArrayLike, *, weight: float = 1.0, now: float | None = None) -> None:  # noqa: A002
-        """Learn the outcome of a round.
+        """Learn the outcome of a round; the same again changes nothing.
+
+        An unknown id or another outcome raises an `IdError`, and nothing has changed. So does an outcome that comes too
+        late, which is counted.
 
         Parameters
         ----------
@@ -284,40 +296,67 @@ class Late:
         now
             What time it is: if that is after `due`, the round is void.
         """
-        self.update_many([id], [outcome], weights=[weight], now=now)
+        named, time = read_id(id), read_time("now", now)
+        y, w = outcome_of(self.space, outcome, named), weights_of(self._thing, [weight], [named])
+        if self._take([named], y[None], w, time, strict=True) == ["late"]:
+            raise refusal(named, "late")
 
     def update_many(
         self,
-        ids: Sequence[Id],
-        outcomes: ArrayLike | Sequence[Any],
+        ids: Iterable[Id],
+        outcomes: ArrayLike | Iterable[Any],
         *,
         weights: Sequence[float] | ArrayLike | None = None,
         now: float | None = None,
-    ) -> None:
-        """Learn the outcomes of many rounds, in this order. All are checked before the first is learned.
+        strict: bool = True,
+    ) -> list[Arrival]:
+        """Learn the outcomes of many rounds, in this order, as `update` in a loop does; return what became of each.
+
+        That is "learned"; "replayed" if the round has this outcome already; "late" if it is void; "conflict" if it has
+        another outcome; or "unknown". Nothing but the first is learned. All arguments are checked before that.
 
         Parameters
         ----------
         ids
-            The rounds'; none of them twice.
+            The rounds'.
         outcomes, weights, now
             As for `update`: one outcome and one weight for each id.
+        strict
+            Whether a conflict or an unknown id is an error, for which nothing has changed.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> late = tc.Late(tc.PlattScaling(tc.Simplex(2)))
+        >>> means = late.predict_many([[0.3, 0.7], [0.6, 0.4]], ids=["a", "b"])
+        >>> late.update_many(["a", "b", "a"], [1, 0, 1])
+        ['learned', 'learned', 'replayed']
+        >>> late.update_many(["a", "c"], [0, 0], strict=False)
+        ['conflict', 'unknown']
         """
-        named, time, rows = [read_id(each) for each in ids], read_time("now", now), list(outcomes)  # type: ignore[arg-type]
-        _one_each("outcomes", rows, len(named))
-        w = [1.0] * len(named) if weights is None else [_checked_weight(each) for each in np.asarray(weights).tolist()]
-        _one_each("weights", w, len(named))
-        for weight in w:
-            self._check_weight(weight)
-        _distinct(named)
+        named, time = ids_of(ids), read_time("now", now)
+        y, w = outcomes_of(self.space, outcomes, named), weights_of(self._thing, weights, named)
+        if not isinstance(strict, bool):
+            raise ParameterError.expected("strict", strict, "True or False")
+        return self._take(named, y, w, time, strict=strict)
+
+    def _take(
+        self, ids: list[Id], Y: Array, weights: list[float] | None, now: float | None, *, strict: bool
+    ) -> list[Arrival]:
+        outcomes = briefs(Y)
         with self._lock:
             desk = self._settled()
-            y = [read_outcome(self.space, row, desk.counts.learned + i) for i, row in enumerate(rows, 1)]
-            for _ in range(2):  # before the time has passed and after it
-                for each, outcome in zip(named, y, strict=True):
-                    desk.expect(each, outcome)
-                desk.pass_time(time)
-            desk.learn(named, y, w)
+            found = desk.arrivals(ids, outcomes, now)
+            for i, each in enumerate(found) if strict else ():
+                if each in ("conflict", "unknown"):
+                    raise refusal(ids[i], each)
+            desk.pass_time(now)
+            desk.count_late(found.count("late"))
+            if (learned := [i for i, each in enumerate(found) if each == "learned"]) != list(range(len(ids))):
+                ids, Y, outcomes = [ids[i] for i in learned], Y[learned], [outcomes[i] for i in learned]
+                weights = None if weights is None else [weights[i] for i in learned]
+            desk.learn(ids, Y, outcomes, weights)
+            return found
 
     def amend(self, id: Id, outcome: ArrayLike) -> None:  # noqa: A002
         """Keep another outcome of a round that has one: in `history`. What was learned and scored stays as it is.
@@ -329,9 +368,10 @@ class Late:
         outcome
             The outcome as it is known now. The same again changes nothing.
         """
-        named, y = read_id(id), read_outcome(self.space, outcome, self.rounds)
+        named = read_id(id)
+        (last,) = briefs(outcome_of(self.space, outcome, named)[None])
         with self._lock:
-            self._settled().amend(named, y)
+            self._settled().amend(named, last)
 
     def history(self, id: Id) -> Array:  # noqa: A002
         """Return the outcome of a round and what it was amended to, `(n, dim)`, in order of arrival."""
@@ -351,6 +391,20 @@ class Late:
         with self._lock:
             return self._settled().pass_time(time)
 
+    def set_clock(self, now: float) -> None:
+        """Let it be this time, also if that is before `late.now`: after a wrong `now`. What is void stays void.
+
+        Parameters
+        ----------
+        now
+            What time it is.
+        """
+        time = read_time("now", now)
+        if time is None:
+            raise ParameterError.expected("now", now, "a finite number")
+        with self._lock:
+            self._settled().set_time(time)
+
     def _settled(self) -> Desk:
         """Return the desk, with all done that was begun."""
         self._desk.settle()
@@ -364,35 +418,6 @@ class Late:
         if desk.pool is None or not isinstance(self._thing, Corrector):
             raise UnsupportedError("forecasters have no report.", hint="ledger has all errors.")
         return [copy for copy in desk.pool.copies if isinstance(copy, Corrector) and copy.rounds] or [self._thing]
-
-    def _read(self, forecast: Any, group: Group) -> Array | None:
-        """Return the forecast to correct, or raise."""
-        thing = self._thing
-        if isinstance(thing, Corrector):
-            if forecast is None:
-                raise ParameterError("there is no forecast to correct.", hint="predict(b, id=...).")
-            thing._check_given(group, 1.0)
-            return thing._read(forecast)
-        if forecast is not None or group is not None:
-            raise ParameterError("a forecaster takes no forecast and no group.", hint="predict(id=...).")
-        return None
-
-    def _repeated(self, desk: Desk, named: Id, b: Array | None, group: Group) -> Forecast | None:
-        """Return what was announced under this id, None if nothing was; raise if that was for something else."""
-        if named in desk.closed:
-            raise IdError.of(named, "taken", "was used before, and its round is closed.", hint="use an id once.")
-        if (waiting := desk.pending.get(named)) is None:
-            return None
-        known = waiting.forecast
-        if waiting.group != group or not (b is None or known is None or np.array_equal(b, known)):
-            raise IdError.of(named, "taken", "awaits the outcome of another forecast.", hint="use an id once.")
-        return waiting.announced
-
-    def _check_weight(self, weight: float) -> None:
-        if isinstance(self._thing, Corrector):
-            self._thing._check_given(None, weight)
-        elif weight != 1.0:
-            raise UnsupportedError("forecasters know no weights: their rounds count alike.")
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -429,10 +454,5 @@ def _check_due(due: float | None, *times: float | None) -> None:
     if due is not None and not known:
         raise ParameterError("due is given, and it is not known what time it is.", hint="pass now= as well.")
     if due is not None and due < max(known):
-        raise ParameterError.expected("due", due, f"{max(known):g}, which is now, or later")
-
-
-def _distinct(ids: list[Id]) -> None:
-    if len(set(ids)) < len(ids):
-        twice = next(each for i, each in enumerate(ids) if each in ids[:i])
-        raise IdError.of(twice, "taken", "appears twice.", hint="use an id once.")
+        hint = "if the clock is wrong, set_clock(now) sets it back."
+        raise ParameterError.expected("due", due, f"{max(known):.15g}, which is now, or later", hint=hint)

@@ -16,10 +16,11 @@ def merged_report(parts: Sequence[Corrector]) -> Correction:
     for part in parts:
         with part._lock:
             part._settle()
-            if part._tallies is None:
+            if part._books is None:
                 return part.report()  # which says that none are kept
-            own, totals = part._sums, np.array(sums.totals) + part._sums.totals
+            own = part._page.sums
+            totals = np.array(sums.totals) + own.totals
             sums = Sums(sums.rounds + own.rounds, sums.weight + own.weight, tuple(map(tuple, totals.tolist())))
-            tallies.cells += part._tallies.cells
+            tallies.cells += part._books.tallies.cells
     before, after, mean = tallies.scores(sums)
     return Correction(sums.rounds, before, after, mean)

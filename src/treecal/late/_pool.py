@@ -13,10 +13,10 @@ import numpy as np
 from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.correctors import Corrector, GuardedCorrector
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Codebook, Forecaster, Guarded
+from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.late._rounds import Id
 from treecal.theory import Certificate
@@ -113,6 +113,11 @@ def announce(copy: Thing, told: Array | None, group: Group) -> Forecast:
     return copy.predict()
 
 
+def redrawn(copy: Thing) -> Thing:
+    """Return the copy to ask after a void round: `Sampled` promises a fresh draw, which nobody has seen."""
+    return copy._redrawn() if isinstance(copy, Sampled) else copy
+
+
 class Pool:
     """Copies of one thing. A forecast is asked of a free copy, the one with most rounds; if none is free, of a new one.
 
@@ -150,8 +155,10 @@ class Pool:
             self.copies[number] = copy
         self.holders[number] = holder
 
-    def release(self, number: int) -> None:
-        """Make a copy free. Doing it twice does no harm."""
+    def release(self, number: int, *, void: bool = False) -> None:
+        """Make a copy free, its round learned or void. Doing it twice does no harm."""
+        if void:
+            self.copies[number] = redrawn(self.copies[number])
         self.holders.pop(number, None)
         heappush(self._free, (-self.copies[number].rounds, number))
 

@@ -6,13 +6,13 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from treecal._states import check_array, check_count, check_names
 from treecal._typing import Array, Integers
-from treecal.correctors._base import Group
+from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
 from treecal.exceptions import IdError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
@@ -20,8 +20,10 @@ from treecal.geometry import ConvexSet
 from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import read_outcome
 
-Id = str | int
+Id = str | int | tuple[str | int, ...]
 """What names a round."""
+Arrival = Literal["learned", "replayed", "late", "conflict", "unknown"]
+"""What became of an outcome."""
 REMEMBERED = 100_000
 """Closed rounds whose ids are remembered, the latest."""
 VOID = -1
@@ -43,6 +45,15 @@ class Pending(NamedTuple):
     copy: int | None
 
 
+class Asked(NamedTuple):
+    """A round that is about to be opened."""
+
+    order: int
+    forecast: Array | None
+    group: Group
+    due: float | None
+
+
 class Counts(NamedTuple):
     """How many rounds were opened, learned and void; outcomes that came for void ones; and amendments."""
 
@@ -59,12 +70,14 @@ ClosedRounds = OrderedDict[Id, tuple[Outcome, ...]]
 
 
 def read_id(given: Any) -> Id:
-    """Return an id, or raise unless it is text or an integer of 64 bits."""
+    """Return an id, or raise unless it is text, an integer of 64 bits, or a tuple of them."""
+    if isinstance(given, tuple) and given and not any(isinstance(part, tuple) for part in given):
+        return tuple(read_id(part) for part in given)  # type: ignore[misc] # of no tuples
     if isinstance(given, str):
         return str(given)
     if isinstance(given, int | np.integer) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
         return int(given)
-    raise ParameterError.expected("id", given, "text, or an integer of 64 bits")
+    raise ParameterError.expected("id", given, "text, an integer of 64 bits, or a tuple of them")
 
 
 def read_time(name: str, given: Any) -> float | None:
@@ -76,29 +89,43 @@ def read_time(name: str, given: Any) -> float | None:
     return float(given)
 
 
-def brief(outcome: Array) -> Outcome:
-    """Return an outcome in brief."""
-    top = int(outcome.argmax())
-    return top if outcome[top] == 1 and np.count_nonzero(outcome) == 1 else outcome.tobytes()
+def briefs(outcomes: Array) -> list[Outcome]:
+    """Return the outcomes in the rows of an array in brief."""
+    tops = outcomes.argmax(axis=1)
+    corners = (outcomes.max(axis=1, initial=0.0) == 1) & (np.count_nonzero(outcomes, axis=1) == 1)
+    pairs = zip(tops.tolist(), corners.tolist(), strict=True)
+    return [top if corner else (outcomes[i] + 0.0).tobytes() for i, (top, corner) in enumerate(pairs)]
 
 
 def whole(outcome: Outcome, dim: int) -> Array:
-    """Return the outcome that `brief` was given."""
+    """Return the outcome that `briefs` was given."""
     if isinstance(outcome, bytes):
         return np.frombuffer(outcome).copy()
     return np.asarray(np.eye(1, dim, outcome)[0])
 
 
-def refusal(known: Id, outcomes: tuple[Outcome, ...] | None, outcome: Outcome | None) -> IdError:
-    """Return why a round does not take this outcome."""
+def arrival(outcomes: tuple[Outcome, ...] | None, outcome: Outcome) -> Arrival:
+    """Return what another outcome is to a round that has these, or to one that is not known."""
     if outcomes is None:
-        why = f"is not known: nothing was announced under it, or more than {REMEMBERED:,} rounds were closed since."
-        return IdError.of(known, "unknown", why)
+        return "unknown"
     if outcomes[-1] == VOID:
-        return IdError.of(known, "void", "is void: its outcome came after it was due, or too many others were waiting.")
-    if outcome == outcomes[-1]:
-        return IdError.of(known, "repeated", "has this outcome already, and it is learned once.")
-    return IdError.of(known, "conflict", "has another outcome.", hint="amend(id, y) keeps it as an amendment.")
+        return "late"
+    return "replayed" if outcome in outcomes else "conflict"
+
+
+def refusal(named: Id, why: Arrival) -> IdError:
+    """Return the error for an outcome that is not learned."""
+    if why == "unknown":
+        problem = f"is not known: nothing was announced under it, or more than {REMEMBERED:,} rounds were closed since."
+        return IdError.of(named, "unknown", problem, hint="1 and '1' are two ids.")
+    if why == "late":
+        return IdError.of(named, "void", "is void: its outcome came after it was due, or too many others were waiting.")
+    return IdError.of(named, "conflict", "has another outcome.", hint="amend(id, y) keeps it as an amendment.")
+
+
+def taken(named: Id, problem: str, hint: str = "use an id once.") -> IdError:
+    """Return the error for a forecast under an id that is in use."""
+    return IdError.of(named, "taken", problem, hint=hint)
 
 
 def packed(values: Iterable[Any]) -> Any:
@@ -133,10 +160,14 @@ def _no_number(name: str) -> Any:
 
 
 def _ids(name: str, array: Any) -> list[Id]:
-    found = unpacked(name, array)
-    if len(set(map(repr, found))) < len(found) or not all(type(each) in (int, str) for each in found):
-        raise SnapshotError(f"{name} are not distinct texts and integers.")
-    return [read_id(each) for each in found]
+    found = [tuple(each) if isinstance(each, list) else each for each in unpacked(name, array)]
+    try:
+        ids = [read_id(each) for each in found]
+    except ParameterError as error:
+        raise SnapshotError(f"{name} cannot be: {error.args[0]}") from None
+    if len(set(ids)) < len(ids):
+        raise SnapshotError(f"{name} are not all different.")
+    return ids
 
 
 def closed_state(closed: ClosedRounds, dim: int) -> dict[str, Any]:

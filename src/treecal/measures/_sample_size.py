@@ -15,6 +15,7 @@ from treecal.measures._log import read_forecasts
 
 _PRIOR = 0.5
 _MOST = 1e15
+_SHIFT = "a class and how far its logit is too low, a finite number other than 0"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class SampleSize:
     Attributes
     ----------
     outcomes
-        The number of outcomes after which the model is convicted with the power asked for.
+        The number of outcomes after which the model is convicted with the power asked for; 10^15 stands for more.
     information
         What an outcome tells on average, `KL(truth‖model)` in nats.
     regret
@@ -42,9 +43,16 @@ class SampleSize:
     @property
     def mean(self) -> float:
         """The number of outcomes until conviction on average: `(ln(1/alpha) + regret)/information`."""
+        if not self.information > 0:
+            return math.inf
         return (math.log(1 / self.alpha) + self.regret) / self.information
 
     def __str__(self) -> str:
+        if self.outcomes >= _MOST:
+            return (
+                f"No log is long enough to convict this model: an outcome tells {self.information:.2g} nats, because "
+                "the effect hardly changes these forecasts."
+            )
         return (
             f"About {self.outcomes:,} outcomes convict this model with a probability of {self.power:g}, "
             f"and a right one with {self.alpha:g} at most."
@@ -104,9 +112,7 @@ def sample_size(
         raise ParameterError("sample_size takes either temperature= or shift=, not both or neither.")
     which, effect = _effect(P.shape[1], temperature, shift)
     alpha, power = _share("alpha", alpha), _share("power", power)
-    if regret is not None and not (math.isfinite(regret) and regret >= 0):
-        raise ParameterError.expected("regret", regret, "a number of 0 or more, or None")
-    return _needed(P, which, effect, alpha, power, regret)
+    return _needed(P, which, effect, alpha, power, _regret(regret))
 
 
 def smallest_effect(
@@ -140,7 +146,7 @@ def smallest_effect(
     """
     P = _typical(forecasts)
     whole_number("outcomes", outcomes, least=1)
-    alpha, power = _share("alpha", alpha), _share("power", power)
+    alpha, power, regret = _share("alpha", alpha), _share("power", power), _regret(regret)
     which = None if of is None else whole_number("of", of, least=0, most=P.shape[1] - 1)
 
     def enough(effect: float) -> bool:
@@ -164,21 +170,33 @@ def _typical(forecasts: ArrayLike) -> Array:
 
 
 def _share(name: str, value: float) -> float:
-    if not 0 < value < 1:
+    if not _is_number(value) or not 0 < value < 1:
         raise ParameterError.expected(name, value, "a number between 0 and 1")
     return float(value)
+
+
+def _regret(value: float | None) -> float | None:
+    if value is not None and not (_is_number(value) and 0 <= value < math.inf):
+        raise ParameterError.expected("regret", value, "a number of 0 or more, or None")
+    return value
 
 
 def _effect(classes: int, temperature: float | None, shift: tuple[int, float] | None) -> tuple[int | None, float]:
     """Return the class, None for a temperature, and the size of the effect, ln(temperature) or logits."""
     if temperature is not None:
-        if not (0 < temperature < math.inf) or temperature == 1:
+        if not _is_number(temperature) or not 0 < temperature < math.inf or temperature == 1:
             raise ParameterError.expected("temperature", temperature, "a positive number other than 1")
         return None, math.log(temperature)
-    which, size = shift or (0, 0.0)
+    if not isinstance(shift, tuple | list) or len(shift) != 2 or not _is_number(shift[1]):
+        raise ParameterError.expected("shift", shift, _SHIFT, hint="for class 2 and half a logit, shift=(2, 0.5).")
+    which, size = shift
     if not math.isfinite(size) or size == 0:
-        raise ParameterError.expected("shift", shift, "a class and a finite number other than 0")
+        raise ParameterError.expected("shift", shift, _SHIFT)
     return whole_number("the class of shift", which, least=0, most=classes - 1), float(size)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _needed(P: Array, which: int | None, effect: float, alpha: float, power: float, regret: float | None) -> SampleSize:

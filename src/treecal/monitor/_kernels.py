@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import inlined, strict
 from treecal.monitor._bets import BINS, FARTHEST, ClassBets, PointBets
 from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE, Evidence
 

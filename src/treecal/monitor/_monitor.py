@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._base import Group, _one_each
+from treecal.correctors._batch import Group, one_each
 from treecal.correctors._names import read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -242,8 +242,8 @@ class Monitor:
         before = self._now.rounds
         P = read_forecast_rows(self.space, forecasts, before=before, tolerance=self.tolerance)
         Y = read_outcome_rows(self.space, outcomes, before=before)
-        _one_each("outcomes", Y, len(P))
-        _one_each("groups", groups, len(P))
+        one_each("outcomes", Y, len(P))
+        one_each("groups", groups, len(P))
         names = None
         if groups is not None:
             names = [None if name is None else self._checked_group(name) for name in groups]

@@ -9,7 +9,8 @@ from typing import Any
 from treecal._states import Resume
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.correctors._base import Group, Kept
+from treecal.correctors._base import Scored
+from treecal.correctors._batch import Group
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
@@ -43,7 +44,7 @@ class Watched(Corrector):
 
     _fields = ("monitor", "scores", "tolerance")
 
-    def __init__(self, monitor: Monitor, *, scores: Kept | None = "binned", tolerance: float = 1e-6) -> None:
+    def __init__(self, monitor: Monitor, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(monitor, Monitor):
             hint = "Watched(tc.Monitor(space))."
             raise ParameterError.expected("monitor", monitor, "a Monitor", hint=hint)
