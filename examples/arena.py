@@ -135,35 +135,41 @@ def write_page(table: pa.Table) -> None:
 
 def draw(table: pa.Table) -> None:
     """Draw the pictures of the docs page."""
-    import matplotlib.pyplot as plt
-
     compute, lengths = pa.compute, set(table["length"].to_pylist()) - {s.rounds for s in arena.REAL.values()}
     real = compute.is_in(table["stream"], pa.array([*arena.REAL]))
     headline = HEADLINE if HEADLINE in lengths else max(lengths)
     shown = table.filter(compute.or_(real, compute.equal(table["length"], headline)))
-    figure, ax = plt.subplots(figsize=(13, 5), layout="constrained")
-    plots.plot_ranking(arena.final(shown), ax=ax)
-    ax.set_title(f"error as a multiple of the best forecaster's: {headline:,} rounds, and the real streams")
-    figure.savefig(DOCS / "arena-ranking.png", dpi=140)
+    with plots.drawing(13, 5) as figure:
+        ax = figure.subplots()
+        plots.plot_ranking(arena.final(shown), ax=ax)
+        ax.set_title(f"error as a multiple of the best forecaster's: {headline:,} rounds, and the real streams")
+        save(figure, "arena-ranking")
     cells = arena.summary(table)
-    figure, axes = plt.subplots(1, 4, figsize=(17, 4.4), layout="constrained")
-    for ax, (name, stream) in zip(axes, arena.REAL.items(), strict=True):
-        plots.plot_scores(cells, stream=name, dim=stream.space.dim, ax=ax)
-        ax.get_legend().remove()
-    one_legend(figure, axes)
-    figure.savefig(DOCS / "arena-real.png", dpi=140)
+    with plots.drawing(17, 4.4) as figure:
+        axes = figure.subplots(1, 4)
+        for ax, (name, stream) in zip(axes, arena.REAL.items(), strict=True):
+            plots.plot_scores(cells, stream=name, dim=stream.space.dim, ax=ax)
+            ax.get_legend().remove()
+        one_legend(figure, axes)
+        save(figure, "arena-real")
     long = table.filter(compute.equal(table["length"], max(lengths)))
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
-    tree = {"TreeCal": lambda t: tc.certificate(tc.Simplex(3), "l1", rounds=t, arity=8).bound}
-    plots.plot_errors(long, stream="regimes of 997", dim=3, certificates=tree, ax=axes[0])
-    plots.plot_errors(long, stream="against the ledger", dim=3, certificates=tree, ax=axes[1])
-    plots.plot_times(long, ax=axes[2])
-    for ax in axes[:2]:
-        ax.set_xlim(left=10)
-    for ax in axes:
-        ax.get_legend().remove()
-    one_legend(figure, axes)
-    figure.savefig(DOCS / "arena-curves.png", dpi=140)
+    with plots.drawing(15, 4.6) as figure:
+        axes = figure.subplots(1, 3)
+        tree = {"TreeCal": lambda t: tc.certificate(tc.Simplex(3), "l1", rounds=t, arity=8).bound}
+        plots.plot_errors(long, stream="regimes of 997", dim=3, certificates=tree, ax=axes[0])
+        plots.plot_errors(long, stream="against the ledger", dim=3, certificates=tree, ax=axes[1])
+        plots.plot_times(long, ax=axes[2])
+        for ax in axes[:2]:
+            ax.set_xlim(left=10)
+        for ax in axes:
+            ax.get_legend().remove()
+        one_legend(figure, axes)
+        save(figure, "arena-curves")
+
+
+def save(figure: Any, name: str) -> None:
+    """Write a picture that follows light and dark pages."""
+    (DOCS / f"{name}.svg").write_text(plots.svg(figure), encoding="utf-8")
 
 
 def one_legend(figure: Any, axes: Any) -> None:
