@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -49,6 +49,7 @@ HARD = {
     "4 % said, 3.7 % came": (constant(0.04, 0.037, 100_000), "nearly calibrated"),
     "a log that is right to the last row": (constant(0.25, 0.25, 4000), "calibrated"),
     "always certain, always right": (constant(0.0, 0.0, 2000), "calibrated"),
+    "so rare that nothing came, as it should be": (constant(1e-7, 0.0, 1000), "cannot tell"),
     "one row": (constant(0.3, 0.0, 1), "cannot tell"),
     "twenty rows of a coin": (constant(0.5, 0.6, 20), "cannot tell"),
     "a fair coin called 52 %, seldom": (constant(0.52, 0.5, 500), "calibrated"),
@@ -83,6 +84,26 @@ def test_who_is_right_is_seldom_blamed(d: int) -> None:
     draw = world(d)
     blamed = sum(verdict_of(*draw(800, rng)).p_value < 0.05 for _ in range(150))
     assert blamed <= 16  # of 150 at 5 %, more than 16 happen once in a thousand
+
+
+@given(rows=st.integers(1, 10**6), expected=st.floats(-9, 1.5).map(lambda power: 10**power))
+@example(rows=1000, expected=1e-4)  # nothing comes, as it should be
+@example(rows=10_000, expected=0.5)
+@settings(deadline=None, max_examples=60)
+def test_who_is_right_about_what_is_rare_is_seldom_blamed(rows: int, expected: float) -> None:
+    """Exactly: the probabilities of all numbers of outcomes for which a right forecast is called off."""
+    p = min(expected / rows, 0.5)
+    came = np.arange(min(rows, 100) + 1)
+    chances = binom.pmf(came, rows, p)
+    blamed = [c for k, c in zip(came, chances, strict=True) if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05]
+    assert math.fsum(blamed) <= 0.05
+
+
+def constant_verdict(p: float, came: int, rows: int) -> Verdict:
+    rare, rest = (
+        Bins(np.array([q]), np.array([rows]), np.array([n / rows])) for q, n in ((p, came), (1 - p, rows - came))
+    )
+    return Verdict(rest, {"0": rest, "1": rare})
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,14 @@ class Luck:
         The error that was measured.
     mean, deviation
         Mean and standard deviation of the error, had each outcome been drawn from its forecast.
+    step
+        How much one outcome moves the error, halved: errors lie on a grid, where the gamma law below has none.
     """
 
     value: float
     mean: float
     deviation: float
+    step: float = 0.0
 
     @property
     def high(self) -> float:
@@ -56,10 +59,12 @@ class Luck:
         """How often chance alone shows an error as large."""
         if self.deviation <= 1e-9 * self.mean or self.mean <= 0:
             return 1.0 if self.value <= self.mean + 1e-9 else 0.0
+        if self.value <= self.step:  # nothing came where hardly anything was expected
+            return 1.0
         from scipy.special import gammaincc
 
         shape, scale = self._gamma
-        return float(gammaincc(shape, self.value / scale))
+        return float(gammaincc(shape, (self.value - self.step) / scale))
 
     def to_dict(self) -> dict[str, float]:
         """Return mean, high and p-value as JSON values."""
@@ -319,7 +324,8 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
         variances.append(math.fsum(share**2 * variance))
     count = len(classes)
     spread = math.sqrt(math.fsum(variances) * together(classes)) / count
-    return Luck(classwise_ece(classes), math.fsum(means) / count, spread)
+    step = 1 / (max(count, 2) * math.fsum(classes[0].rows))  # an outcome that is another one moves two classes
+    return Luck(classwise_ece(classes), math.fsum(means) / count, spread, step)
 
 
 def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
