@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tests.measures.worlds import literal_square, world
 from treecal._bins import bin_of
 from treecal._typing import Array, Integers
 from treecal.measures import Bins, Verdict, debiased_ece, ece
-from treecal.measures._reliability import chance_of, interval_of, mean_gap
+from treecal.measures._reliability import chance_of, interval_of, mean_gap, together
 
 
 def bins_of(p: Array, hit: Any, bins: int = 10) -> Bins:
@@ -147,6 +148,27 @@ def test_the_mean_gap_is_the_binomials(n: int, p: float) -> None:
     k = np.arange(n + 1)
     expected = binom.pmf(k, n, p) @ np.abs(k / n - p)
     assert float(mean_gap(np.array([n]), np.array([p]))[0]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(n=st.integers(10**6, 10**9), expected=st.floats(-6, 6).map(lambda power: 10**power), often=st.booleans())
+def test_the_mean_gap_of_very_many_rows(n: int, expected: float, often: bool) -> None:
+    p = min(expected / n, 0.5)
+    k = np.arange(max(0, math.floor(n * p - 60 * math.sqrt(n * p) - 60)), math.ceil(n * p)) if n * p < 1e4 else None
+    # the mean of |X − np| is twice that of the part below
+    below = math.sqrt(n * p * (1 - p) / (2 * math.pi)) if k is None else binom.pmf(k, n, p) @ (n * p - k)
+    found = mean_gap(np.array([n]), np.array([1 - p if often else p]))
+    assert float(found[0]) == pytest.approx(2 * below / n, rel=1e-2)
+
+
+@given(d=st.integers(2, 20), seed=st.integers(0, 2**32), rare=st.floats(-12, -0.1))
+def test_classes_vary_together_as_their_covariance_says(d: int, seed: int, rare: float) -> None:
+    rates = np.append(10**rare * np.random.default_rng(seed).dirichlet(np.ones(d - 1)), 0.0)
+    rates[-1] = 1 - rates.sum()
+    each = [Bins(np.array([rate]), np.array([10**9]), np.array([rate])) for rate in rates]
+    exact = [Fraction(rate) for rate in rates]
+    own = sum((rate * (1 - rate)) ** 2 for rate in exact)
+    pairs = sum((a * b) ** 2 for i, a in enumerate(exact) for j, b in enumerate(exact) if i != j)
+    assert together(each) == pytest.approx(1 + float(pairs / own), rel=1e-3)
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(2, 300))

@@ -354,9 +354,10 @@ def together(classes: Sequence[Bins]) -> float:
     """
     if len(classes) == 1:
         return 1.0
-    rate = np.array([bins.mean_outcome for bins in classes])
+    rate = np.sort([bins.mean_outcome for bins in classes])
     own = float(np.sum((rate * (1 - rate)) ** 2))
-    return 1 + (float(np.sum(rate**2)) ** 2 - float(np.sum(rate**4))) / own if own > 0 else 2.0
+    pairs = float(rate[1:] ** 2 @ np.cumsum(rate**2)[:-1])  # the smallest first: nothing cancels
+    return 1 + 2 * pairs / own if own > 0 else 2.0
 
 
 def _absolute_gap(n: Array, p: Array) -> tuple[Array, Array]:
@@ -377,6 +378,9 @@ def mean_gap(n: Array | Integers, p: Array) -> Array:
 
     m = np.minimum(np.floor(n * p), n - 1)
     log = xlogy(m + 1, p) + xlog1py(n - m, -p) + gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m)
-    many = np.sqrt(2 / np.pi * p * (1 - p) / n)  # where logarithms lose digits
+    # Where logarithms lose digits: the normal law, or for what is rare that of Poisson.
+    rare = n * np.minimum(p, 1 - p)
+    few = 2 * np.exp(xlogy(np.floor(rare) + 1, rare) - rare - gammaln(np.floor(rare) + 1)) / n
+    many = np.where(rare < 1000, few, np.sqrt(2 / np.pi * p * (1 - p) / n))
     found: Array = np.where((p > 0) & (p < 1), np.where(n < 1e6, 2 * np.exp(log) / n, many), 0.0)
     return found
