@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
@@ -48,6 +48,8 @@ MAKERS: dict[str, Callable[[], tc.Corrector]] = {
     "no scores": lambda: tc.VectorScaling(THREE, scores=None),
     "gated": lambda: tc.Gated(tc.VectorScaling(THREE, ridge=1.0), alpha=0.9),
     "gated by log": lambda: tc.Gated(tc.Recalibrator(THREE), alpha=0.5, by="log"),
+    "a gate in a chain": lambda: tc.Chain([tc.Gated(tc.VectorScaling(THREE, ridge=1.0), alpha=0.9)]),
+    "gates by group": lambda: tc.ByGroup(tc.Gated(tc.Gated(tc.Recalibrator(THREE), alpha=0.9), alpha=0.9)),
     "chain": lambda: tc.Chain([tc.VectorScaling(THREE), tc.Recalibrator(THREE), tc.TemperatureScaling(THREE)]),
     "by group": lambda: tc.ByGroup(tc.Chain([tc.TemperatureScaling(THREE), tc.Recalibrator(THREE)])),
 }
@@ -67,6 +69,7 @@ def rows(f: tc.Corrector, n: int, seed: int) -> tuple[Array, Array, Array | None
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 80), max_size=3))
+@example(seed=1, cuts=[30])  # with weights
 def test_a_batch_is_the_loop(make: Any, seed: int, cuts: list[int]) -> None:
     loop, batch = make(), make()
     P, Y, weights, groups = rows(loop, 80, seed)
