@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ import treecal as tc
 from tests.correctors.models import features
 from treecal._typing import Array
 from treecal.correctors import Cells, Centroids, Scaling
+from treecal.correctors._scores import Tallies
 from treecal.state import dumps, loads
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
@@ -117,6 +119,29 @@ def test_an_interrupt_leaves_a_batch_unlearned(name: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("treecal.correctors._scores.Tallies.after_rows", cut)
     with pytest.raises(KeyboardInterrupt):
         f.update_many(P, Y)
+    monkeypatch.undo()
+    assert dumps(f) == before
+
+
+@pytest.mark.parametrize("act", [tc.Corrector.report, tc.Corrector.get_state, None], ids=["report", "state", "batch"])
+def test_an_interrupt_after_scores_were_written_does_not_count_them_twice(
+    act: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = MAKERS["vector"]()
+    P, Y, *_ = rows(f, 60, 0)
+    for b, y in zip(P[:40], Y[:40], strict=True):  # fewer than are added at once
+        f.predict(b)
+        f.update(y)
+    before, write = dumps(copy(f)), Tallies.write
+
+    def cut(*given: Any) -> Any:
+        write(*given)
+        if given[1].due is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tallies, "write", cut)
+    with pytest.raises(KeyboardInterrupt):
+        f.update_many(P, Y) if act is None else act(f)
     monkeypatch.undo()
     assert dumps(f) == before
 

@@ -368,6 +368,7 @@ class Corrector(Kept):
         if at_once and (found := self._played(batch)) is not None:
             means, changes = found if said is None else (said, found[1])
             if self._books is not None:
+                self._settle()
                 scored = means[batch.all_weights() > 0]
                 changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
             vars(self).update(changes, _rounds=self._rounds + len(batch))
