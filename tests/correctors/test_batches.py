@@ -146,6 +146,51 @@ def test_an_interrupt_after_scores_were_written_does_not_count_them_twice(
     assert dumps(f) == before
 
 
+class Careful(tc.TemperatureScaling):
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return self._point(0.9 * super()._announce(forecast).mean + 0.1 / self.space.dim)
+
+
+class CarefulMap(tc.IsotonicCalibration):
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return self._point(0.9 * super()._announce(forecast).mean + 0.1 / self.space.dim)
+
+
+class Doubting(tc.Recalibrator):
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+        return super()._after(forecast, 0.9 * outcome + 0.1 / self.space.dim, weight=weight)
+
+
+@pytest.mark.parametrize("make", [Careful, CarefulMap, Doubting, lambda space: tc.Chain([Doubting(space)])])
+def test_hooks_of_ones_own_are_called_in_a_batch(make: Any) -> None:
+    loop, batch = make(THREE), make(THREE)
+    P, Y, *_ = rows(loop, 60, 0)
+    for b, y in zip(P, Y, strict=True):
+        loop.predict(b)
+        loop.update(y)
+    batch.update_many(P, Y)
+    assert batch.report() == loop.report()
+    assert np.array_equal(batch.predict_many(P[:5])[0], loop.predict(P[0]).mean)
+    late = tc.Late(loop)
+    assert np.array_equal(late.predict_many(P[:1], ids=[0])[0], batch.predict(P[0]).mean)
+
+
+def test_a_round_learned_by_a_signal_handler_amid_a_batch_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = MAKERS["vector"]()
+    P, Y, *_ = rows(f, 20, 0)
+    played = tc.VectorScaling._played
+
+    def interrupted(self: tc.VectorScaling, batch: Any) -> Any:
+        found = played(self, batch)
+        f.learn(P[0], Y[0])
+        return found
+
+    monkeypatch.setattr(tc.VectorScaling, "_played", interrupted)
+    with pytest.raises(tc.TreeCalError, match="another round"):
+        f.update_many(P, Y)
+    assert f.rounds == 1
+
+
 def test_a_scaling_of_ones_own_is_the_one_with_the_same_features() -> None:
     class Own(tc.VectorScaling):
         def _features(self, logs: Array) -> Array:
