@@ -164,3 +164,42 @@ def test_command_line(tmp_path: Path) -> None:
         assert words in done.out
     refused(run("audit", log, *columns, "--loss", "0,4; 1"), "--loss")
     refused(run("audit", log, *columns, "--time", "day"), "no column 'day'")
+
+
+@pytest.mark.parametrize(
+    "form", ["{}", "{}Z", "{}+00:00", "{}.000000", "{}.123456789Z", "{}.5Z"], ids=lambda form: form.format("t")
+)
+def test_text_of_times_with_and_without_zones(form: str, tmp_path: Path) -> None:
+    hours = np.datetime64("2026-03-29T00:00:00") + np.arange(72).astype("timedelta64[h]")  # clocks change in Europe
+    path = tmp_path / "log.csv"
+    path.write_text("p,y,t\n" + "".join(f"0.5,{k % 2},{form.format(hour)}\n" for k, hour in enumerate(hours)))
+    windows = tc.audit(path, forecast="p", outcome="y", time="t").windows
+    assert windows is not None
+    assert windows.in_order
+    assert {key: part.rounds for key, part in windows.groups.items()} == {
+        (day,): 24 for day in ("2026-03-29", "2026-03-30", "2026-03-31")
+    }
+
+
+@pytest.mark.parametrize(
+    ("times", "groups"),
+    [
+        (np.full(40, 0.5), [(0.5,)]),
+        (np.arange(40) * 1e306, 20),
+        (np.where(np.arange(40) % 4, np.arange(40) % 5, np.inf), [(0,), (1,), (2,), (3,), (4,), (None,)]),
+        (np.where(np.arange(40) % 4, np.arange(40) % 5, np.nan), [(0,), (1,), (2,), (3,), (4,), (None,)]),
+        (np.datetime64("2026-01-01T00:00:00.000000001") + np.arange(40), [("2026-01-01 00:00",)]),
+    ],
+    ids=["one", "large", "infinite", "missing", "nanoseconds"],
+)
+def test_times_of_all_kinds(times: Any, groups: Any) -> None:
+    log = {"p": np.full(40, 0.5), "y": np.arange(40) % 2, "t": times}
+    windows = tc.audit(log, forecast="p", outcome="y", time="t").windows
+    assert windows is not None
+    assert list(windows.groups) == groups or len(windows.groups) == groups
+
+
+def test_what_is_no_time_says_why() -> None:
+    log = {"p": np.full(2, 0.5), "y": np.arange(2), "t": np.array(["2026-01-31", "2026-13-31"])}
+    with pytest.raises(tc.TreeCalError, match=r"2026-13-31.*timestamp"):
+        tc.audit(log, forecast="p", outcome="y", time="t")

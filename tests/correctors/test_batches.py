@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
 from tests.correctors.models import features
 from treecal._typing import Array
 from treecal.correctors import Cells, Centroids, Scaling
+from treecal.correctors._scores import Tallies
 from treecal.state import dumps, loads
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
@@ -48,6 +50,8 @@ MAKERS: dict[str, Callable[[], tc.Corrector]] = {
     "no scores": lambda: tc.VectorScaling(THREE, scores=None),
     "gated": lambda: tc.Gated(tc.VectorScaling(THREE, ridge=1.0), alpha=0.9),
     "gated by log": lambda: tc.Gated(tc.Recalibrator(THREE), alpha=0.5, by="log"),
+    "a gate in a chain": lambda: tc.Chain([tc.Gated(tc.VectorScaling(THREE, ridge=1.0), alpha=0.9)]),
+    "gates by group": lambda: tc.ByGroup(tc.Gated(tc.Gated(tc.Recalibrator(THREE), alpha=0.9), alpha=0.9)),
     "chain": lambda: tc.Chain([tc.VectorScaling(THREE), tc.Recalibrator(THREE), tc.TemperatureScaling(THREE)]),
     "by group": lambda: tc.ByGroup(tc.Chain([tc.TemperatureScaling(THREE), tc.Recalibrator(THREE)])),
 }
@@ -67,6 +71,7 @@ def rows(f: tc.Corrector, n: int, seed: int) -> tuple[Array, Array, Array | None
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @settings(max_examples=2, deadline=None)
 @given(seed=st.integers(0, 10**6), cuts=st.lists(st.integers(0, 80), max_size=3))
+@example(seed=1, cuts=[30])  # with weights
 def test_a_batch_is_the_loop(make: Any, seed: int, cuts: list[int]) -> None:
     loop, batch = make(), make()
     P, Y, weights, groups = rows(loop, 80, seed)
@@ -116,6 +121,74 @@ def test_an_interrupt_leaves_a_batch_unlearned(name: str, monkeypatch: pytest.Mo
         f.update_many(P, Y)
     monkeypatch.undo()
     assert dumps(f) == before
+
+
+@pytest.mark.parametrize("act", [tc.Corrector.report, tc.Corrector.get_state, None], ids=["report", "state", "batch"])
+def test_an_interrupt_after_scores_were_written_does_not_count_them_twice(
+    act: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f = MAKERS["vector"]()
+    P, Y, *_ = rows(f, 60, 0)
+    for b, y in zip(P[:40], Y[:40], strict=True):  # fewer than are added at once
+        f.predict(b)
+        f.update(y)
+    before, write = dumps(copy(f)), Tallies.write
+
+    def cut(*given: Any) -> Any:
+        write(*given)
+        if given[1].due is not None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Tallies, "write", cut)
+    with pytest.raises(KeyboardInterrupt):
+        f.update_many(P, Y) if act is None else act(f)
+    monkeypatch.undo()
+    assert dumps(f) == before
+
+
+class Careful(tc.TemperatureScaling):
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return self._point(0.9 * super()._announce(forecast).mean + 0.1 / self.space.dim)
+
+
+class CarefulMap(tc.IsotonicCalibration):
+    def _announce(self, forecast: Array) -> tc.Forecast:
+        return self._point(0.9 * super()._announce(forecast).mean + 0.1 / self.space.dim)
+
+
+class Doubting(tc.Recalibrator):
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+        return super()._after(forecast, 0.9 * outcome + 0.1 / self.space.dim, weight=weight)
+
+
+@pytest.mark.parametrize("make", [Careful, CarefulMap, Doubting, lambda space: tc.Chain([Doubting(space)])])
+def test_hooks_of_ones_own_are_called_in_a_batch(make: Any) -> None:
+    loop, batch = make(THREE), make(THREE)
+    P, Y, *_ = rows(loop, 60, 0)
+    for b, y in zip(P, Y, strict=True):
+        loop.predict(b)
+        loop.update(y)
+    batch.update_many(P, Y)
+    assert batch.report() == loop.report()
+    assert np.array_equal(batch.predict_many(P[:5])[0], loop.predict(P[0]).mean)
+    late = tc.Late(loop)
+    assert np.array_equal(late.predict_many(P[:1], ids=[0])[0], batch.predict(P[0]).mean)
+
+
+def test_a_round_learned_by_a_signal_handler_amid_a_batch_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = MAKERS["vector"]()
+    P, Y, *_ = rows(f, 20, 0)
+    played = tc.VectorScaling._played
+
+    def interrupted(self: tc.VectorScaling, batch: Any) -> Any:
+        found = played(self, batch)
+        f.learn(P[0], Y[0])
+        return found
+
+    monkeypatch.setattr(tc.VectorScaling, "_played", interrupted)
+    with pytest.raises(tc.TreeCalError, match="another round"):
+        f.update_many(P, Y)
+    assert f.rounds == 1
 
 
 def test_a_scaling_of_ones_own_is_the_one_with_the_same_features() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.io import Outcomes, open_source, read_outcomes
+from treecal.io._source import LOG
 
 HEAD = "p_a,p_b,y\n"
 JUNK = random.Random(0).randbytes(5000)
@@ -163,3 +164,11 @@ def test_arguments() -> None:
         open_source(log, memory_limit="lots")
     with pytest.raises(FileError, match="no column 'model'"):
         read(log, keep=["model"])
+
+
+def test_an_answer_that_was_abandoned_after_its_connection_closed_is_silent() -> None:
+    source = open_source({"p": np.arange(10_000.0)})
+    answer = source.batches(f"SELECT * FROM {LOG}", rows=10)
+    next(answer)
+    source._connection.close()
+    answer.close()

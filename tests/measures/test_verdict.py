@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
@@ -15,7 +16,7 @@ from tests.measures.worlds import literal_square, world
 from treecal._bins import bin_of
 from treecal._typing import Array, Integers
 from treecal.measures import Bins, Verdict, debiased_ece, ece
-from treecal.measures._reliability import chance_of, interval_of, mean_gap
+from treecal.measures._reliability import chance_of, interval_of, mean_gap, together
 
 
 def bins_of(p: Array, hit: Any, bins: int = 10) -> Bins:
@@ -49,6 +50,7 @@ HARD = {
     "4 % said, 3.7 % came": (constant(0.04, 0.037, 100_000), "nearly calibrated"),
     "a log that is right to the last row": (constant(0.25, 0.25, 4000), "calibrated"),
     "always certain, always right": (constant(0.0, 0.0, 2000), "calibrated"),
+    "so rare that nothing came, as it should be": (constant(1e-7, 0.0, 1000), "cannot tell"),
     "one row": (constant(0.3, 0.0, 1), "cannot tell"),
     "twenty rows of a coin": (constant(0.5, 0.6, 20), "cannot tell"),
     "a fair coin called 52 %, seldom": (constant(0.52, 0.5, 500), "calibrated"),
@@ -83,6 +85,26 @@ def test_who_is_right_is_seldom_blamed(d: int) -> None:
     draw = world(d)
     blamed = sum(verdict_of(*draw(800, rng)).p_value < 0.05 for _ in range(150))
     assert blamed <= 16  # of 150 at 5 %, more than 16 happen once in a thousand
+
+
+@given(rows=st.integers(1, 10**6), expected=st.floats(-9, 1.5).map(lambda power: 10**power))
+@example(rows=1000, expected=1e-4)  # nothing comes, as it should be
+@example(rows=10_000, expected=0.5)
+@settings(deadline=None, max_examples=60)
+def test_who_is_right_about_what_is_rare_is_seldom_blamed(rows: int, expected: float) -> None:
+    """Exactly: the probabilities of all numbers of outcomes for which a right forecast is called off."""
+    p = min(expected / rows, 0.5)
+    came = np.arange(min(rows, 100) + 1)
+    chances = binom.pmf(came, rows, p)
+    blamed = [c for k, c in zip(came, chances, strict=True) if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05]
+    assert math.fsum(blamed) <= 0.05
+
+
+def constant_verdict(p: float, came: int, rows: int) -> Verdict:
+    rare, rest = (
+        Bins(np.array([q]), np.array([rows]), np.array([n / rows])) for q, n in ((p, came), (1 - p, rows - came))
+    )
+    return Verdict(rest, {"0": rest, "1": rare})
 
 
 @pytest.mark.parametrize(
@@ -126,6 +148,27 @@ def test_the_mean_gap_is_the_binomials(n: int, p: float) -> None:
     k = np.arange(n + 1)
     expected = binom.pmf(k, n, p) @ np.abs(k / n - p)
     assert float(mean_gap(np.array([n]), np.array([p]))[0]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@given(n=st.integers(10**6, 10**9), expected=st.floats(-6, 6).map(lambda power: 10**power), often=st.booleans())
+def test_the_mean_gap_of_very_many_rows(n: int, expected: float, often: bool) -> None:
+    p = min(expected / n, 0.5)
+    k = np.arange(max(0, math.floor(n * p - 60 * math.sqrt(n * p) - 60)), math.ceil(n * p)) if n * p < 1e4 else None
+    # the mean of |X − np| is twice that of the part below
+    below = math.sqrt(n * p * (1 - p) / (2 * math.pi)) if k is None else binom.pmf(k, n, p) @ (n * p - k)
+    found = mean_gap(np.array([n]), np.array([1 - p if often else p]))
+    assert float(found[0]) == pytest.approx(2 * below / n, rel=1e-2)
+
+
+@given(d=st.integers(2, 20), seed=st.integers(0, 2**32), rare=st.floats(-12, -0.1))
+def test_classes_vary_together_as_their_covariance_says(d: int, seed: int, rare: float) -> None:
+    rates = np.append(10**rare * np.random.default_rng(seed).dirichlet(np.ones(d - 1)), 0.0)
+    rates[-1] = 1 - rates.sum()
+    each = [Bins(np.array([rate]), np.array([10**9]), np.array([rate])) for rate in rates]
+    exact = [Fraction(rate) for rate in rates]
+    own = sum((rate * (1 - rate)) ** 2 for rate in exact)
+    pairs = sum((a * b) ** 2 for i, a in enumerate(exact) for j, b in enumerate(exact) if i != j)
+    assert together(each) == pytest.approx(1 + float(pairs / own), rel=1e-3)
 
 
 @given(seed=st.integers(0, 2**32), n=st.integers(2, 300))

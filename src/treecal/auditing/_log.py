@@ -85,8 +85,8 @@ def audit(
         Columns to group rows by.
     time
         A column of dates, times or numbers: rows are also counted by windows of time (at most 40 minutes, hours, days,
-        weeks or months, else years), as `audit.windows`. If the log is in the order of time, a `tc.Monitor` watches its
-        rows, and `audit.windows.alarm` is its alarm.
+        weeks or months, else years; in UTC), as `audit.windows`. If the log is in the order of time, a `tc.Monitor`
+        watches its rows, and `audit.windows.alarm` is its alarm.
     loss
         What each action costs under each class, `(actions, d)`: what acting on the forecasts cost is then `payoff` of
         all rows and of each group.

@@ -32,25 +32,34 @@ class Times(NamedTuple):
 
 
 def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
-    """Return a column of dates, times, text of either (ISO 8601) or numbers; `dates` tells which of them text is."""
+    """Return a column of dates, times, text of either (ISO 8601) or numbers; `dates` tells which of them text is.
+
+    Times without a zone are taken to be in UTC, in which all are counted.
+    """
     arrow = library("pyarrow")
     types, missing = arrow.types, np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
     text = types.is_string(column.type) or types.is_large_string(column.type)
     moment = types.is_timestamp(column.type) or types.is_date(column.type)
-    try:
-        if moment or (text and dates is not False):
+    why: Exception | None = None
+    if moment or (text and dates is not False):
+        zones = (None, "UTC") if text else (getattr(column.type, "tz", None),)
+        for kind in (arrow.timestamp(unit, zone) for unit in ("us", "ns") for zone in zones):
             try:
-                values = column.cast(arrow.timestamp("us", getattr(column.type, "tz", None)))
+                values = column.cast(kind).cast(arrow.timestamp("us", kind.tz), safe=False)
                 return Times(values.cast("int64").fill_null(0).to_numpy(), missing, True)
-            except arrow.ArrowInvalid:
-                if moment or dates:
-                    raise
+            except arrow.ArrowInvalid as error:
+                why = why or error
+    try:
+        if moment or (dates and why):
+            raise why or AssertionError
         values = column.cast("float64", safe=False).fill_null(0.0).to_numpy()
-        return Times(values, missing | ~np.isfinite(values), False)
+        finite = np.isfinite(values)
+        return Times(np.where(finite, values, 0.0), missing | ~finite, False)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        why = str(error).splitlines()[0].rstrip(".")
+        said = str(why or error).splitlines()[0].rstrip(".")
         raise FileError(
-            f"column {name!r} is no column of times: {why}.", hint="dates and times as 2026-01-31 12:00:00, or numbers."
+            f"column {name!r} is no column of times: {said}.",
+            hint="dates and times as 2026-01-31 12:00:00, all with a zone or none; or numbers.",
         ) from None
 
 
@@ -131,5 +140,7 @@ def _numbers(low: float, high: float, whole: bool) -> Callable[[Any], Any]:
     """Return the window of each number: itself if there are few whole ones, or the lower end of one of twenty."""
     if whole and high - low < MOST:
         return lambda times: times.astype(np.int64)
-    width = (high - low) / (MOST // 2)
-    return lambda times: np.round(low + np.minimum((times - low) // width, MOST // 2 - 1) * width, 12)
+    count = MOST // 2 if high > low else 1
+    width = high / count - low / count or 1.0
+    starts = np.array([float(f"{low + k * width:.12g}") for k in range(count)])
+    return lambda times: starts[np.clip((times - low) // width, 0, count - 1).astype(np.int64)]

@@ -50,7 +50,8 @@ class Corrector(Kept):
     `_state`, a dataclass of arrays and numbers. The base class does the rest: it validates forecasts and outcomes,
     copies states in and out, and lets a copy learn, whose state is taken over only if nothing fails or interrupts.
     A class that knows groups or sample weights has the keywords `group` (in `_announce` and `_learn`) or `weight` (in
-    `_learn`) in its methods; for others they are refused.
+    `_learn`) in its methods; for others they are refused. Many rounds at once are learned one by one, unless the class
+    itself defines a faster way (`_played`, `_announce_many`): it does not inherit one with hooks of its own.
 
     Several threads may use a corrector. Each has its own open round: `update` closes that of the same thread, or the
     only one there is.
@@ -117,6 +118,9 @@ class Corrector(Kept):
         super().__init_subclass__(**arguments)
         learns = cls._learn if cls._after is Corrector._after else cls._after
         cls._takes = frozenset({"group", "weight"}.intersection(signature(learns).parameters))
+        if vars(cls).keys() & {"_announce", "_learn", "_after"}:  # of these, faster ways of a base class know nothing
+            for name in {"_played", "_announce_many", "_forecasts"} - vars(cls).keys():
+                setattr(cls, name, getattr(Corrector, name))
 
     @abstractmethod
     def _announce(self, forecast: Array, *args: Any, **given: Any) -> Forecast:
@@ -363,14 +367,16 @@ class Corrector(Kept):
 
     def _learn_rows(self, batch: Batch) -> Array:
         """Learn rounds in order, at once if the class knows how and what is scored are points."""
-        exact, said = self._books is not None and self._books.ledgers is not None, batch.points()
+        exact, said, rounds = self._books is not None and self._books.ledgers is not None, batch.points(), self._rounds
         at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
         if at_once and (found := self._played(batch)) is not None:
             means, changes = found if said is None else (said, found[1])
             if self._books is not None:
+                self._settle()
                 scored = means[batch.all_weights() > 0]
                 changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
-            vars(self).update(changes, _rounds=self._rounds + len(batch))
+            self._check_alone(rounds)
+            vars(self).update(changes, _rounds=rounds + len(batch))
             self._catch_up()
             return means
         means = np.empty((len(batch), self.space.dim))
@@ -397,13 +403,17 @@ class Corrector(Kept):
             if self._books is not None:
                 learned = Round(self._scored(opened.forecast), opened.announced, np.array(outcome), weight)
                 changes["_page"] = self._books.after(self._page, learned)
+        self._check_alone(rounds)
+        vars(self).update(changes, _rounds=rounds + 1, **also)
+        self._catch_up()
+
+    def _check_alone(self, rounds: int) -> None:
+        """Raise if there are no longer so many rounds: a signal handler in this thread learned one meanwhile."""
         if self._rounds != rounds:
             raise TreeCalError(
                 f"{type(self).__name__} learned another round while it learned this one, which is not learned.",
                 hint="let signal handlers and finalizers set a flag, and look at it in the loop.",
             )
-        vars(self).update(changes, _rounds=rounds + 1, **also)
-        self._catch_up()
 
     def _passed(self) -> dict[str, Any]:
         """Return the attributes that differ after a round of weight 0, by name."""

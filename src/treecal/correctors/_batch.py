@@ -25,6 +25,8 @@ class Batch:
     groups: Sequence[Group] | None = None
     weights: Array | None = None
     announced: Sequence[Forecast] | None = None
+    inner: bool = False
+    """Whether a part of another corrector learns them: it does not count rounds of weight 0."""
 
     def __len__(self) -> int:
         return len(self.forecasts)
@@ -47,6 +49,11 @@ class Batch:
             return None
         return np.array([x.points[0] for x in self.announced]).reshape(self.outcomes.shape)
 
+    def numbers(self) -> Integers:
+        """Return for each row the number of rounds that are counted by then."""
+        counts = self.all_weights() > 0 if self.inner else np.ones(len(self), np.int64)
+        return np.cumsum(counts)
+
     def all_weights(self) -> Array:
         """Return the weight of every row."""
         return np.ones(len(self)) if self.weights is None else self.weights
@@ -60,6 +67,7 @@ class Batch:
             None if self.groups is None else [self.groups[i] for i in at],
             None if self.weights is None else self.weights[rows],
             None if self.announced is None else [self.announced[i] for i in at],
+            self.inner,
         )
 
     def counted(self) -> Batch:

@@ -44,7 +44,7 @@ class Books:
         return Page(sums, (*page.unrecorded, (sums.rounds, learned)) if self.ledgers is not None else ())
 
     def after_rows(self, page: Page, batch: Batch, announced: Array) -> Page:
-        """Return the page after many rounds in which points were announced; for books without ledgers."""
+        """Return a settled page after many rounds in which points were announced; for books without ledgers."""
         return Page(self.tallies.after_rows(page.sums, batch, announced))
 
     def written(self, page: Page) -> Page:
@@ -59,9 +59,8 @@ class Books:
         return Forecast.trusted(point[None], uniform(1), None, self.space)
 
     def settled(self, page: Page) -> Page:
-        """Add the rounds that wait, and write them."""
-        page = self.written(page)
-        return self.written(page._replace(sums=self.tallies.added(page.sums)))
+        """Return a written page with the rounds that wait added, and due; change nothing."""
+        return page._replace(sums=self.tallies.added(page.sums))
 
     def report(self, page: Page) -> Correction:
         """Return the scores of a settled page."""

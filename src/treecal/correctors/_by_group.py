@@ -154,7 +154,7 @@ class ByGroup(Corrector):
                 new[name] = _Part(len(met) + len(new), deepcopy(self.corrector))
         for name, rows in _rows(batch.groups, len(batch)).items():
             number, corrector = new.get(name) or met.get(name) or _Part(0, self.corrector)
-            own = replace(batch.of(rows), groups=None)
+            own = replace(batch.of(rows), groups=None, inner=True)
             if (found := corrector._played(own)) is None:
                 return None
             means[rows], changes = found

@@ -102,7 +102,8 @@ class Chain(Corrector):
         """Let one part after the other learn all rounds, if they all know how."""
         parts, forecasts, rounds = [], batch.forecasts, len(batch.counted())
         for part in self.parts:
-            found = part._played(replace(batch, forecasts=forecasts, groups=self._known_rows(part, batch.groups)))
+            known = self._known_rows(part, batch.groups)
+            found = part._played(replace(batch, forecasts=forecasts, groups=known, inner=True))
             if found is None:
                 return None
             forecasts, changes = found

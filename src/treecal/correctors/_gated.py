@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -255,15 +255,15 @@ class Gated(Corrector):
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
         """Let the corrector learn all rounds, if it knows how: what it announces is judged afterwards, in order."""
         corrector, gate = self._now
-        if (found := corrector._played(batch)) is None:
+        if (found := corrector._played(replace(batch, inner=True))) is None:
             return None
         corrected, changes = found
-        means = np.array(batch.forecasts)
+        means, numbers = np.array(batch.forecasts), self._rounds + batch.numbers()
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
             if gate.open:
                 means[i] = corrected[i]
             if batch.weight(i):
-                gate = self._judged(gate, self._rounds + i + 1, b, corrected[i], y)
+                gate = self._judged(gate, int(numbers[i]), b, corrected[i], y)
         return means, {"_now": (corrector._with(changes, len(batch.counted())), gate)}
 
     def _fit(self, batch: Batch) -> None:

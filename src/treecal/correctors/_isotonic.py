@@ -108,9 +108,12 @@ class IsotonicCalibration(Corrector):
         return found
 
     def _announce(self, forecast: Array) -> Forecast:
-        return self._point(self._announce_many(forecast[None], None)[0])
+        return self._point(self._means(forecast[None])[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
+        return self._means(forecasts)
+
+    def _means(self, forecasts: Array) -> Array:
         found = [np.interp(forecasts[:, k], *line) for k, line in enumerate(self._fitted())]
         # Row by row in one order, however many rows there are.
         shares = np.column_stack([np.empty((len(forecasts), 0)), *found])

@@ -76,9 +76,11 @@ class Kept(ABC):
             self._turn(self._books.written)
 
     def _settle(self) -> None:
-        """Add the rounds that wait to the scores."""
+        """Add the rounds that wait to the scores; each step can be interrupted, and none is done twice."""
+        self._catch_up()
         if self._books is not None:
             self._turn(self._books.settled)
+            self._catch_up()
 
     def _turn(self, write: Callable[[Page], Page]) -> None:
         """Write the books; unless a signal handler learned a round meanwhile, and wrote them."""

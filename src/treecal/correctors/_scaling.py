@@ -169,9 +169,12 @@ class Scaling(Corrector):
         return np.asarray(np.log(np.clip(forecasts, self._least, 1.0)))
 
     def _announce(self, forecast: Array) -> Forecast:
-        return self._point(self._announce_many(forecast[None], None)[0])
+        return self._point(self._means(forecast[None])[0])
 
     def _announce_many(self, forecasts: Array, groups: Any) -> Array:
+        return self._means(forecasts)
+
+    def _means(self, forecasts: Array) -> Array:
         from treecal.correctors import _newton_kernels as kernels
 
         now, means = self._state, np.empty(forecasts.shape)
@@ -182,13 +185,18 @@ class Scaling(Corrector):
         return means
 
     def _forecasts(self, forecasts: Array, groups: Any) -> list[Forecast]:
-        return [self._point(row.copy()) for row in self._announce_many(forecasts, groups)]
+        return [self._point(row.copy()) for row in self._means(forecasts)]
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         weights = None if weight == 1.0 else np.array([weight])
-        return self._played(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]
+        return {"_state": self._stepped(Batch(forecast[None], np.array(outcome)[None], weights=weights))[1]}
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+        means, now = self._stepped(batch)
+        return means, {"_state": now}
+
+    def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
+        """Return what is announced in rounds in order, and the state after them."""
         from treecal.correctors import _newton_kernels as kernels
 
         rows, weights = forgetting.steps_of(batch)
@@ -222,7 +230,7 @@ class Scaling(Corrector):
                 now = self._careful(now, values[row], outcomes[row], float(weights[at]))
                 at += 1
             now = self._joined(now)
-        return means, {"_state": now}
+        return means, now
 
     def _careful(self, now: Newton, values: Array, outcome: Array, weight: float) -> Newton:
         """Return the state after one step, however singular the curvature, back in the ball, but for new copies."""

@@ -80,10 +80,9 @@ class Tallies:
         return self._plus(sums, weights, np.array(roles), np.concatenate(points), np.concatenate(shares), y)
 
     def after_rows(self, sums: Sums, batch: Batch, announced: Array) -> Sums:
-        """Return the sums after many rounds in which points were announced; what was due is written."""
+        """Return written sums, for which no round waits, after many in which points were announced; change nothing."""
         if not len(batch):
             return sums
-        sums = self.write(self.added(sums))
         points, weights = np.concatenate([batch.forecasts, announced, announced]), batch.all_weights()
         roles, shares, y = np.repeat(range(3), len(batch)), np.tile(weights, 3), np.tile(batch.outcomes, (3, 1))
         sums = sums._replace(rounds=sums.rounds + len(batch))

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -69,7 +69,8 @@ class Source:
             except BaseException:  # Ctrl-C, or the generator is closed
                 fetcher.shutdown(wait=False, cancel_futures=True)
                 if self._connection is not None:
-                    self._connection.interrupt()
+                    with suppress(library("duckdb").Error):  # it may be closed, if an abandoned generator is collected
+                        self._connection.interrupt()
                 raise
 
     def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:

@@ -35,11 +35,14 @@ class Luck:
         The error that was measured.
     mean, deviation
         Mean and standard deviation of the error, had each outcome been drawn from its forecast.
+    step
+        How much one outcome moves the error, halved: errors lie on a grid, where the gamma law below has none.
     """
 
     value: float
     mean: float
     deviation: float
+    step: float = 0.0
 
     @property
     def high(self) -> float:
@@ -56,10 +59,12 @@ class Luck:
         """How often chance alone shows an error as large."""
         if self.deviation <= 1e-9 * self.mean or self.mean <= 0:
             return 1.0 if self.value <= self.mean + 1e-9 else 0.0
+        if self.value <= self.step:  # nothing came where hardly anything was expected
+            return 1.0
         from scipy.special import gammaincc
 
         shape, scale = self._gamma
-        return float(gammaincc(shape, self.value / scale))
+        return float(gammaincc(shape, (self.value - self.step) / scale))
 
     def to_dict(self) -> dict[str, float]:
         """Return mean, high and p-value as JSON values."""
@@ -319,7 +324,8 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
         variances.append(math.fsum(share**2 * variance))
     count = len(classes)
     spread = math.sqrt(math.fsum(variances) * together(classes)) / count
-    return Luck(classwise_ece(classes), math.fsum(means) / count, spread)
+    step = 1 / (max(count, 2) * math.fsum(classes[0].rows))  # an outcome that is another one moves two classes
+    return Luck(classwise_ece(classes), math.fsum(means) / count, spread, step)
 
 
 def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
@@ -348,9 +354,10 @@ def together(classes: Sequence[Bins]) -> float:
     """
     if len(classes) == 1:
         return 1.0
-    rate = np.array([bins.mean_outcome for bins in classes])
+    rate = np.sort([bins.mean_outcome for bins in classes])
     own = float(np.sum((rate * (1 - rate)) ** 2))
-    return 1 + (float(np.sum(rate**2)) ** 2 - float(np.sum(rate**4))) / own if own > 0 else 2.0
+    pairs = float(rate[1:] ** 2 @ np.cumsum(rate**2)[:-1])  # the smallest first: nothing cancels
+    return 1 + 2 * pairs / own if own > 0 else 2.0
 
 
 def _absolute_gap(n: Array, p: Array) -> tuple[Array, Array]:
@@ -371,6 +378,9 @@ def mean_gap(n: Array | Integers, p: Array) -> Array:
 
     m = np.minimum(np.floor(n * p), n - 1)
     log = xlogy(m + 1, p) + xlog1py(n - m, -p) + gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m)
-    many = np.sqrt(2 / np.pi * p * (1 - p) / n)  # where logarithms lose digits
+    # Where logarithms lose digits: the normal law, or for what is rare that of Poisson.
+    rare = n * np.minimum(p, 1 - p)
+    few = 2 * np.exp(xlogy(np.floor(rare) + 1, rare) - rare - gammaln(np.floor(rare) + 1)) / n
+    many = np.where(rare < 1000, few, np.sqrt(2 / np.pi * p * (1 - p) / n))
     found: Array = np.where((p > 0) & (p < 1), np.where(n < 1e6, 2 * np.exp(log) / n, many), 0.0)
     return found
