@@ -168,6 +168,12 @@ class Audit:
     alarm: Alarm | None = None
     in_order: bool = True
 
+    @property
+    def off(self) -> list[Key]:
+        """The groups that chance does not explain, even among so many; the largest share of the base rate first."""
+        found = [key for key, part in self.groups.items() if part.verdict.p_value < 0.05 / len(self.groups)]
+        return sorted(found, key=lambda key: -self.groups[key].verdict.share)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
         return {
