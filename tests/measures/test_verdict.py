@@ -142,6 +142,20 @@ def test_too_few_rows_says_how_many_more() -> None:
     assert levels.count("cannot tell") <= 1
 
 
+@pytest.mark.parametrize("p", [0.04, 1e-3, 1e-6])
+def test_too_few_rows_of_what_is_rare(p: float) -> None:
+    """Some tens of times it must have come: not more rows than that, though nothing came yet."""
+    advice = constant_verdict(p, 0, 20).advice
+    rows = 20 + int(advice.split("about ")[1].split(" more")[0].replace(",", ""))
+    assert 5 / p < rows < 200 / p
+    assert constant_verdict(p, round(3 * p * rows), 3 * rows).level != "cannot tell"
+
+
+@pytest.mark.parametrize("p", [1e-15, 1e-170])
+def test_what_no_log_can_tell(p: float) -> None:
+    assert "any log" in constant_verdict(p, 0, 100).advice
+
+
 @given(n=st.integers(1, 400), p=st.floats(1e-9, 1 - 1e-9))
 @settings(deadline=None, max_examples=60)
 def test_the_mean_gap_is_the_binomials(n: int, p: float) -> None:

@@ -31,6 +31,7 @@ TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
+_COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must put right to be advised
 
 
@@ -194,10 +195,19 @@ class Verdict:
         if self.level == "calibrated":
             return "Nothing to put right."
         if self.level == "cannot tell":
-            more = self.rows * ((self.worst.most / TELL) ** 2 - 1)
+            more = self._needed - self.rows
+            if more > _COUNTLESS:
+                return "Too few rows to tell, and more than any log has: what is so rare is as good as impossible."
             return f"Too few rows to tell: about {_rounded(more):,} more."
         remedy = self._remedy
         return f"Small enough for most uses. {remedy}" if self.level == "nearly calibrated" else remedy
+
+    @property
+    def _needed(self) -> float:
+        """Rows with which one could tell: intervals shrink as 1/n until the rare class is met, then as 1/√n."""
+        view = self.worst
+        met = max(self.rows, 1 / max(view.base, 1e-300))
+        return met * max(view.most * (self.rows / met) / TELL, 1.0) ** 2
 
     @property
     def _remedy(self) -> str:
