@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.cli.support import refused, run
+from treecal._typing import Array
 from treecal.exceptions import FileError, LossError, ParameterError
 from treecal.measures import chance, interval, payoff_loss
 from treecal.measures._payoff import best_actions
@@ -138,8 +139,8 @@ def test_pay_off_is_the_measures(seed: int, weighted: bool) -> None:
 def test_actions_do_not_depend_on_the_rows_around(seed: int, actions: int, d: int) -> None:
     rng = np.random.default_rng(seed)
     loss = rng.integers(0, 5, size=(actions, d)) / 10  # many ties
-    forecasts = rng.integers(1, 6, size=(d, 2000)) * 1.0
-    forecasts /= forecasts.sum(axis=0)
+    counts = rng.integers(1, 6, size=(d, 2000)).astype(np.float64)
+    forecasts: Array = counts / counts.sum(axis=0)
     taken = best_actions(forecasts, loss)
     for size in (1, 3, 501):
         parts = [np.ascontiguousarray(forecasts[:, i : i + size]) for i in range(0, 2000, size)]

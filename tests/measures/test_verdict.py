@@ -96,7 +96,11 @@ def test_who_is_right_about_what_is_rare_is_seldom_blamed(rows: int, expected: f
     p = min(expected / rows, 0.5)
     came = np.arange(min(rows, 100) + 1)
     chances = binom.pmf(came, rows, p)
-    blamed = [c for k, c in zip(came, chances, strict=True) if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05]
+    blamed = [
+        c
+        for k, c in zip(came.tolist(), chances.tolist(), strict=True)
+        if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05
+    ]
     assert math.fsum(blamed) <= 0.05
 
 
