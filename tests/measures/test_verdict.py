@@ -97,7 +97,9 @@ def test_who_is_right_about_what_is_rare_is_seldom_blamed(rows: int, expected: f
     came = np.arange(min(rows, 100) + 1)
     chances = binom.pmf(came, rows, p)
     blamed = [
-        c for k, c in zip(came, chances, strict=True) if c > 1e-9 and constant_verdict(p, int(k), rows).p_value < 0.05
+        c
+        for k, c in zip(came.tolist(), chances.tolist(), strict=True)
+        if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05
     ]
     assert math.fsum(blamed) <= 0.05
 
@@ -165,6 +167,20 @@ def test_too_few_rows_says_how_many_more() -> None:
     more = int(few.advice.split("about ")[1].split(" more")[0].replace(",", ""))
     levels = [verdict_of(*drawn(3, 2 * (100 + more), seed=seed)).level for seed in range(8)]
     assert levels.count("cannot tell") <= 1
+
+
+@pytest.mark.parametrize("p", [0.04, 1e-3, 1e-6])
+def test_too_few_rows_of_what_is_rare(p: float) -> None:
+    """Some tens of times it must have come: not more rows than that, though nothing came yet."""
+    advice = constant_verdict(p, 0, 20).advice
+    rows = 20 + int(advice.split("about ")[1].split(" more")[0].replace(",", ""))
+    assert 5 / p < rows < 200 / p
+    assert constant_verdict(p, round(3 * p * rows), 3 * rows).level != "cannot tell"
+
+
+@pytest.mark.parametrize("p", [1e-15, 1e-170])
+def test_what_no_log_can_tell(p: float) -> None:
+    assert "any log" in constant_verdict(p, 0, 100).advice
 
 
 @given(n=st.integers(1, 400), p=st.floats(1e-9, 1 - 1e-9))

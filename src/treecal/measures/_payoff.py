@@ -204,7 +204,10 @@ class Payoff:
 
 def best_actions(forecasts: Array, loss: Array) -> Integers:
     """Return the action of least expected loss under each forecast, `(d, n)`: of equal ones the first."""
-    found: Integers = np.argmin(loss @ forecasts, axis=0)
+    costs = np.zeros((len(loss), forecasts.shape[1]))
+    for each, p in zip(loss.T, forecasts, strict=True):  # a matrix product rounds by where a row is, and ties follow it
+        costs += each[:, None] * p
+    found: Integers = costs.argmin(axis=0)
     return found
 
 

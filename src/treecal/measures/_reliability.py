@@ -96,7 +96,7 @@ class Bins:
     --------
     >>> bins = Bins(np.array([0.25, 0.75]), np.array([100, 60]), np.array([0.35, 0.75]))
     >>> round(bins.ece, 4), round(bins.mce, 3), round(bins.chance.mean, 3), round(bins.chance.p_value, 2)
-    (0.0625, 0.1, 0.038, 0.12)
+    (0.0625, 0.1, 0.038, 0.15)
     >>> print(bins.interval())
     0.06018, 90 % interval 0 to 0.135 (not told from 0: there an interval covers more often than its level)
     """

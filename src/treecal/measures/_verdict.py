@@ -6,7 +6,7 @@ Two views are judged: the most likely class of each row, and all classes, one by
    than in one of twenty such logs (Bonferroni: one of forty each), the forecasts are **calibrated** as far as the log
    can tell: if the interval of the error ends below a quarter of the base rate. If it does not, one **cannot tell**.
 2. *Is it much?* Otherwise the error, without its noise, is divided by the base rate (see `Bins.base`): up to a tenth is
-   **nearly calibrated**, up to three tenths **somewhat off**, more **far off**.
+   **nearly calibrated** (if the interval, too, ends below a quarter), up to three tenths **somewhat off**, more **far off**.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
+_COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must put right to be advised
 
 
@@ -134,6 +135,8 @@ class Verdict:
         if self.p_value >= ALPHA:
             return "calibrated" if self.worst.most <= TELL else "cannot tell"
         share = self.share
+        if share <= NEARLY and self.worst.most > TELL:
+            return "somewhat off"
         return "nearly calibrated" if share <= NEARLY else "somewhat off" if share <= SOMEWHAT else "far off"
 
     @property
@@ -196,10 +199,19 @@ class Verdict:
         if self.level == "calibrated":
             return "Nothing to put right."
         if self.level == "cannot tell":
-            more = self.rows * ((self.worst.most / TELL) ** 2 - 1)
+            more = self._needed - self.rows
+            if more > _COUNTLESS:
+                return "Too few rows to tell, and more than any log has: what is so rare is as good as impossible."
             return f"Too few rows to tell: about {_rounded(more):,} more at least."
         remedy = self._remedy
         return f"Small enough for most uses. {remedy}" if self.level == "nearly calibrated" else remedy
+
+    @property
+    def _needed(self) -> float:
+        """Rows with which one could tell: intervals shrink as 1/n until the rare class is met, then as 1/√n."""
+        view = self.worst
+        met = max(self.rows, 1 / max(view.base, 1e-300))
+        return met * max(view.most * (self.rows / met) / TELL, 1.0) ** 2
 
     @property
     def _remedy(self) -> str:
@@ -334,4 +346,6 @@ def _rounded(count: float) -> int:
 
 def percent(share: float) -> str:
     """Return a share in per cent, to two digits."""
+    if share >= 10:
+        return "many times"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
