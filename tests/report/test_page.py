@@ -151,7 +151,7 @@ def test_thousands_of_groups_make_a_small_page() -> None:
     """Their rows are plain; pictures are of the worst only."""
     rng = np.random.default_rng(0)
     p, site = rng.random(90_000), rng.integers(3000, size=90_000)
-    log = {"p": p, "y": rng.random(90_000) < np.where(site < 100, p**4, p), "site": site}
+    log = {"p": p, "y": rng.random(90_000) < np.where(site < 100, 0, p), "site": site}
     found = tc.audit(log, forecast="p", outcome="y", by="site", exact=False)
     html = report.render([report.audited(found, title="Clicks")], title="Audit")
     assert len(html) < 3e6

@@ -45,7 +45,7 @@ class Section:
     >>> coins = np.eye(2)[np.random.default_rng(0).integers(2, size=2000)]
     >>> entries = [play(f, coins) for f in (tc.TreeCal(space), tc.BinaryGrid(), tc.RunningMean(space))]
     >>> [verdict.level for verdict in Section("Coins", entries).verdicts]
-    ['far off', 'nearly calibrated', 'calibrated']
+    ['far off', 'calibrated', 'calibrated']
     """
 
     title: str
