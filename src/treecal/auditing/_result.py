@@ -13,6 +13,7 @@ from treecal.auditing._groups import Key
 from treecal.io import Problems
 from treecal.measures import Bins, Interval, Payoff, Verdict
 from treecal.measures._reliability import classwise_ece
+from treecal.measures._verdict import off_among
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,8 +172,7 @@ class Audit:
     @property
     def off(self) -> list[Key]:
         """The groups that chance does not explain, even among so many; the largest share of the base rate first."""
-        found = [key for key, part in self.groups.items() if part.verdict.p_value < 0.05 / len(self.groups)]
-        return sorted(found, key=lambda key: -self.groups[key].verdict.share)
+        return off_among({key: part.verdict for key, part in self.groups.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""

@@ -6,7 +6,7 @@ Two views are judged: the most likely class of each row, and all classes, one by
    than in one of twenty such logs (Bonferroni: one of forty each), the forecasts are **calibrated** as far as the log
    can tell: if the interval of the error ends below a quarter of the base rate. If it does not, one **cannot tell**.
 2. *Is it much?* Otherwise the error, without its noise, is divided by the base rate (see `Bins.base`): up to a tenth is
-   **nearly calibrated** (if the interval, too, ends below a quarter), up to three tenths **somewhat off**, more **far off**.
+   **nearly calibrated** (if its interval ends below a quarter), up to three tenths **somewhat off**, more **far off**.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from treecal._typing import Array, Integers
 from treecal.measures._levels import Interval
 from treecal.measures._reliability import Bins, Luck, chance_of, classwise_base, interval_of, together
 
+Name = TypeVar("Name")
 Level = Literal["calibrated", "nearly calibrated", "somewhat off", "far off", "cannot tell"]
 
 ALPHA = 0.05
@@ -267,6 +268,20 @@ class Verdict:
         named = ", ".join(_said(name, self.classes[name]) for name in off[:3])
         rest = f" and {len(off) - 3} more" if len(off) > 3 else ""
         return f"Only {named}{rest} {'is' if len(off) == 1 else 'are'} off."
+
+
+def off_among(verdicts: Mapping[Name, Verdict]) -> list[Name]:
+    """Return which of many are off, the largest share of the base rate first.
+
+    One of twenty calibrated ones is off by itself, so of many some always are. Of those returned, at most one of twenty
+    is there by chance, on average (Benjamini and Hochberg 1995).
+    """
+    p_values = np.array([verdict.p_value for verdict in verdicts.values()])
+    ranked = np.sort(p_values)
+    passed = np.flatnonzero(ranked < ALPHA * np.arange(1, len(ranked) + 1) / max(len(ranked), 1))
+    limit = ranked[passed[-1]] if len(passed) else -1.0
+    off = [name for name, p in zip(verdicts, p_values, strict=True) if p <= limit]
+    return sorted(off, key=lambda name: -verdicts[name].share)
 
 
 class _Fit(NamedTuple):

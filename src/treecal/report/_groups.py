@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from treecal.auditing import Audit, Calibration
-from treecal.measures._verdict import ALPHA
+from treecal.measures._verdict import off_among
 
 _MOST_NAMES = 5  # of groups in a sentence
 
@@ -31,12 +29,11 @@ def groups_of(audit: Audit) -> list[GroupRow]:
 def convicted(groups: Sequence[GroupRow]) -> list[GroupRow]:
     """Return the groups that are off, the largest share of their base rate first.
 
-    One of twenty calibrated groups is off by itself, so of many groups some always are. Of those returned, at most one
-    of twenty is there by chance, on average (Benjamini and Hochberg 1995).
+    As `treecal.measures.Verdict` of many at once: of those returned, at most one of twenty is there by chance.
 
     Examples
     --------
-    >>> import treecal as tc
+    >>> import numpy as np, treecal as tc
     >>> rng = np.random.default_rng(0)
     >>> site, p = rng.integers(100, size=50_000), rng.random(50_000)
     >>> y = rng.random(50_000) < np.where(site == 7, p**2, p)
@@ -44,12 +41,7 @@ def convicted(groups: Sequence[GroupRow]) -> list[GroupRow]:
     >>> [row.name for row in convicted(rows)], sum(row.part.verdict.p_value < 0.05 for row in rows)
     (['7'], 3)
     """
-    p_values = np.array([row.part.verdict.p_value for row in groups])
-    ranked = np.sort(p_values)
-    passed = np.flatnonzero(ranked < ALPHA * np.arange(1, len(ranked) + 1) / max(len(ranked), 1))
-    limit = ranked[passed[-1]] if len(passed) else -1.0
-    off = [row for row, p in zip(groups, p_values, strict=True) if p <= limit]
-    return sorted(off, key=lambda row: -row.part.verdict.share)
+    return [groups[k] for k in off_among({k: row.part.verdict for k, row in enumerate(groups)})]
 
 
 def in_words(groups: Sequence[GroupRow], off: Sequence[GroupRow], by: Sequence[str]) -> str:

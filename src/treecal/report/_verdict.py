@@ -70,11 +70,12 @@ class Verdict:
 
     @cached_property
     def judged(self) -> Judged | None:
-        """The verdict on forecasts of classes; None on other sets."""
+        """The verdict on forecasts of classes; None on other sets, and of a ledger whose rounds have weights."""
         entry = self.entry
         if entry.audited is not None:
             return entry.audited.verdict
-        return entry.exact.verdict(self.names) if isinstance(entry.space, Simplex) else None
+        weighted = entry.exact.weight != entry.exact.rounds
+        return entry.exact.verdict(self.names) if isinstance(entry.space, Simplex) and not weighted else None
 
     @cached_property
     def reading(self) -> Reading:
