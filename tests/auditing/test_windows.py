@@ -18,6 +18,7 @@ from treecal._typing import Array
 from treecal.exceptions import FileError, LossError, ParameterError
 from treecal.measures import chance, interval, payoff_loss
 from treecal.measures._payoff import best_actions
+from treecal.report import audited, render
 
 LOSS = [[0, 4], [1, 1]]
 
@@ -165,6 +166,7 @@ def test_pay_off_by_group_its_interval_and_chance() -> None:
     parts = [part.payoff for part in found.groups.values()]
     assert sum(part.counts.sum() for part in parts if part is not None) == 4000
     assert "a row" in str(found)
+    assert f"pays {whole.cost:.4g} a row" in render([audited(found)], title="Costs")
     with pytest.raises(LossError, match="expected"):
         tc.audit(log, forecast="p", outcome="y", loss=[[0, 1, 2], [1, 0, 2]])
 

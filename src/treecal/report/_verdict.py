@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from treecal._sums import group_rows
+from treecal.auditing._show import acted
 from treecal.geometry import Norm, Simplex, l1, l2, linf
 from treecal.ledger import Reading
 from treecal.measures import Verdict as Judged
@@ -155,6 +156,8 @@ class Verdict:
                 f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
                 f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
             )
+        if self.entry.audited is not None and self.entry.audited.payoff is not None:
+            text.append(acted(self.entry.audited.payoff))
         return text
 
     @property
