@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal.exceptions import ParameterError, SnapshotError
+from treecal.geometry._tables import columns
 
 
 def read_name(name: Any) -> Hashable:
@@ -28,6 +29,23 @@ def plain_name(name: Any) -> Any:
     if isinstance(name, tuple):
         return tuple(map(plain_name, name))
     return name.item() if isinstance(name, np.generic) else name
+
+
+def plain_names(names: Any) -> list[Any]:
+    """Return the names of rows, from a list, an array or a series; the rows of a table are tuples of names.
+
+    Examples
+    --------
+    >>> plain_names(np.array(["JFK", "LGA"]))
+    ['JFK', 'LGA']
+    >>> plain_names(np.array([["JFK", "winter"], ["LGA", "winter"]]))
+    [('JFK', 'winter'), ('LGA', 'winter')]
+    """
+    if columns(names) is not None:
+        names = np.asarray(names)  # by rows, where iteration may be by columns
+    if isinstance(names, np.ndarray) and names.ndim == 2:
+        names = map(tuple, names)
+    return [plain_name(name) for name in names]
 
 
 def saved_names(names: Any) -> list[Hashable]:
