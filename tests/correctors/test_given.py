@@ -74,9 +74,11 @@ def test_the_rows_of_a_table_are_the_groups_of_rounds() -> None:
         {"a", "b", "c", "d"},
         "abcd",
         np.zeros((4, 2, 2)),
+        np.array(["2026-11-16"] * 4, "M8[ns]"),
+        np.array(["2026-11-16"] * 4, "M8[D]"),
         [["a"], ["b"], ["c"], ["d"]],
     ],
-    ids=["too few", "one", "missing", "dictionary", "set", "text", "cube", "lists"],
+    ids=["too few", "one", "missing", "dictionary", "set", "text", "cube", "times", "days", "lists"],
 )
 def test_what_names_no_groups_is_refused_and_nothing_changed(groups: Any) -> None:
     f = tc.ByGroup(tc.Recalibrator(TWO))
