@@ -63,7 +63,10 @@ def rows(f: tc.Corrector, n: int, seed: int) -> tuple[Array, Array, Array | None
     P[::11] = np.eye(dim)[rng.integers(dim, size=len(P[::11]))]
     Y = np.eye(dim)[[rng.choice(dim, p=p) for p in P[:, ::-1] / P.sum(axis=1, keepdims=True)]]
     Y[::6] = rng.dirichlet(np.ones(dim), len(Y[::6]))
-    weights = rng.choice([0.0, 0.3, 1.0, 1.0, 2.0, 7.5, 100.0, 1e12], n) if seed % 2 else None
+    weights = None
+    if seed % 2:
+        weights = rng.choice([0.0, 0.3, 1.0, 1.0, 2.0, 7.5, 100.0], n)
+        weights[-5] = 1e12  # late, because from then on there are 35 copies
     groups = rng.choice(["a", "b", "c"], n).tolist() if isinstance(f, tc.ByGroup) else None
     return P, Y, weights, groups
 
@@ -161,7 +164,32 @@ class Doubting(tc.Recalibrator):
         return super()._after(forecast, 0.9 * outcome + 0.1 / self.space.dim, weight=weight)
 
 
-@pytest.mark.parametrize("make", [Careful, CarefulMap, Doubting, lambda space: tc.Chain([Doubting(space)])])
+class Doubtful:
+    """Hooks that do not come from a corrector."""
+
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+        own: Any = super()
+        found: dict[str, Any] = own._after(forecast, 0.9 * outcome + 0.1 / len(outcome), weight=weight)
+        return found
+
+
+class DoubtfulScaling(tc.TemperatureScaling):
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+        return super()._after(forecast, 0.9 * outcome + 0.1 / self.space.dim, weight=weight)
+
+
+class Mixed(Doubtful, tc.VectorScaling):
+    pass
+
+
+class MixedMore(Mixed):
+    pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Careful, CarefulMap, Doubting, DoubtfulScaling, Mixed, MixedMore, lambda space: tc.Chain([Doubting(space)])],
+)
 def test_hooks_of_ones_own_are_called_in_a_batch(make: Any) -> None:
     loop, batch = make(THREE), make(THREE)
     P, Y, *_ = rows(loop, 60, 0)

@@ -190,7 +190,9 @@ def test_forecasts_by_name_and_in_any_form() -> None:
     [
         ([[1, 0]], "round 1 has 1 entries, expected 2 points, one for each of icon, gfs"),
         ([0.5, 0.5], "round 1 of icon is the scalar"),
-        ({"icon": [1, 0]}, "round 1 is a dict, expected 2 points"),
+        ({"icon": [1, 0]}, "(?s)round 1 has no forecast of 'gfs'\\..*the models are 'icon', 'gfs'"),
+        ({"icon": [1, 0], "gfs": [1, 0], "gem": [1, 0]}, "round 1 has one of 'gem'\\."),
+        ({"icon": [1, 0], "gsf": [1, 0]}, "round 1 has no forecast of 'gfs', and one of 'gsf'\\."),
         (None, "round 1 is a NoneType"),
         ([[1, 0], [1, 0.5]], "round 1 of gfs lies outside"),
         ([[1, 0], [math.nan, 1]], "round 1 of gfs holds nan"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import treecal as tc
-from treecal.exceptions import OutcomeError, TreeCalError
+from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
 from treecal.state import dumps, loads
 
 TWO = tc.Simplex(2)
@@ -34,6 +34,26 @@ def test_a_closed_round_does_not_come_back() -> None:
     assert f.rounds == 2
     f.predict([0.9, 0.1])
     assert f.get_state()["open"]["forecast"].tolist() == [0.9, 0.1]
+
+
+@pytest.mark.parametrize("scores", ["binned", "exact"])
+def test_a_batch_is_refused_while_a_round_is_open_as_the_loop_is(scores: Any) -> None:
+    f, again = tc.PlattScaling(TWO, scores=scores), [[0.6, 0.4]] * 3
+    f.predict(B)
+    before = dumps(f)
+    with pytest.raises(ForecastError) as loop:
+        f.predict(again[0])
+    with pytest.raises(ForecastError) as batch:
+        f.update_many(again, [1, 0, 1])
+    assert str(batch.value) == str(loop.value)
+    assert dumps(f) == before
+    f.update_many([], [])  # a loop of no rounds
+    f.update_many(again, [1, 0, 1], announced=again)  # learned late: open rounds stay open
+    elsewhere(lambda: f.update_many(again, [1, 0, 1]))  # a thread has its own open round
+    assert f.rounds == 6
+    f.update(1)
+    f.update_many(again, [1, 0, 1])
+    assert f.rounds == 10
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from treecal._validate import sample_weight
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
 from treecal.correctors._books import Books, Page
 from treecal.correctors._kept import Kept
-from treecal.correctors._names import plain_name
+from treecal.correctors._names import plain_name, plain_names
 from treecal.correctors._opened import Opened, checked_opened
 from treecal.correctors._scores import Round
 from treecal.exceptions import (
@@ -118,8 +118,9 @@ class Corrector(Kept):
         super().__init_subclass__(**arguments)
         learns = cls._learn if cls._after is Corrector._after else cls._after
         cls._takes = frozenset({"group", "weight"}.intersection(signature(learns).parameters))
-        if vars(cls).keys() & {"_announce", "_learn", "_after"}:  # of these, faster ways of a base class know nothing
-            for name in {"_played", "_announce_many", "_forecasts"} - vars(cls).keys():
+        hooks = min(_place(cls, name) for name in ("_announce", "_learn", "_after"))
+        for name in ("_played", "_announce_many", "_forecasts"):
+            if _place(cls, name) > hooks:  # a faster way of a base class knows nothing of hooks that came later
                 setattr(cls, name, getattr(Corrector, name))
 
     @abstractmethod
@@ -185,14 +186,17 @@ class Corrector(Kept):
             self._catch_up()
             opened = self._open.get(get_ident())
             if opened is not None and (not np.array_equal(opened.forecast, b) or opened.group != group):
-                raise ForecastError.at(
-                    self._rounds + 1,
-                    "came while another one awaits its outcome.",
-                    hint="for outcomes that come late use tc.Late(corrector); if none will come, call cancel() first.",
-                )
+                raise self._still_open()
             if opened is None or (self.ordered and opened.rounds != self._rounds):
                 opened = self._open[get_ident()] = Opened(self._rounds, b, group, self._announced(b, group))
             return opened.announced
+
+    def _still_open(self) -> ForecastError:
+        return ForecastError.at(
+            self._rounds + 1,
+            "came while another one awaits its outcome.",
+            hint="for outcomes that come late use tc.Late(corrector); if none will come, call cancel() first.",
+        )
 
     def cancel(self) -> None:
         """Give up the open round: its outcome will not come. Without one, nothing happens."""
@@ -267,7 +271,9 @@ class Corrector(Kept):
             )
         return Opened(self._rounds, forecast, group, x)
 
-    def predict_many(self, forecasts: ArrayLike | Mapping[str, Any], *, groups: Sequence[Group] | None = None) -> Array:
+    def predict_many(
+        self, forecasts: ArrayLike | Mapping[str, Any], *, groups: Sequence[Group] | ArrayLike | None = None
+    ) -> Array:
         """Return what would be announced now in place of each forecast, as means, `(n, dim)`; no round is opened.
 
         Parameters
@@ -275,7 +281,7 @@ class Corrector(Kept):
         forecasts
             The model's forecasts, `(n, dim)`.
         groups
-            The group of each, for correctors with groups.
+            The group of each, for correctors with groups: a list, an array or a series.
         """
         P = self._read_many(forecasts)
         names = self._checked_groups(groups, len(P), 1.0)
@@ -297,13 +303,13 @@ class Corrector(Kept):
         outcomes: ArrayLike | Sequence[Any],
         *,
         announced: Sequence[Forecast] | ArrayLike | None = None,
-        groups: Sequence[Group] | None = None,
+        groups: Sequence[Group] | ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> Array:
         """Learn forecasts and their outcomes in order; return the means of what was announced, `(n, dim)`.
 
-        Without `announced` it is what `predict` and `update` in a loop do, and the result is what they announce. All
-        rows are checked before the first is learned.
+        Without `announced` it is what `predict` and `update` in a loop do, and the result is what they announce; so it
+        is refused while a round is open. All rows are checked before the first is learned.
 
         Parameters
         ----------
@@ -319,6 +325,8 @@ class Corrector(Kept):
         batch = self._checked_rows(forecasts, outcomes, announced, groups, weights)
         with self._lock:
             self._catch_up()
+            if announced is None and len(batch) and get_ident() in self._open:
+                raise self._still_open()
             return self._learn_many(batch)
 
     def fit(
@@ -326,7 +334,7 @@ class Corrector(Kept):
         forecasts: ArrayLike | Mapping[str, Any],
         outcomes: ArrayLike | Sequence[Any],
         *,
-        groups: Sequence[Group] | None = None,
+        groups: Sequence[Group] | ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Learn from a log before the first round, without scores; from another one, after that. Returns itself.
@@ -494,12 +502,12 @@ class Corrector(Kept):
         heaviest = 1.0 if w is None or not len(w) else float(w[np.abs(w - 1).argmax()])
         return Batch(P, Y, self._checked_groups(groups, len(P), heaviest), w, said)
 
-    def _checked_groups(self, groups: Sequence[Group] | None, count: int, weight: float) -> list[Group] | None:
+    def _checked_groups(self, groups: Any, count: int, weight: float) -> list[Group] | None:
         """Return the groups of so many rows, or raise unless rounds of these groups and this weight can be learned."""
         if one_each("groups", groups, count) is None:
             self._check_given(None, weight)
             return None
-        names = [plain_name(group) for group in groups or ()]
+        names = plain_names(groups)
         for name in names:
             self._check_given(name, weight)
         return names
@@ -538,6 +546,11 @@ class Corrector(Kept):
             f"came in a thread that made no forecast, and those of {len(awaiting)} others await their outcomes.",
             hint="call predict(b) and update(y) of a round in one thread.",
         )
+
+
+def _place(cls: type, name: str) -> int:
+    """Return the place, in the order in which attributes are looked up, of the class that defines this one."""
+    return next(place for place, base in enumerate(cls.__mro__) if name in vars(base))
 
 
 def checked_part(name: str, part: Any, expected: str, *, hint: str | None = None) -> Corrector:

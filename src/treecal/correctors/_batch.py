@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ def one_each(name: str, given: Any, count: int) -> Any:
     """Return what is given for each row, if anything is, or raise unless there are so many."""
     if given is None:
         return None
-    if isinstance(given, str | bytes) or not hasattr(given, "__len__"):
+    if isinstance(given, str | bytes | Mapping | Set) or not hasattr(given, "__len__") or getattr(given, "ndim", 1) < 1:
         raise ParameterError.expected(name, given, f"a sequence of {count}, one for each forecast")
     if len(given) != count:
         raise ParameterError(f"there are {count} forecasts and {len(given)} {name}.")

@@ -22,6 +22,7 @@ from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import frozen
 from treecal.geometry._outcomes import ROUNDING, read_forecast
 from treecal.geometry._rows import read_forecast_rows
+from treecal.geometry._tables import listed
 
 MOST_KEPT = 256
 """Rows of the history; when it is full, every second one goes."""
@@ -246,8 +247,8 @@ class Mixture(Corrector):
         """Return the models' forecasts of rounds, `(n, models, dim)`, or raise."""
         if isinstance(forecasts, Mapping):
             if forecasts.keys() != set(self.models):
-                found = f"are of {', '.join(map(str, forecasts))}, expected {', '.join(self.models)}"
-                raise ForecastError(f"forecasts from round {self._rounds + 1} on {found}.")
+                problem, hint = self._unlike(forecasts)
+                raise ForecastError(f"forecasts from round {self._rounds + 1} on have {problem}.", hint=hint)
             models = [self._of_model(i, forecasts[name]) for i, name in enumerate(self.models)]
             for name, own in zip(self.models, models, strict=True):
                 one_each(f"forecasts of {name}", own, len(models[0]))
@@ -275,8 +276,18 @@ class Mixture(Corrector):
             return ForecastError(f"of {name}: {error.args[0]}", hint=error.hint)
         return ForecastError.at(error.round, f"of {name} {error.problem}", hint=error.hint)
 
+    def _unlike(self, given: Mapping[Any, Any]) -> tuple[str, str]:
+        """Return which models are missing from forecasts by name, and which are none of the mixture; and a hint."""
+        missing = [repr(name) for name in self.models if name not in given]
+        extra = [repr(name) for name in given if name not in self.models]
+        found = [f"no forecast of {listed(missing)}"] * bool(missing) + [f"one of {listed(extra)}"] * bool(extra)
+        return ", and ".join(found), f"the models are {listed([repr(name) for name in self.models])}."
+
     def _one_each_model(self, given: Any, number: int) -> Array:
-        if isinstance(given, Mapping) and given.keys() == set(self.models):
+        if isinstance(given, Mapping):
+            if given.keys() != set(self.models):
+                problem, hint = self._unlike(given)
+                raise ForecastError.at(number, f"has {problem}.", hint=hint)
             given = [given[name] for name in self.models]
         if isinstance(given, np.ndarray) and given.ndim:
             given = list(given)  # rows

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from treecal.exceptions import ParameterError, SnapshotError
+from treecal.geometry._tables import columns
+
+_TIMES = (np.datetime64, np.timedelta64)
 
 
 def read_name(name: Any) -> Hashable:
     """Return the name of a group with NumPy's scalars as Python's, or raise unless it is text, a number or a tuple."""
-    if isinstance(name, np.generic):
-        name = name.item()
+    name = plain_name(name)
     if isinstance(name, tuple):
         return tuple(map(read_name, name))
     if name is None or isinstance(name, str | int) or (isinstance(name, float) and math.isfinite(name)):
@@ -27,7 +29,25 @@ def plain_name(name: Any) -> Any:
     """Return a name with NumPy's scalars as Python's; anything else as it is."""
     if isinstance(name, tuple):
         return tuple(map(plain_name, name))
-    return name.item() if isinstance(name, np.generic) else name
+    # A time would be an integer or not, by its unit.
+    return name.item() if isinstance(name, np.generic) and not isinstance(name, _TIMES) else name
+
+
+def plain_names(names: Any) -> list[Any]:
+    """Return the names of rows, from a list, an array or a series; the rows of a table are tuples of names.
+
+    Examples
+    --------
+    >>> plain_names(np.array(["JFK", "LGA"]))
+    ['JFK', 'LGA']
+    >>> plain_names(np.array([["JFK", "winter"], ["LGA", "winter"]]))
+    [('JFK', 'winter'), ('LGA', 'winter')]
+    """
+    if columns(names) is not None:
+        names = np.asarray(names)  # by rows, where iteration may be by columns
+    if isinstance(names, np.ndarray) and names.ndim == 2:
+        names = map(tuple, names)
+    return [plain_name(name) for name in names]
 
 
 def saved_names(names: Any) -> list[Hashable]:

@@ -120,4 +120,16 @@ def _read(
         if listed and isinstance(listed, list | tuple):
             return np.array([read(space, value, before + k + 1) for k, value in enumerate(listed)])
     what = "not an array" if raw is None else f"{raw.dtype} of shape {raw.shape}"
-    raise error(f"{error.what}s from round {before + 1} on are {what}, expected {expected}.")
+    found = f"{error.what}s from round {before + 1} on are {what}, expected {expected}."
+    raise error(found, hint=_no_classes(space, raw, error))
+
+
+def _no_classes(space: ConvexSet, raw: NDArray[Any] | None, error: Refusal) -> str | None:
+    """Return a hint for numbers that are not read as classes."""
+    if not isinstance(space, Simplex) or raw is None or raw.ndim != 1 or raw.dtype.kind not in "biuf":
+        return None
+    if error is ForecastError:
+        return "a forecast is the probability of each class: of a classifier predict_proba, not predict."
+    if not np.isfinite(raw).all():
+        return "drop or impute missing values; then pass the classes as integers, y.astype(int)."
+    return "for classes pass their indices as integers: y.astype(int)." if not (raw % 1).any() else None

@@ -248,7 +248,7 @@ class Late:
         *,
         ids: Iterable[Id],
         due: float | None = None,
-        groups: Sequence[Group] | None = None,
+        groups: Sequence[Group] | ArrayLike | None = None,
         now: float | None = None,
     ) -> Array:
         """Open many rounds, in order, as `predict` in a loop does; return the means announced, `(n, dim)`.
