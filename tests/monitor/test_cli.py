@@ -151,3 +151,19 @@ def test_a_snapshot_in_use_is_refused_and_parquet_resumes(tmp_path: Path) -> Non
         table[:rows].to_parquet(tmp_path / "log.parquet")
         run("monitor", tmp_path / "log.parquet", "--forecast", "p", "--group", "site", "--snapshot", kept)
         assert tc.load(kept).rounds == rows
+
+
+def test_a_single_column_named_after_the_first_class(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    came = np.where(rng.random(300) < p, "churn", "stay")
+    path.write_text("p_churn,outcome\n" + "".join(f"{q:.6f},{y}\n" for q, y in zip(p, came, strict=True)))
+    for snapshot in ((), ("--snapshot", tmp_path / "watch.treecal")):
+        assert run("monitor", path, "--forecast", "p_churn", *snapshot).code == 0
+    for command in ("monitor", "recalibrate"):
+        for source, stdin in ((path, ""), ("-", '{"p_churn": 0.5, "outcome": "stay"}\n')):
+            done = run(command, source, "--classes", "churn,stay", "--forecast", "p_churn", stdin=stdin)
+            assert done.code == 2
+            assert "p_churn is named after churn, the first of the classes" in done.err
+    assert run("monitor", path, "--classes", "stay,churn", "--forecast", "p_churn").code == 0

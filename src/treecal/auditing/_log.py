@@ -75,12 +75,13 @@ def audit(
         `(n, d)`, with a 1 for the class of the outcome and 0 for the others.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
-        the second one.
+        the second one, or of the one that it is named after (`p_rain`).
     outcome
         The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others.
     classes
         The labels, in the order of the probabilities. By default those in the log: columns named like the labels
-        (`p_rain`, `p_sun`) set the order; else integers count from 0, and all others are sorted.
+        (`p_rain`, `p_sun`) set the order, and a single one (`p_rain`) is of its class; else integers count from 0, and
+        all others are sorted.
     by
         Columns to group rows by.
     time

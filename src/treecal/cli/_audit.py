@@ -73,7 +73,7 @@ def audit(
         The log.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
-        two classes, the column of the second one.
+        two classes, the column of the second one, or of the one that it is named after (p_rain).
     outcome
         Column of the outcome's class; or one column per class, with a 1 for the outcome's class.
     classes

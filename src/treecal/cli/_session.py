@@ -79,8 +79,8 @@ class Session(Generic[R]):
             with opened() if self.marks.last else nullcontext(()) as stream:
                 skipped = self._learned(path, shield.waiting(stream))
             if skipped:  # once the progress bar is gone
-                were = "row was" if skipped == 1 else f"{skipped:,} rows were"
-                say(f"{source_name(path)}: the first {were} learned before; resuming after that.")
+                were, them = ("row was", "it") if skipped == 1 else (f"{skipped:,} rows were", "them")
+                say(f"{source_name(path)}: the first {were} learned before; resuming after {them}.")
         with opened() as stream:
             yield self._new(shield.waiting(stream), skipped)
         if self._unfinished is not None:

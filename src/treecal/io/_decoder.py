@@ -19,7 +19,7 @@ from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
-from treecal.io._naming import columns_of
+from treecal.io._naming import columns_of, second_class
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -187,6 +187,7 @@ class Decoder:
         columns = self.forecast_columns(row)
         name, value = _cell(row, columns)
         if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
+            second_class(name, self._labels)
             second = _number(name, value)
             found = {f"1 - {name}": 1 - second, name: second}
         else:
