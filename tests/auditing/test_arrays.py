@@ -120,3 +120,15 @@ def test_columns_of_other_libraries() -> None:
 def test_what_is_no_pair_of_arrays_is_refused(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(tc.TreeCalError, match=message):
         tc.audit(*arguments, **options)
+
+
+def test_percent_and_no_rows_are_named() -> None:
+    for p, y in ((P * 100, Y), (P[:, 0] * 100, Y == 0)):
+        with pytest.raises(tc.TreeCalError, match=r"(?s)expected a probability from 0 to 1.*in percent, divide by 100"):
+            tc.audit(p, y)
+    with pytest.raises(tc.TreeCalError, match=r"(?s)'60%', expected a number.*divide by 100"):
+        tc.audit({"p": np.array(["60%", "40%"]), "y": np.array([0, 1])}, forecast="p", outcome="y")
+    with pytest.raises(tc.TreeCalError, match=r"^there are no rows in the arrays\.$"):
+        tc.audit(P[:0], Y[:0])
+    with pytest.raises(tc.TreeCalError, match=r"^there is no valid row of positive weight in the arrays\.$"):
+        tc.audit(P, Y, weight=np.zeros(400))

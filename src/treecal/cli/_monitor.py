@@ -10,6 +10,7 @@ import numpy as np
 from treecal._bins import bin_of
 from treecal.cli._options import Every, FileKind, Json, NewFile, OnInvalid, Outcomes, SnapshotFile, split
 from treecal.cli._progress import progress
+from treecal.cli._reader import csv_hint, find_probabilities
 from treecal.cli._rows import end, is_file, rows, source_name
 from treecal.cli._session import check_apart, following
 from treecal.cli._signals import Shield
@@ -74,7 +75,8 @@ def monitor(
         In place of alpha: the least average number of rounds to a false alarm.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
-        two classes, the column of the second one. By default "forecast", or the columns named like the classes.
+        two classes, the column of the second one, or of the one that it is named after. By default "forecast", or the
+        columns named like the classes, also with a common prefix: p_rain, p_sun.
     outcome
         Column of the outcome.
     group
@@ -93,7 +95,7 @@ def monitor(
     log = None
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
         source = open_source(path, kind=kind)
-        columns = columns or _columns(source, space)
+        columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
         log = _log(source, space, columns, outcome, group, on_error)
         space = log.space
     assert space is not None
@@ -176,11 +178,6 @@ def _begin(thing: Any, waiting: Any, table: Any) -> _Watching:
     return _Watching(thing)
 
 
-def _columns(source: Source, space: Simplex | None) -> tuple[str, ...]:
-    """Return the columns of the probabilities, where none were named."""
-    return ("forecast",) if space is None else Decoder(space).forecast_columns(source.types)
-
-
 def _log(
     source: Source, space: Simplex | None, columns: tuple[str, ...], outcome: str, group: str | None, on_error: Any
 ) -> Log:
@@ -224,7 +221,9 @@ class _Reader:
 
     def read(self, row: Any) -> tuple[Array, Array, Any]:
         if not isinstance(row, dict):
-            raise OutcomeError("it is not an object, expected one with the probabilities and the outcome.")
+            raise OutcomeError(
+                "it is not an object, expected one with the probabilities and the outcome.", hint=csv_hint(row)
+            )
         if self._group is not None and self._group not in row:
             raise OutcomeError(f"it has no {self._group}, only {', '.join(row) or 'nothing'}.")
         group = None if self._group is None else row[self._group]

@@ -104,8 +104,8 @@ class Session(Generic[R]):
         name, last = source_name(path), self.marks.last
         if last is None and self.rounds.learned and not self.new_file:
             raise FileError(
-                f"{self.snapshot} holds {counted(self.rounds.learned, 'round')}, and no note of the files learned, so "
-                f"{name} may be among them.",
+                f"{self.snapshot} holds {counted(self.rounds.learned, 'round')}, and no note of files they came from, "
+                f"so {name} may be among them.",
                 hint="if it is not, add --new-file; to start over, remove the snapshot.",
             )
         skipped = self.marks.begin(name, stream, new=self.new_file)

@@ -197,7 +197,8 @@ class Decoder:
             return p
         for entry, value in reversed(found.items()):  # p before 1 - p
             if not 0 <= value <= 1 + self.tolerance:
-                raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.")
+                percent = "if it is in percent, divide by 100." if 1 < value <= 100 else None
+                raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.", hint=percent)
         total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
         if not abs(total - 1) <= self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
@@ -260,8 +261,10 @@ def _number(name: str, value: Any) -> float:
             return np.inf
         except ValueError:
             pass
-    comma = "write decimals with a point: 0.5." if "," in text else None
-    raise _refusal(name, value, "a number", hint=comma)
+    hint = "write decimals with a point: 0.5." if "," in text else None
+    if text.rstrip().endswith("%"):
+        hint = "probabilities are numbers from 0 to 1: divide by 100."
+    raise _refusal(name, value, "a number", hint=hint)
 
 
 def _refusal(name: str, value: Any, expected: str, *, hint: str | None = None) -> OutcomeError:

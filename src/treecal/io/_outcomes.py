@@ -244,7 +244,7 @@ def read_outcomes(
     if not any(batch.num_rows for batch in opened.batches(f"SELECT 1 FROM {LOG} LIMIT 1", rows=1)):
         for place, why in opened.invalid([]):
             raise FileError.at(opened.name, *place, why)
-        raise FileError(f"{opened.name} has no rows.")
+        raise FileError(f"there are no rows in {opened.name}.")
     size = None if space is None else space.dim
     if isinstance(space, Simplex) and classes is None:
         classes = space.classes
