@@ -87,15 +87,6 @@ class Reading:
         self.rounds, self.resolution = rounds, resolution
         self.weight = float(rounds) if weight is None else weight
 
-    @property
-    def independent(self) -> Array:
-        """At most how many independent rounds each group stands for: its weight, scaled so that all sum to `rounds`.
-
-        Where weights of rounds differ, chance is greater than so many rounds leave; how much greater, a ledger does
-        not know.
-        """
-        return self.weights if self.weight == self.rounds else self.weights * (self.rounds / self.weight)
-
     def error(self, distance: Distance | str, *, total: bool = False) -> float:
         """Return `Σ_p m_p · D(ν_p, p)`, per round unless `total`."""
         # Correctly rounded, so that the order of rounds or ledgers makes no difference.
@@ -162,12 +153,16 @@ class Reading:
         >>> ledger.exact().verdict().level
         'calibrated'
         """
-        total = self._divisor("verdict")
+        self._divisor("verdict")
+        if self.weight != self.rounds:
+            raise UnsupportedError(
+                "rounds have weights, and a ledger does not know how much these differ, so it cannot tell chance.",
+                hint="tc.audit(P, y, weight=w) can.",
+            )
         low, sums = self.forecasts.min(), self.forecasts.sum(axis=1)
         if low < -1e-6 or np.abs(sums - 1).max() > 1e-6:
             raise UnsupportedError("a verdict is about forecasts of classes, and these are not probabilities.")
-        worth = float(self.independent.sum()) / total
-        top, each = bin_rows(self.forecasts, self.outcomes, self.weights, worth=worth)
+        top, each = bin_rows(self.forecasts, self.outcomes, self.weights)
         names = map(str, range(len(each))) if classes is None else classes
         return Verdict(top, dict(zip(names, each, strict=True)))
 

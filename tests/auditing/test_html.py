@@ -79,7 +79,7 @@ def test_of_many_groups_and_classes_the_first_are_shown() -> None:
     page = Page(
         tc.audit(log, forecast=[*columns], outcome="y", classes=range(30), by="group", exact=False)._repr_html_()
     )
-    assert page.tags.count("table") == 3
-    assert page.tags.count("tr") == 3 + 3 + 10 + 10  # heads; errors, classes, groups
+    assert page.tags.count("table") == 4
+    assert page.tags.count("tr") == 4 + 3 + 5 + 10 + 10  # heads; errors, scores, classes, groups
     assert "40 more rows" in page.words
     assert "20 more rows" in page.words

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.cli.support import refused, run
+from treecal._typing import Array
 from treecal.exceptions import FileError, LossError, ParameterError
 from treecal.measures import chance, interval, payoff_loss
+from treecal.measures._payoff import best_actions
+from treecal.report import audited, render
 
 LOSS = [[0, 4], [1, 1]]
 
@@ -142,6 +145,19 @@ def test_pay_off_is_the_measures(seed: int, weighted: bool) -> None:
             assert costs[better] == pytest.approx(min(costs))
 
 
+@given(seed=st.integers(0, 2**32), actions=st.integers(2, 6), d=st.integers(2, 12))
+@settings(deadline=None, max_examples=20)
+def test_actions_do_not_depend_on_the_rows_around(seed: int, actions: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    loss = rng.integers(0, 5, size=(actions, d)) / 10  # many ties
+    counts = rng.integers(1, 6, size=(d, 2000)).astype(np.float64)
+    forecasts: Array = counts / counts.sum(axis=0)
+    taken = best_actions(forecasts, loss)
+    for size in (1, 3, 501):
+        parts = [np.ascontiguousarray(forecasts[:, i : i + size]) for i in range(0, 2000, size)]
+        assert np.array_equal(np.concatenate([best_actions(part, loss) for part in parts]), taken)
+
+
 def test_pay_off_by_group_its_interval_and_chance() -> None:
     rng = np.random.default_rng(0)
     p = rng.random(4000)
@@ -160,6 +176,7 @@ def test_pay_off_by_group_its_interval_and_chance() -> None:
     parts = [part.payoff for part in found.groups.values()]
     assert sum(part.counts.sum() for part in parts if part is not None) == 4000
     assert "a row" in str(found)
+    assert f"pays {whole.cost:.4g} a row" in render([audited(found)], title="Costs")
     with pytest.raises(LossError, match="expected"):
         tc.audit(log, forecast="p", outcome="y", loss=[[0, 1, 2], [1, 0, 2]])
 

@@ -93,6 +93,26 @@ def test_exports_are_inert_and_never_overwrite(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["bins.csv", "log.csv"]
 
 
+def test_a_report_is_the_audits_and_never_overwrites(tmp_path: Path) -> None:
+    log, page = write_log(tmp_path / "log.csv"), tmp_path / "log.html"
+    done = run("audit", log, *WIDE, "--by", "model", "--report", page, "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == run("audit", log, *WIDE, "--by", "model", "--json").out
+    text, found = page.read_text("utf-8"), json.loads(done.out)
+    assert text.startswith("<!DOCTYPE html>")
+    assert found["whole"]["verdict"]["level"] in text
+    assert f"{found['whole']['classwise_ece']:.3f}" in text
+    assert "All 2 groups by model" in text
+    refused(run("audit", log, *WIDE, "--report", page), "log.html exists", "--force")
+    assert page.read_text("utf-8") == text
+    assert run("audit", log, *WIDE, "--report", page, "--force").code == 0
+    assert "groups by model" not in page.read_text("utf-8")
+    page.unlink()
+    refused(run("audit", log, "--forecast", "p_a,p_x", "--outcome", "label", "--report", page), "no column 'p_x'")
+    refused(run("audit", log, *WIDE, "--report", tmp_path / "no" / "log.html"), "no folder")
+    assert sorted(os.listdir(tmp_path)) == ["log.csv"]
+
+
 def test_bad_rows_stop_are_skipped_or_collected(tmp_path: Path) -> None:
     log, bad = write_log(tmp_path / "log.csv"), tmp_path / "bad.csv"
     log.write_text(log.read_text() + "0.5,0.5,0,z,m\n0.5,0.47,0,a,m\n0.5,0.5,0,a\n")

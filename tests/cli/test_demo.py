@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import treecal as tc
 from treecal.cli import main
@@ -69,8 +71,34 @@ def test_demo_as_data_has_the_ledgers_figures(capsys: pytest.CaptureFixture[str]
         assert told["stream"] == section.title
         for verdict, line in zip(section.verdicts, told["entries"], strict=True):
             assert line["forecaster"] == verdict.entry.name
-            assert line["errors"]["l1"]["exact"] == pytest.approx(verdict.entry.ledger.error("l1"))
-            assert (line["errors"]["l1"].get("binned") == verdict.error) == (verdict.reading.resolution is not None)
+            assert line["errors"]["l1"]["exact"] == pytest.approx(verdict.entry.exact.error("l1"))
+            assert line["classwise_ece"] == pytest.approx(verdict.error)
+            assert line["verdict"]["level"] == verdict.level
+            assert line["rounds"] == verdict.entry.rounds
+
+
+@pytest.mark.usefixtures("short")
+def test_words_tables_and_guarantees_are_in_the_verdicts_measure() -> None:
+    model, *streams = demo.play_all()
+    raw, corrected = model.verdicts
+    assert raw.entry.curve.errors[-1] == raw.error  # the model is on the curve, too
+    for text in (model.summary, demo.model_conclusion(model)):
+        assert f"{raw.error:.3f}" in text
+        assert f"{corrected.error:.3f}" in text
+    console = Console(width=200, file=io.StringIO(), record=True)
+    console.print(demo.streams_table(streams))
+    lines = console.export_text().splitlines()
+    for section in streams:
+        guarded, *parts = section.verdicts
+        (line,) = [line for line in lines if section.title in line]
+        for verdict in (guarded, *parts):
+            assert f" {verdict.error:.3f} " in line
+            assert f"{verdict.error:.3f}" in section.summary
+        assert guarded.level in line
+        if "none yet" not in line:
+            assert guarded.error <= guarded.bound / guarded.entry.space.dim
+            assert f" {guarded.bound / guarded.entry.space.dim:.2f} " in line
+        assert f"forecast {guarded.entry.guard.safe_rounds:,} of the {guarded.entry.rounds:,} rounds" in section.summary
 
 
 @pytest.mark.usefixtures("short")

@@ -621,7 +621,7 @@ def test_an_error_names_file_line_and_id(tmp_path: Path) -> None:
     log.write_text(text(rows))
     box = ("--dim", 2, "--box", 0, 1, "--groups", "cells")
     done = run("recalibrate", log, *box)
-    refused(done, "log.jsonl, line 2 (row 2): id 'b': ", "lies outside")
+    refused(done, "log.jsonl, line 2 (row 2): forecast of id 'b' lies outside")
     assert "round" not in done.err
     log.write_text(text([rows[0], {"outcome_for": "a", "outcome": [0.5, 7]}]))
     refused(run("recalibrate", log, *box), "log.jsonl, line 2 (row 2): outcome_for 'a': the outcome")

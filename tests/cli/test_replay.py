@@ -164,6 +164,23 @@ def test_a_report(days: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["days.csv", "days.html"]
 
 
+@pytest.mark.parametrize("forecaster", ["guarded", "treecal", "adaptive"])
+def test_a_report_leaves_the_compiled_path_alone(
+    forecaster: str, days: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a report, rounds are replayed at once as without, and the answers are the same."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it was played round by round")
+
+    monkeypatch.setattr("treecal.streams.play", never)
+    options = ["--outcome", "sky", "--forecaster", forecaster, "--json"]
+    plain = run("replay", days, *options)
+    reported = run("replay", days, *options, "--report", tmp_path / "r.html")
+    assert (reported.code, reported.err) == (0, "")
+    assert reported.out == plain.out
+
+
 def test_what_fails_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("outcome\nsun\nrain\nhail\n")

@@ -96,7 +96,11 @@ def test_who_is_right_about_what_is_rare_is_seldom_blamed(rows: int, expected: f
     p = min(expected / rows, 0.5)
     came = np.arange(min(rows, 100) + 1)
     chances = binom.pmf(came, rows, p)
-    blamed = [c for k, c in zip(came, chances, strict=True) if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05]
+    blamed = [
+        c
+        for k, c in zip(came.tolist(), chances.tolist(), strict=True)
+        if c > 1e-9 and constant_verdict(p, k, rows).p_value < 0.05
+    ]
     assert math.fsum(blamed) <= 0.05
 
 
@@ -110,7 +114,7 @@ def constant_verdict(p: float, came: int, rows: int) -> Verdict:
 @pytest.mark.parametrize(
     ("d", "how", "words"),
     [
-        (2, {"sharp": 2.0}, ("temperature of about 1.", "TemperatureScaling")),
+        (2, {"sharp": 2.0}, ("Too sure: a temperature of about 1.", "TemperatureScaling")),
         (3, {"sharp": 0.5}, ("temperature of about 0.5", "TemperatureScaling")),
         (3, {"shift": 0.7}, ("Base rates", "most that of 0", "VectorScaling")),
         (10, {"shift": 0.7}, ("Only 0 (", "VectorScaling")),
@@ -130,7 +134,30 @@ def test_advice_when_nothing_simple_helps() -> None:
     y = (rng.random(20_000) < bent).astype(int)
     assert "No temperature or shift" in verdict_of(np.column_stack([1 - p, p]), y).advice
     upside = (rng.random(20_000) < 1 - p).astype(int)
-    assert "only another model" in verdict_of(np.column_stack([1 - p, p]), upside).advice
+    assert "right order" in verdict_of(np.column_stack([1 - p, p]), upside).advice
+
+
+@pytest.mark.parametrize("shift", [-1.0, 1.0])
+def test_a_shift_of_a_rare_class_is_no_temperature(shift: float) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=20_000) - 3
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-x))).astype(int)
+    p = 1 / (1 + np.exp(-x - shift))
+    advice = verdict_of(np.column_stack([1 - p, p]), y, ("usual", "rare")).advice
+    assert advice.startswith("Base rates are off, most that of rare")
+    assert "PlattScaling" in advice
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_temperature_above_1_is_too_sure(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = 1.2 * rng.normal(size=10_000) - 5
+    y = (rng.random(10_000) < 1 / (1 + np.exp(-x))).astype(int)
+    p = 1 / (1 + np.exp(-1.3 * x - 2.5))
+    advice = verdict_of(np.column_stack([1 - p, p]), y).advice
+    if "temperature" in advice:
+        about = float(advice.split("about ")[1].split(". ")[0])
+        assert ("too sure" in advice.lower()) == (about > 1)
 
 
 def test_too_few_rows_says_how_many_more() -> None:
@@ -140,6 +167,20 @@ def test_too_few_rows_says_how_many_more() -> None:
     more = int(few.advice.split("about ")[1].split(" more")[0].replace(",", ""))
     levels = [verdict_of(*drawn(3, 2 * (100 + more), seed=seed)).level for seed in range(8)]
     assert levels.count("cannot tell") <= 1
+
+
+@pytest.mark.parametrize("p", [0.04, 1e-3, 1e-6])
+def test_too_few_rows_of_what_is_rare(p: float) -> None:
+    """Some tens of times it must have come: not more rows than that, though nothing came yet."""
+    advice = constant_verdict(p, 0, 20).advice
+    rows = 20 + int(advice.split("about ")[1].split(" more")[0].replace(",", ""))
+    assert 5 / p < rows < 200 / p
+    assert constant_verdict(p, round(3 * p * rows), 3 * rows).level != "cannot tell"
+
+
+@pytest.mark.parametrize("p", [1e-15, 1e-170])
+def test_what_no_log_can_tell(p: float) -> None:
+    assert "any log" in constant_verdict(p, 0, 100).advice
 
 
 @given(n=st.integers(1, 400), p=st.floats(1e-9, 1 - 1e-9))

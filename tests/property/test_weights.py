@@ -180,7 +180,6 @@ def test_many_rounds_are_all_recorded_or_none() -> None:
 def test_a_reading_counts_weights_of_mean_1_as_independent_rounds() -> None:
     ledger = tc.Ledger(THREE)
     ledger.record_many([[0.2, 0.3, 0.5]] * 4 + [[1, 0, 0]], [0, 1, 2, 2, 0], weights=[1000.0] * 5)
-    assert ledger.exact().independent.tolist() == [4.0, 1.0]
     light = tc.Ledger(THREE)
     light.record_many([[0.2, 0.3, 0.5]] * 4 + [[1, 0, 0]], [0, 1, 2, 2, 0])
     from treecal.plots import reliability

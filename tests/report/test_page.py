@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import treecal as tc
 from tests.strategies import one_hot
 from treecal import report
 from treecal.exceptions import OutcomeError, ParameterError
+from treecal.plots import colour
 from treecal.streams import drift
 from treecal.testing import sample_outcomes
 
@@ -91,11 +93,13 @@ def test_it_parses_and_tells_all(html: str) -> None:
     assert len(page.all("img")) == 2 + 3 + 3
     assert all(len(str(image["alt"])) > 20 for image in page.all("img"))
     for part in sections():
-        for entry in part.entries:
-            assert f"{entry.ledger.error('l1'):.3f}" in page.text
-            assert entry.curve is not None
-            if entry.curve.bounds is not None:
-                assert f"{entry.curve.bounds[-1]:.3f}" in page.text
+        for verdict in part.verdicts:
+            assert f"{verdict.error:.3f}" in page.text
+            assert f"{verdict.exact_error:.3f}" in page.text
+            assert verdict.level in page.text
+            assert str(verdict.advice) in page.text
+            if verdict.bound is not None:
+                assert f"{verdict.bound:.3f}" in page.text
 
 
 def test_a_correction_is_shown_first_and_notes_once() -> None:
@@ -110,6 +114,63 @@ def test_a_correction_is_shown_first_and_notes_once() -> None:
     page = Page(html)
     assert "Coins: It helps." in page.text
     assert page.text.count("better, TreeCal: <why>") == 1
+    before = entries[0].before
+    assert before is not None
+    assert before.curve is not None
+    (curve,) = [str(image["alt"]) for image in page.all("img") if "against rounds" in str(image["alt"])]
+    assert f"better, before {before.curve.errors[-1]:.3f}" in curve  # the model itself, in the same measure
+    model = replace(before, name="the model")
+    text = Page(report.render([report.Section("Coins", [model, entries[0]])], title="Two"))
+    (curve,) = [str(image["alt"]) for image in text.all("img") if "against rounds" in str(image["alt"])]
+    assert "before" not in curve  # it is there already
+
+
+def test_an_audit_has_its_groups_and_no_guarantee() -> None:
+    rng = np.random.default_rng(0)
+    p, site = rng.random(4000), rng.integers(4, size=4000)
+    log = {"p": p, "y": rng.random(4000) < np.where(site == 2, p**3, p), "site": np.array([*"abcd"])[site]}
+    found = tc.audit(log | {"day": np.arange(4000) // 200}, forecast="p", outcome="y", by="site", time="day")
+    html = report.render([report.audited(found, title="Clicks")], title="Audit")
+    page = Page(html)
+    assert "Of 4 groups by site, 1 is off: c." in page.text
+    assert "All 4 groups by site" in page.text
+    assert "guaranteed" not in page.text.split("How to read this")[0]
+    assert page.text.count(found.whole.verdict.sentences[0]) == 1  # said once
+    for part in found.groups.values():
+        assert f"{part.classwise_ece:.3f}" in page.text
+    assert sum("window" in str(image["alt"]) for image in page.all("img")) == 1
+    assert found.windows is not None
+    assert found.windows.alarm is not None
+    assert str(found.windows.alarm)[1:] in page.text
+    plain = Page(report.render([report.audited(replace(found, groups={}, by=(), windows=None))], title="Audit"))
+    assert "groups" not in plain.text.split("How to read this")[0]
+    assert len(plain.all("img")) == 1
+
+
+def test_thousands_of_groups_make_a_small_page() -> None:
+    """Their rows are plain; pictures are of the worst only."""
+    rng = np.random.default_rng(0)
+    p, site = rng.random(90_000), rng.integers(3000, size=90_000)
+    log = {"p": p, "y": rng.random(90_000) < np.where(site < 100, 0, p), "site": site}
+    found = tc.audit(log, forecast="p", outcome="y", by="site", exact=False)
+    html = report.render([report.audited(found, title="Clicks")], title="Audit")
+    assert len(html) < 3e6
+    page = Page(html)
+    assert len(page.all("img")) == 1 + 12
+    assert len(page.all("tr")) == 2 + 1 + 1 + 12 + 2000
+    assert "the 2,000 largest" in page.text
+    assert "Of 3,000 groups by site" in page.text
+
+
+def test_names_that_begin_alike_are_drawn_apart() -> None:
+    """A picture shortens names, and loses no class by it."""
+    rng = np.random.default_rng(0)
+    names = [f"{'a long beginning of a name':<40}{k}" for k in range(3)]
+    ledger = tc.Ledger(tc.Simplex(3))
+    ledger.record_many(rng.dirichlet(np.ones(3), size=300), rng.integers(3, size=300))
+    page = Page(report.render([report.Section("x", [report.Entry("x", ledger)], names)], title="x"))
+    drawn = pictures(page)[0]
+    assert drawn.count("a long beginning of a n") == 3
 
 
 def test_gaps_are_the_readings_largest(html: str) -> None:
@@ -178,7 +239,7 @@ def test_an_audit_has_neither_curve_nor_tree() -> None:
     for given in (ledger, ledger.exact(), ledger.binned(resolution=0.5)):
         page = Page(report.render([report.Section("A log", [report.Entry("model", given)])], title="Audit"))
         assert len(page.all("img")) == 1
-        assert "Shown are the 4 most frequent of 12 classes" in page.text
+        assert "6 more classes with smaller errors are not shown" in pictures(page)[0]
         assert "forecasts as given" in page.text
 
 
@@ -265,5 +326,19 @@ def test_class_indices_make_the_same_entry_as_vectors() -> None:
             section = report.Section("A", [report.play(forecaster(tc.Simplex(3)), outcomes)])
             pages.append(report.render([section], title="A"))
         assert pages[0] == pages[1]
-    with pytest.raises(OutcomeError, match="at round 2 is class 3, expected 0 to 2"):
-        report.play(tc.TreeCal(tc.Simplex(3)), [0, 3])
+        with pytest.raises(OutcomeError, match=r"at round 2 is (the )?class 3, expected 0 to 2"):
+            report.play(forecaster(tc.Simplex(3)), [0, 3])
+
+
+def test_a_line_keeps_its_colour_in_every_picture() -> None:
+    space, rng = tc.Simplex(2), np.random.default_rng(0)
+    P = rng.dirichlet([1, 1], size=300)
+    better = report.play(tc.GuardedCorrector(space), rng.integers(2, size=300), forecasts=P, name="better")
+    grid = report.play(tc.BinaryGrid(), rng.integers(2, size=300))
+    page = Page(report.render([report.Section("x", [better, grid])], title="x"))
+    (curve,) = [
+        svg for svg, image in zip(pictures(page), page.all("img"), strict=True) if "against rounds" in str(image["alt"])
+    ]
+    drawn = [hue.lower() for hue in re.findall(r"stroke: (#[0-9a-fA-F]{6})", curve)]
+    lines = {hue for hue in drawn if drawn.count(hue) > 1} - {"#b0b0b0"}  # all but the grid
+    assert {hue.lower() for hue in ("#0072B2", "#D55E00", str(colour("BinaryGrid")))} == lines

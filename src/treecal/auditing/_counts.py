@@ -14,7 +14,7 @@ from treecal.auditing._groups import Groups, Key
 from treecal.auditing._result import Audit, Calibration
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, Payoff, mean_interval
+from treecal.measures import Bins, Interval, Payoff, mean_interval
 from treecal.measures._payoff import best_actions
 
 DIGITS = 51
@@ -156,7 +156,10 @@ class Counts:
         *each, top = found
         count = worth * total / unit
         # Engines differ in the last bit of a logarithm.
-        logs = (math.inf, 0.0) if impossible else (round(LOG_SCALE * log, 9), round(LOG_SCALE**2 * log2, 6))
+        logs = mean_interval(round(LOG_SCALE * log, 9) + 0.0, round(LOG_SCALE**2 * log2, 6), count)
+        if impossible:
+            note = f"{impossible / unit:,.6g} outcomes had forecast 0"
+            logs = Interval(math.inf, math.inf, math.inf, logs.level, note)
         return Calibration(
             rounds=total if self.scale is None else int(rows),
             weight=total / unit,
@@ -164,7 +167,7 @@ class Counts:
             classes=dict(zip(classes, each, strict=True)),
             exact=None if self.exact is None else self.exact.read(key, len(classes)),
             brier_interval=mean_interval(2 * brier, 4 * brier2, count, most=2.0),
-            log_interval=mean_interval(*logs, count),
+            log_interval=logs,
             payoff=None if self.actions is None else self.actions.read(at, unit, worth),
         )
 

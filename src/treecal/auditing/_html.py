@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from treecal.auditing._show import classes, errors, groups, verdict
+from treecal.auditing._show import classes, errors, groups, scores, verdict
 from treecal.exceptions import UnsupportedError
 from treecal.plots._audit import draw_audit
 from treecal.plots._svg import drawing, svg
@@ -21,9 +21,11 @@ _MOST_LETTERS = 60  # of a cell
 
 def html(audit: Audit) -> str:
     """Return the audit as HTML without scripts, every name escaped, in the colours of the page around it."""
-    *words, advice = verdict(audit.whole).splitlines()
+    *words, advice = verdict(audit).splitlines()
     said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
-    tables = [errors(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
+    tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
+    if audit.windows is not None:
+        tables.append(groups(audit.windows, title="Windows of time"))
     invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""
     return f"<div>{said}{''.join(map(_table, tables))}{invalid}{_picture(audit.whole)}</div>"
 

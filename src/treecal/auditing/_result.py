@@ -13,6 +13,7 @@ from treecal.auditing._groups import Key
 from treecal.io import Problems
 from treecal.measures import Bins, Interval, Payoff, Verdict
 from treecal.measures._reliability import classwise_ece
+from treecal.measures._verdict import off_among
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -167,6 +168,11 @@ class Audit:
     windows: Audit | None = None
     alarm: Alarm | None = None
     in_order: bool = True
+
+    @property
+    def off(self) -> list[Key]:
+        """The groups that chance does not explain, even among so many; the largest share of the base rate first."""
+        return off_among({key: part.verdict for key, part in self.groups.items()})
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""

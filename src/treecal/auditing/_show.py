@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def shown(audit: Audit) -> Group:
     """Return the audit as rich tables."""
-    parts: list[Any] = [Text(verdict(audit.whole)), errors(audit.whole), scores(audit.whole), classes(audit)]
+    parts: list[Any] = [Text(verdict(audit)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
         parts.append(Text(acted(audit.whole.payoff)))
     if audit.groups:
@@ -36,15 +36,25 @@ def text(audit: Audit) -> str:
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
-def verdict(whole: Calibration) -> str:
+def verdict(audit: Audit) -> str:
     """Return the result in a few sentences, and what to do."""
-    found = whole.verdict
+    whole, found = audit.whole, audit.whole.verdict
     words = found.sentences
     if whole.weight != whole.rounds:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
     if whole.skill <= 0:
         words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
-    return "\n".join([*words, f"What to do: {found.advice}"])
+    advice = found.advice
+    if off := audit.off:
+        named = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])
+        named += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
+        words.append(f"{len(off):,} of {len(audit.groups):,} groups are off by more than chance: {named}.")
+        advice = "Right on the whole, wrong in groups: use tc.ByGroup." if found.level == "calibrated" else advice
+    if audit.windows is not None and (alarm := audit.windows.alarm) is not None:
+        words.append(f"A monitor raised an alarm after round {alarm.round:,}.")
+        if found.level == "calibrated":
+            advice = "Right on the whole, wrong at times: look at the windows; correctors follow such changes."
+    return "\n".join([*words, f"What to do: {advice}"])
 
 
 def errors(whole: Calibration) -> Table:
@@ -84,13 +94,13 @@ def classes(audit: Audit) -> Table:
     """Return the table of classes, over all rows."""
     exact, off = audit.whole.exact, set(audit.whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
-    table = _table("Class by class", *names, ">ECE", ">by chance", ">90 % interval", ">MCE", "")
+    table = _table("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
     for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
         exactly = [] if exact is None else [exact.classes[k]]
-        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.chance.mean)
+        error = bins.interval()
+        figures = (bins.mean_forecast, bins.mean_outcome, *exactly, bins.ece, bins.chance.mean, error.value)
         note = "off" if name in off else "thin" if _mostly_thin(bins) else ""
-        ends = _ends(bins.interval())
-        table.add_row(_cell(name), _cell(column), *map(_figure, figures), ends, _figure(bins.mce), note)
+        table.add_row(_cell(name), _cell(column), *map(_figure, figures), _ends(error), note)
     return table
 
 
@@ -98,8 +108,9 @@ def acted(payoff: Payoff) -> str:
     """Say what acting on the forecasts cost, and which actions should have been others."""
     saved, luck = payoff.interval(), payoff.chance
     text = (
-        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Calibrated ones would have saved {saved.value:.4g} "
-        f"of it (90 % interval {saved.low:.4g} to {saved.high:.4g}; by chance {luck.mean:.4g})."
+        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Recalibrated ones save {saved.value:.4g} of it or "
+        f"more: what taking another action in place of each saves (90 % interval {saved.low:.4g} to "
+        f"{saved.high:.4g}; by chance {luck.mean:.4g})."
     )
     if luck.p_value(saved.value) < 0.05:
         rows = payoff.counts.sum(axis=1)
@@ -135,6 +146,8 @@ def groups(audit: Audit, title: str = "Groups") -> Table:
         values = [top.luck.value, top.luck.mean, each.luck.value, each.luck.mean, part.brier, part.skill]
         size = [f"{part.rounds:,}", *[f"{part.weight:,.6g}"] * weighted]
         table.add_row(*map(_cell, key), *size, *map(_figure, values), part.verdict.level)
+    if len(audit.groups) >= 20:
+        table.caption = "Of so many groups, one of twenty that are calibrated is called off by chance."
     return table
 
 
@@ -157,7 +170,7 @@ def _figure(value: float) -> str:
 
 
 def _ends(interval: Interval) -> str:
-    return f"{interval.low:.4f} – {interval.high:.4f}" if math.isfinite(interval.value) else ""
+    return f"{interval.low:.4f} – {interval.high:.4f}" if math.isfinite(interval.high) else interval.note
 
 
 def _cell(name: Any) -> Text:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -50,6 +52,7 @@ def audit(
     on_error: OnInvalid = "stop",
     invalid_rows: Path | None = None,
     output: Path | None = None,
+    report: Path | None = None,
     force: Force = False,
     memory: str = "1GB",
     engine: Literal["duckdb", "spark"] = "duckdb",
@@ -65,6 +68,7 @@ def audit(
         treecal audit log.csv --forecast p --outcome clicked --by model --json
         treecal audit log.csv --forecast p --outcome clicked --time day --loss "0,4; 1,1"
         treecal audit log.csv --forecast p_a,p_b --outcome label --output bins.csv
+        treecal audit log.csv --forecast p --outcome clicked --by model --report log.html
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
@@ -101,6 +105,8 @@ def audit(
         CSV file for the invalid rows: row, line and reason (with --on-error collect).
     output
         CSV file for the bins, for a reliability diagram.
+    report
+        HTML file for a report with plots; needs `pip install "treecal[plots]"`.
     memory
         Memory that grouping may use before it spills to disk.
     engine
@@ -113,7 +119,8 @@ def audit(
     if (invalid_rows is not None) != (on_error == "collect"):
         raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # a file that cannot be written is an error before the work, not after it
-        table, invalid = (name and stack.enter_context(new_file(name, force=force)) for name in (output, invalid_rows))
+        files = output, invalid_rows, report
+        table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in files)
         names, came = None if classes is None else split("--classes", classes), split("--outcome", outcome)
         options: dict[str, Any] = {
             "forecast": _columns(path, came, names, engine) if forecast is None else split("--forecast", forecast),
@@ -138,6 +145,8 @@ def audit(
             write_csv(table, [first.keys(), *(row.values() for row in (first, *rest))])
         if invalid is not None:
             write_csv(invalid, [("row", "line", "reason"), *found.problems])
+        if paper is not None:
+            paper.write_text(_reported(found, path), "utf-8")
     if json:
         emit(found.to_dict())
     else:
@@ -156,6 +165,16 @@ def _columns(path: str, outcome: tuple[str, ...], classes: tuple[str, ...] | Non
             "it is not known which columns hold the probabilities.", hint="name them: --forecast p_rain,p_sun."
         )
     return find_probabilities(open_source(path), outcome[0], classes)
+
+
+def _reported(found: Audit, path: str) -> str:
+    """Return a report of the audit as HTML."""
+    from treecal import report
+
+    details = {"file": path, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
+    name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
+    section = report.audited(found, title=name)
+    return report.render([section], title=f"Audit of {name}", details=details, command=command)
 
 
 def _matrix(text: str) -> list[list[float]]:

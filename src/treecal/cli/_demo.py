@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.cli._terminal import table as new_table
 from treecal.io import new_file
+from treecal.ledger import Brier
 from treecal.plots import likeliest, reliability
 from treecal.report import Entry, Section, Verdict, play, render
 from treecal.streams import (
@@ -108,11 +110,13 @@ def play_model(stream: ModelStream) -> Section:
         after = play(
             corrector, outcomes, forecasts=forecasts, name="the model, corrected", note=_CORRECTED, progress=done
         )
-    model = Entry("the model", after.before or after.ledger, made="logistic regression", note=_MODEL)
+    assert after.before is not None
+    model = replace(after.before, name="the model", made="logistic regression", note=_MODEL)
     section = Section(stream.title, [model, after])
     raw, corrected = section.verdicts
-    text = f"corrected while it runs, the model's error falls from {raw.error:.3f} to {corrected.error:.3f}."
-    return Section(section.title, section.entries, summary=text)
+    text = f"corrected while it runs, the model's class-wise ECE falls from {raw.error:.3f} to {corrected.error:.3f}."
+    text += " To correct your own: treecal recalibrate, or tc.VectorScaling."
+    return replace(section, summary=text)
 
 
 def play_stream(title: str, space: tc.Simplex, outcomes: ArrayLike | None) -> Section:
@@ -129,13 +133,16 @@ def play_stream(title: str, space: tc.Simplex, outcomes: ArrayLike | None) -> Se
         stream: ArrayLike | Adversary = LedgerAdversary(space) if outcomes is None else outcomes
         with progress(f"{title}: {type(forecaster).__name__}") as done:
             entries.append(play(forecaster, stream, rounds=rounds, name=name, note=note, progress=done))
-    errors = [entry.exact.error(entry.norm) for entry in entries]
-    held = guarded.report()
+    section = Section(title, entries)
+    own, eager_alone, safe_alone = section.verdicts
+    held = own.entry.guard
+    assert held is not None
     text = (
-        f"Guarded has an error of {errors[0]:.3f}, its eager part alone {errors[1]:.3f}, its safe part alone "
-        f"{errors[2]:.3f}. The safe part forecast {held.safe_rounds:,} of the {rounds:,} rounds."
+        f"{own.level}. The class-wise ECE of Guarded is {own.error:.3f}; by chance it would be {own.chance:.3f}. Its "
+        f"eager part alone has {eager_alone.error:.3f}, its safe part alone {safe_alone.error:.3f}. The safe part "
+        f"forecast {held.safe_rounds:,} of the {rounds:,} rounds."
     )
-    return Section(title, entries, summary=text)
+    return replace(section, summary=text)
 
 
 def model_table(section: Section) -> Table:
@@ -165,22 +172,27 @@ def model_conclusion(section: Section) -> str:
     raw, corrected = section.verdicts
     before = reliability(likeliest(raw.entry.exact), 1)
     most = int(before.weight.argmax())
-    scores = [v.entry.exact.brier(v.entry.exact.rounds).score for v in section.verdicts]
+    scores = [_brier(v.entry).score for v in section.verdicts]
     return (
-        f"{raw.reading.rounds:,} departures from New York: early, on time, late, very late or cancelled. Most often "
+        f"{raw.entry.rounds:,} departures from New York: early, on time, late, very late or cancelled. Most often "
         f"the model gives a class about {100 * before.forecast[most]:.0f} %, and is right in "
-        f"{100 * before.outcome[most]:.0f} %; corrected, it is right about as often as it says. The calibration error "
-        f"falls from {raw.error:.2f} to {corrected.error:.2f} (0 is calibrated, 2 the worst possible), the Brier "
-        f"score, a mean squared error, from {scores[0]:.2f} to {scores[1]:.2f}."
+        f"{100 * before.outcome[most]:.0f} %; corrected, it is right about as often as it says. Class by class, "
+        f"mean outcomes differ from the forecasts by {raw.error:.3f} before and by {corrected.error:.3f} after "
+        f"(class-wise ECE; 0 is calibrated). The Brier score, a mean squared error, falls from {scores[0]:.2f} to "
+        f"{scores[1]:.2f}."
     )
 
 
 def streams_table(sections: list[Section]) -> Table:
-    """Return one line per stream: the errors of Guarded and of its parts alone, its guarantee and a verdict."""
+    """Return one line per stream: the verdict on Guarded, its error, its guarantee, and the errors of its parts alone.
+
+    All errors are class-wise ECE. The guarantee is about the exact ℓ1 error, the sum over classes, which is no smaller
+    than that of the ECE of all classes: so the mean over classes has that bound over their number.
+    """
     columns = (
         "stream",
         ">rounds",
-        ">error of\nGuarded",
+        ">ECE of\nGuarded",
         "verdict",
         ">guaran-\nteed ≤",
         ">eager\nalone",
@@ -189,36 +201,44 @@ def streams_table(sections: list[Section]) -> Table:
     shown = new_table("2. Four real streams and an adversary, forecast without a model", *columns)
     for section in sections:
         guarded, *parts = section.verdicts
-        bound = "none yet" if guarded.bound is None or guarded.bound >= guarded.worst else f"{guarded.bound:.2f}"
-        own, *others = [f"{v.exact_error:.3f}" for v in (guarded, *parts)]
-        shown.add_row(section.title, f"{guarded.reading.rounds:,}", own, guarded.level, bound, *others)
+        vacuous, classes = guarded.bound is None or guarded.bound >= guarded.worst, len(section.names)
+        bound = "none yet" if vacuous or guarded.bound is None else f"{guarded.bound / classes:.2f}"
+        own, *others = [f"{v.error:.3f}" for v in (guarded, *parts)]
+        shown.add_row(section.title, f"{guarded.entry.rounds:,}", own, guarded.level, bound, *others)
     return shown
 
 
 def streams_conclusion(sections: list[Section]) -> str:
     """Return what the second table means."""
-    scores = [each.entries[0].exact.brier(each.entries[0].exact.rounds) for each in sections[:-1]]
+    scores = [_brier(each.entries[0]) for each in sections[:-1]]
+    few = any(each.verdicts[0].level == "cannot tell" for each in sections)
+    untold = "; where larger errors could hide in so few rounds, one cannot tell" if few else ""
     gains = [100 * (1 - score.score / score.uncertainty) for score in scores]
     return (
-        "Guarded is the default: its eager part follows the stream, and its safe part takes over where that fails, as "
-        "against the adversary. So its guarantee holds for every sequence of outcomes; it falls with the rounds, and "
-        "with many classes says nothing at first. The safe part alone is built for the worst sequence, and is shown "
-        "for what that costs on ordinary ones. Skill counts too: on the real streams the Brier score of Guarded is "
+        "ECE: class by class, by how much the mean outcomes differ from the forecasts. The verdict compares it with "
+        f"chance, and then with the base rates{untold}. Guarded is the default: its eager part follows the stream, and "
+        "its safe part takes over where that fails, as against the adversary. So its guarantee holds for every "
+        "sequence of outcomes; it falls with the rounds, and with many classes says nothing at first. The safe part "
+        "alone is built for the worst sequence, and is shown for what that costs on ordinary ones. Skill counts too: "
+        "on the real streams the Brier score of Guarded is "
         f"{min(gains):.0f} to {max(gains):.0f} % below that of the best constant forecast, chosen in hindsight."
     )
 
 
 def figures(verdict: Verdict) -> dict[str, object]:
     """Return the errors, the guarantee and the verdict of one entry as JSON values."""
-    errors = {"exact": verdict.exact_error}
-    if verdict.reading.resolution is not None:
-        errors["binned"] = verdict.error
+    entry = verdict.entry
     return {
-        "forecaster": verdict.entry.name,
-        "rounds": verdict.reading.rounds,
-        "forecasts": len(verdict.entry.exact),
-        "errors": {repr(verdict.entry.norm): errors},
-        "brier": verdict.entry.exact.brier(verdict.entry.exact.rounds).score,
+        "forecaster": entry.name,
+        "rounds": entry.rounds,
+        "forecasts": len(entry.exact),
+        "errors": {repr(entry.norm): {"exact": verdict.exact_error}},
+        "classwise_ece": verdict.error,
+        "brier": _brier(entry).score,
         "bound": verdict.bound,
-        "verdict": verdict.level,
+        "verdict": None if verdict.judged is None else verdict.judged.to_dict(),
     }
+
+
+def _brier(entry: Entry) -> Brier:
+    return entry.exact.brier(squares=entry.rounds)  # outcomes are classes, an adversary's, too

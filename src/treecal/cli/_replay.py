@@ -106,14 +106,13 @@ def replay(
         read = _read(rows)
         if page_file is None:
             played = _played(forecaster, read)
-            found = Findings(played, measure)
-            after = played.forecaster if isinstance(played, GuardedRun) else forecaster
         else:
-            (found, html), after = _reported(forecaster, read, measure, rows, path), forecaster
+            played, html = _reported(forecaster, read, measure, rows, path)
             page_file.write_text(html, "utf-8")
+        found = Findings(played, measure)
         if table_file is not None:
             write_csv(table_file, found.cells())
-    guard = Guard.of(after)
+    guard = Guard.of(played.forecaster if isinstance(played, GuardedRun) else forecaster)
     if json:
         did = {} if guard is None else {"guard": guard.document()}
         emit({"forecaster": who, **found.document(top), **did, **rows.problems.to_dict()})
@@ -145,16 +144,14 @@ def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Played:
         return play(forecaster, outcomes, progress=done)
 
 
-def _reported(
-    forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: Rows, path: str
-) -> tuple[Findings, str]:
-    """Return the findings, and a report of them as HTML."""
+def _reported(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: Rows, path: str) -> tuple[Played, str]:
+    """Return the rounds that were played, and a report of them as HTML."""
     from treecal import report
 
     with progress("rounds") as done:
         entry = report.play(forecaster, outcomes, norm=norm, progress=done)
     name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
-    details = {"file": path, "rows": entry.ledger.rounds, "invalid rows": rows.problems.count}
+    details = {"file": path, "rows": f"{entry.rounds:,}", "invalid rows": f"{rows.problems.count:,}"}
     section = report.Section(name, [entry], rows.classes)
     html = report.render([section], title=f"{entry.name} on {name}", details=details, command=command)
-    return Findings(entry.ledger, norm), html  # type: ignore[arg-type] # ours is a ledger
+    return entry.ledger, html  # type: ignore[return-value] # what `report.play` returns has been played

@@ -78,5 +78,7 @@ def mean_interval(value: float, square: float, rows: float, *, level: float = 0.
         return Interval(value, value, value, level, "an outcome had forecast 0")
     from scipy.special import ndtri
 
+    if rows < 2:
+        return Interval(value, 0.0, most, level, "one row")
     half = ndtri((1 + level) / 2) * math.sqrt(max(square - value**2, 0.0) / max(rows - 1, 1.0))
     return Interval(value, max(value - half, 0.0), min(value + half, most), level)

@@ -160,7 +160,8 @@ class Payoff:
         """Return `value` with an interval, by resampling rows (their counts say all there is to know of them)."""
         rng, rows = np.random.default_rng(0), self._rows
         share = (self.counts / self.counts.sum()).ravel()
-        draws = self._saved(rng.multinomial(rows, share, size=1000).reshape(-1, *self.counts.shape) * 1.0)
+        times = int(np.clip(4_000_000 // share.size, 100, 1000))  # many actions and classes hardly vary
+        draws = self._saved(rng.multinomial(rows, share, size=times).reshape(-1, *self.counts.shape) * 1.0)
         low, high = (float(q) for q in np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]))
         reach, value = max(high - self.value, self.value - low), self.value
         return Interval(value, max(value - reach, 0.0), value + reach, level)
@@ -170,12 +171,12 @@ class Payoff:
         """What the pay-off loss would be if the forecasts were right, by drawing outcomes from them."""
         rng, rows = np.random.default_rng(0), self._rows
         size = self.counts.sum(axis=1)
-        share = self.expected / np.maximum(self.expected.sum(axis=1, keepdims=True), 1e-300)
+        share = np.where(size[:, None] > 0, self.expected, 1.0)
+        share = share / share.sum(axis=1, keepdims=True)
         each = np.rint(size / size.sum() * rows).astype(np.int64)
-        draws = np.stack(
-            [rng.multinomial(n, p / max(p.sum(), 1e-300), size=500) for n, p in zip(each, share, strict=True)], 1
-        )
-        return Chance(np.sort(self._saved(draws * 1.0)))
+        times = int(np.clip(4_000_000 // share.size, 100, 500))
+        draws = rng.multinomial(each, share, size=(times, len(each))).astype(np.float64)
+        return Chance(np.sort(self._saved(draws)))
 
     @property
     def _rows(self) -> int:
@@ -204,7 +205,10 @@ class Payoff:
 
 def best_actions(forecasts: Array, loss: Array) -> Integers:
     """Return the action of least expected loss under each forecast, `(d, n)`: of equal ones the first."""
-    found: Integers = np.argmin(loss @ forecasts, axis=0)
+    costs = np.zeros((len(loss), forecasts.shape[1]))
+    for each, p in zip(loss.T, forecasts, strict=True):  # a matrix product rounds by where a row is, and ties follow it
+        costs += each[:, None] * p
+    found: Integers = costs.argmin(axis=0)
     return found
 
 

@@ -96,7 +96,7 @@ class Bins:
     --------
     >>> bins = Bins(np.array([0.25, 0.75]), np.array([100, 60]), np.array([0.35, 0.75]))
     >>> round(bins.ece, 4), round(bins.mce, 3), round(bins.chance.mean, 3), round(bins.chance.p_value, 2)
-    (0.0625, 0.1, 0.038, 0.12)
+    (0.0625, 0.1, 0.038, 0.15)
     >>> print(bins.interval())
     0.06018, 90 % interval 0 to 0.135 (not told from 0: there an interval covers more often than its level)
     """
@@ -255,9 +255,7 @@ class Bins:
             yield dict(zip(names, values, strict=True))
 
 
-def bin_rows(
-    forecasts: Array, outcomes: Array, weights: Array, *, worth: float = 1.0, count: int = 10
-) -> tuple[Bins, list[Bins]]:
+def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 10) -> tuple[Bins, list[Bins]]:
     """Return the bins of the most likely class of each row, and those of each class.
 
     Parameters
@@ -266,8 +264,6 @@ def bin_rows(
         Probabilities, and the outcomes or their means, `(n, d)`.
     weights
         The weight of each row, `(n,)`.
-    worth
-        Rows that a weight of 1 is worth.
     count
         Number of bins.
 
@@ -285,7 +281,7 @@ def bin_rows(
         weight = np.bincount(home, weights, count)
         with np.errstate(invalid="ignore"):
             means = [np.bincount(home, weights * values, count) / weight for values in (p, y)]
-        return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1), worth)
+        return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1))
 
     each = [binned(p, y) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
     return binned(forecasts[rows, top], outcomes[rows, top]), each

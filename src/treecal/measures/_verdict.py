@@ -6,7 +6,7 @@ Two views are judged: the most likely class of each row, and all classes, one by
    than in one of twenty such logs (Bonferroni: one of forty each), the forecasts are **calibrated** as far as the log
    can tell: if the interval of the error ends below a quarter of the base rate. If it does not, one **cannot tell**.
 2. *Is it much?* Otherwise the error, without its noise, is divided by the base rate (see `Bins.base`): up to a tenth is
-   **nearly calibrated**, up to three tenths **somewhat off**, more **far off**.
+   **nearly calibrated** (if its interval ends below a quarter), up to three tenths **somewhat off**, more **far off**.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from treecal._typing import Array, Integers
 from treecal.measures._levels import Interval
 from treecal.measures._reliability import Bins, Luck, chance_of, classwise_base, interval_of, together
 
+Name = TypeVar("Name")
 Level = Literal["calibrated", "nearly calibrated", "somewhat off", "far off", "cannot tell"]
 
 ALPHA = 0.05
@@ -31,6 +32,7 @@ TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
+_COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must put right to be advised
 
 
@@ -134,6 +136,8 @@ class Verdict:
         if self.p_value >= ALPHA:
             return "calibrated" if self.worst.most <= TELL else "cannot tell"
         share = self.share
+        if share <= NEARLY and self.worst.most > TELL:
+            return "somewhat off"
         return "nearly calibrated" if share <= NEARLY else "somewhat off" if share <= SOMEWHAT else "far off"
 
     @property
@@ -145,6 +149,8 @@ class Verdict:
     def sentences(self) -> list[str]:
         """The verdict in plain words."""
         view, rows = self.worst, f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        if self.top.worth != 1:
+            rows = f"weighted rows worth {rows} of equal weight"
         error, luck = view.error, view.luck
         seen = f"{view.name[0].upper()}{view.name[1:]}"
         measured = (
@@ -156,13 +162,13 @@ class Verdict:
         elif self.level == "cannot tell":
             text = [
                 f"Cannot tell from {rows}. {seen}, {measured}; but an error of up to {error.high:.3f} could hide, "
-                f"{percent(view.most)} of the base rate."
+                f"{percent(view.most)} of the base rate, {view.base:.3f}."
             ]
         else:
             text = [
                 f"{self.level.capitalize()}, over {rows}. {seen}, forecasts miss the mean outcome by {error.value:.3f} "
                 f"({100 * error.level:g} % interval {error.low:.3f} to {error.high:.3f}), {percent(view.share)} of the "
-                f"base rate. It is not chance: {measured}."
+                f"base rate, {view.base:.3f}. It is not chance: {measured}."
             ]
         return [*text, self._sureness, *self._thin]
 
@@ -194,32 +200,47 @@ class Verdict:
         if self.level == "calibrated":
             return "Nothing to put right."
         if self.level == "cannot tell":
-            more = self.rows * ((self.worst.most / TELL) ** 2 - 1)
-            return f"Too few rows to tell: about {_rounded(more):,} more."
+            more = self._needed - self.rows
+            if more > _COUNTLESS:
+                return "Too few rows to tell, and more than any log has: what is so rare is as good as impossible."
+            return f"Too few rows to tell: about {_rounded(more):,} more at least."
         remedy = self._remedy
         return f"Small enough for most uses. {remedy}" if self.level == "nearly calibrated" else remedy
+
+    @property
+    def _needed(self) -> float:
+        """Rows with which one could tell: intervals shrink as 1/n until the rare class is met, then as 1/√n."""
+        view = self.worst
+        met = max(self.rows, 1 / max(view.base, 1e-300))
+        return met * max(view.most * (self.rows / met) / TELL, 1.0) ** 2
 
     @property
     def _remedy(self) -> str:
         """The simplest correction that puts most of the error right."""
         each, two = list(self.classes.values()), len(self.classes) == 2
-        temperature, shift, both = (_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES)
-        sure = "too sure" if temperature.slope < 1 else "not sure enough"
-        if temperature.enough and temperature.slope > 0.1 and abs(temperature.slope - 1) > 0.05:
-            about = f"a temperature of about {1 / temperature.slope:.2g}"
-            return f"{sure.capitalize()}: {about}. Use tc.TemperatureScaling."
+        fits = [_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES]
+        temperature, shift, both = fits
         scaling = "tc.PlattScaling" if two else "tc.VectorScaling"
-        if shift.enough and not (both.enough and both.left < shift.left / 2):
-            return f"{self._where} Use {scaling}."
         if both.slope <= 0.1:
             return (
-                f"The forecasts hardly follow the outcomes: {scaling} makes them honest, only another model makes them "
-                "useful."
+                "The forecasts hardly follow the outcomes, or run against them: are the classes in the right order? If "
+                f"they are, {scaling} makes the forecasts honest, and only another model makes them useful."
             )
-        if both.enough:
-            return f"{self._where} And {sure}: a temperature of about {1 / both.slope:.2g}. Use {scaling}."
-        other = "tc.BetaCalibration or tc.IsotonicCalibration" if two else "tc.Recalibrator"
-        return f"No temperature or shift explains it. Use {other}."
+        # A simple one that is enough and nearly as good as the best, whichever fits better; or both together.
+        least = min(fit.left for fit in fits)
+        enough = [fit for fit in fits if fit.enough and (fit.fine or fit.left <= least + 0.1 * fit.before)]
+        chosen = min((fit for fit in enough if fit is not both), key=lambda fit: fit.squares, default=None)
+        chosen = both if chosen is None and both in enough else chosen
+        if chosen is None:
+            other = "tc.BetaCalibration or tc.IsotonicCalibration" if two else "tc.IsotonicCalibration"
+            return f"No temperature or shift explains it. Use {other}."
+        if chosen is shift or abs(chosen.slope - 1) <= 0.05:
+            return f"{self._where} Use {scaling}."
+        sure = "too sure" if chosen.slope < 1 else "not sure enough"
+        about = f"{sure}: a temperature of about {1 / chosen.slope:.2g}"
+        if chosen is temperature:
+            return f"{about[0].upper()}{about[1:]}. Use tc.TemperatureScaling."
+        return f"{self._where} And {about}. Use {scaling}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -237,7 +258,10 @@ class Verdict:
         """Which classes are off."""
         off = self.off
         if not off or 2 * len(off) > len(self.classes) or len(self.classes) == 2:
-            name = max(self.classes, key=lambda name: abs(_shift(self.classes[name])))
+            # Of two classes, whose gaps are the same, the rarer one.
+            name = max(self.classes, key=lambda n: abs(_shift(self.classes[n])))
+            if len(self.classes) == 2:
+                name = min(self.classes, key=lambda n: self.classes[n].mean_outcome)
             if abs(_shift(self.classes[name])) < 2:
                 return "Classes are off in ways of their own."
             return f"Base rates are off, most that of {_said(name, self.classes[name])}."
@@ -246,11 +270,32 @@ class Verdict:
         return f"Only {named}{rest} {'is' if len(off) == 1 else 'are'} off."
 
 
+def off_among(verdicts: Mapping[Name, Verdict]) -> list[Name]:
+    """Return which of many are off, the largest share of the base rate first.
+
+    One of twenty calibrated ones is off by itself, so of many some always are. Of those returned, at most one of twenty
+    is there by chance, on average (Benjamini and Hochberg 1995).
+    """
+    p_values = np.array([verdict.p_value for verdict in verdicts.values()])
+    ranked = np.sort(p_values)
+    passed = np.flatnonzero(ranked < ALPHA * np.arange(1, len(ranked) + 1) / max(len(ranked), 1))
+    limit = ranked[passed[-1]] if len(passed) else -1.0
+    off = [name for name, p in zip(verdicts, p_values, strict=True) if p <= limit]
+    return sorted(off, key=lambda name: -verdicts[name].share)
+
+
 class _Fit(NamedTuple):
-    """A remedy `logit(outcome) = slope·logit(forecast) + shift`, and whether it puts most of the error right."""
+    """A remedy `logit(outcome) = slope·logit(forecast) + shift`, and whether it puts most of the error right.
+
+    The squared error `before` it and what is `left`; `squares` of the gaps left, each over its variance; whether
+    chance explains what is left (`fine`).
+    """
 
     slope: float
+    before: float
     left: float
+    squares: float
+    fine: bool
     enough: bool
 
 
@@ -287,8 +332,10 @@ def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
     free = len(n) - len(c) - slope
     squares = float(n @ ((came - mu) ** 2 / np.maximum(mu * (1 - mu), 1e-9)))
     by_chance = free + 2 * math.sqrt(2 * max(free, 0) * together(classes))
-    enough = after <= (1 - _EXPLAINED) * before or squares <= by_chance
-    return _Fit(a, max(after, 0.0), enough and (not slope or max(sizes) > 1))  # of one forecast no slope can be told
+    fine = squares <= by_chance
+    enough = fine or after <= (1 - _EXPLAINED) * before
+    enough = enough and (not slope or max(sizes) > 1)  # of one forecast no slope can be told
+    return _Fit(a, max(before, 0.0), max(after, 0.0), squares, fine, enough)
 
 
 def _rate(logit: Array) -> Array:
@@ -314,4 +361,6 @@ def _rounded(count: float) -> int:
 
 def percent(share: float) -> str:
     """Return a share in per cent, to two digits."""
+    if share >= 10:
+        return "many times"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"

@@ -153,6 +153,7 @@ def plot_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: A
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "left", "right"]].set_visible(False)
     ax.set(xlabel="round", ylabel="interval length")
+    ax.xaxis.set_major_formatter(lambda t, _: f"{t:,.0f}")
     keys = [(hues[k], names[k]) for k in leaders] + [(PALETTE[-1], "others")] * (len(leaders) < dim)
     handles = [matplotlib("patches").Patch(color=color) for color, _ in keys]
     shown, columns = [name for _, name in keys], min(len(keys), 5)

@@ -75,6 +75,8 @@ class Entry:
         For a corrector, the entry of the model's forecasts, which the report compares with the corrected ones.
     note
         Why it is there, in a sentence.
+    advice
+        What to do if it is off; by default what its gaps suggest.
     squares
         The sum of `‖y‖₂²` over all rounds, which the Brier score needs: for classes, the number of rounds.
     """
@@ -88,6 +90,7 @@ class Entry:
     guard: GuardReport | None = None
     before: Entry | None = None
     note: str | None = None
+    advice: str | None = None
     squares: float | None = None
 
     def __post_init__(self) -> None:
@@ -175,7 +178,7 @@ def play(
     >>> rng, space = np.random.default_rng(0), tc.Simplex(2)
     >>> entry = play(tc.TreeCal(space, arity=4), np.eye(2)[rng.integers(2, size=1000)])
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.exact[-3:].round(2)
-    ('TreeCal(Simplex(2), arity=4)', array([ 251.,  501., 1000.]), array([0.25, 0.24, 0.23]))
+    ('TreeCal(Simplex(2), arity=4)', array([ 263.,  512., 1000.]), array([0.29, 0.25, 0.23]))
     """
     ys: Array | Adversary
     if isinstance(outcomes, Adversary):
@@ -189,7 +192,7 @@ def play(
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
     seen = _Seen(forecaster.space, norm)
     ledger: Ledger | Run | GuardedRun
-    if isinstance(ys, np.ndarray) and count and _is_compiled(forecaster):
+    if isinstance(ys, np.ndarray) and count and forecasts is None and _is_compiled(forecaster):
         ledger = _replayed(forecaster, ys, seen, progress)
     else:
         ledger = _played(forecaster, ys, rounds, count, forecasts, seen, progress)
@@ -205,6 +208,7 @@ def play(
         made=re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(forecaster)),  # the same in every run
         guard=_guard(after),
         note=note,
+        advice=_advice(forecaster),
         squares=squares,
     )
     if forecasts is None or isinstance(ys, Adversary):
@@ -300,6 +304,15 @@ def _bounds(forecaster: Forecaster | Corrector, norm: Norm, marks: Array) -> Arr
     except UnsupportedError:
         return None
     return None if None in found else np.array([each.bound for each in found if each])
+
+
+def _advice(forecaster: Forecaster | Corrector) -> str | None:
+    """Return what to do if a forecaster without a model is off: it knows no more than it did."""
+    if isinstance(forecaster, Corrector):
+        return None
+    if isinstance(forecaster, Guarded):
+        return "It knows past outcomes only. A model that knows more, corrected by tc.VectorScaling, may do better."
+    return "Try tc.Guarded, the default: it follows the stream, within a guarantee."
 
 
 def _guard(forecaster: Forecaster | Corrector) -> GuardReport | None:

@@ -16,7 +16,7 @@ from treecal.plots._audit import draw_audit
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._reliability import draw_panel, plot_reliability, reliability
 from treecal.plots._sources import bins_of, likeliest
-from treecal.plots._style import short
+from treecal.plots._style import PALETTE, VERMILION, colour, short
 from treecal.plots._svg import drawing, svg
 from treecal.plots._ternary import heaviest, plot_ternary
 from treecal.plots._tree import plot_tree
@@ -52,32 +52,53 @@ def draw(verdict: Verdict, names: Sequence[str]) -> list[Picture]:
 def draw_curve(section: Section) -> Picture | None:
     """Draw the error of the verdict over time for every entry; beside it the exact error, where it is guaranteed."""
     entries = {entry.name: entry for entry in section.entries}
-    entries |= {
-        f"{e.name}, before": e.before for e in section.entries if e.before is not None and "the model" not in entries
-    }
+    before = {f"{entry.name}, before": entry.before for entry in section.entries if entry.before is not None}
+    models = [entry.ledger for entry in before.values()]
+    own = [entry.ledger for entry in section.entries]  # a model may be an entry of its own
+    entries |= {name: entry for name, entry in before.items() if entry.ledger not in own}
     curves = {name: entry.curve for name, entry in entries.items() if entry.curve is not None}
     if not curves:
         return None
-    classes = isinstance(section.entries[0].space, Simplex)
-    bounded = {name: curve for name, curve in curves.items() if curve.bounds is not None}
-    panels = 1 + (classes and bool(bounded))
+    classes, worst = isinstance(section.entries[0].space, Simplex), section.verdicts[0].worst
+    told = {name: curve for name, curve in curves.items() if curve.bounds is not None and curve.bounds[-1] < worst}
+    hues = _hues({name: entries[name].ledger in models for name in curves})
+    panels = 1 + (classes and bool(told))
     with drawing(9, 3.4 * panels) as figure:
         first, *second = figure.subplots(panels, 1, squeeze=False)[:, 0]
         for name, curve in curves.items():
-            bounds = None if classes else curve.bounds
+            bounds = curve.bounds if not classes and name in told else None
             plot_error_over_time(curve.rounds, curve.errors, certificate=bounds, name=short(name), ax=first)
         first.set_ylabel("class-wise ECE" if classes else "calibration error per round")
         for ax in second:
-            for name, curve in bounded.items():
+            for name, curve in told.items():
                 plot_error_over_time(curve.rounds, curve.exact, certificate=curve.bounds, name=short(name), ax=ax)
             ax.set_ylabel("exact error per round")
+        for ax in (first, *second):
+            _paint(ax, hues)
         ends = ", ".join(f"{name} {curve.errors[-1]:.3f}" for name, curve in curves.items())
         caption = "The error of the verdict against rounds (logarithmic scale)."
         if second:
             caption += " Below it the exact error of each distinct forecast, and dashed what is guaranteed of it."
-        elif bounded:
+        elif told:
             caption += " Dashed: guaranteed for every sequence."
         return Picture(_address(figure), f"Calibration error against rounds. At the end: {ends}.", caption)
+
+
+def _hues(models: Mapping[str, bool]) -> dict[str, str]:
+    """Return a colour for each name: a forecaster's own; orange for models, as in the picture of a correction."""
+    hues = {name: colour(name) for name in models}
+    free = [hue for hue in PALETTE if hue != VERMILION and hue not in hues.values()] or [*PALETTE]
+    others = [name for name, hue in hues.items() if hue is None and not models[name]]
+    given = {name: free[place % len(free)] for place, name in enumerate(others)}
+    return {short(name): hue or given.get(name, VERMILION) for name, hue in hues.items()}
+
+
+def _paint(ax: Any, hues: Mapping[str, str]) -> None:
+    """Give each line, and its entry in the legend, the colour of its name."""
+    legend = ax.get_legend()
+    entries = zip(legend.legend_handles, (text.get_text() for text in legend.get_texts()), strict=True)
+    for line, name in [*((line, str(line.get_label())) for line in ax.lines), *entries]:
+        line.set_color(hues[name.removesuffix(": guaranteed ≤")])
 
 
 def draw_windows(audit: Audit) -> Picture:
@@ -95,9 +116,12 @@ def draw_correction(entry: Entry) -> Picture | None:
     if entry.before is None or not isinstance(entry.space, Simplex):
         return None
     model, corrected = (reliability(likeliest(each.exact), 1) for each in (entry.before, entry))
-    with drawing(6.2, 4.3) as figure:
+    with drawing(5.2, 5.6) as figure:
         ax = plot_reliability({"before": entry.before.exact, f"after: {entry.name}": entry.exact}, ax=figure.subplots())
         ax.set_title("A model, before and after its correction")
+        legend: Any = ax.get_legend()
+        legend.set_loc("upper center")
+        legend.set_bbox_to_anchor((0.5, -0.12))  # below, where nothing is drawn
         most = int(model.weight.argmax())
         gaps = [r.weight @ np.abs(r.outcome - r.forecast) / r.weight.sum() for r in (model, corrected)]
         found = (
@@ -110,7 +134,7 @@ def draw_correction(entry: Entry) -> Picture | None:
             f"{found} On the diagonal a forecast is right as often as it says. The larger a mark, the more rounds; "
             "lines are 95 % intervals."
         )
-        return Picture(_address(figure), f"Before and after the correction. {found}", caption, 6.2 / 9)
+        return Picture(_address(figure), f"Before and after the correction. {found}", caption, 5.2 / 9)
 
 
 def _reliability(verdict: Verdict, names: Sequence[str]) -> Picture | None:
@@ -120,8 +144,7 @@ def _reliability(verdict: Verdict, names: Sequence[str]) -> Picture | None:
         return _by_coordinate(verdict.entry, names)
     rows = 1 if len(names) <= 3 else 2
     with drawing(9, 3.6 if rows == 1 else 5.2) as figure:
-        part = Drawn(verdict.entry.rounds, judged.top, dict(zip(names, judged.classes.values(), strict=True)))
-        draw_audit(part, figure, most=3 * rows)
+        draw_audit(Drawn(verdict.entry.rounds, judged.top, judged.classes), figure, most=3 * rows)
         caption = (
             "Forecast against mean outcome, with 95 % intervals; on the diagonal the two agree. Orange diamonds are "
             "off by more than chance; hollow marks have fewer than 30 rows. Grey: the weight of each bin."

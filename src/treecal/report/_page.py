@@ -17,8 +17,9 @@ from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, percent
 from treecal.report import _figures as figures
+from treecal.report._groups import in_words
 from treecal.report._section import Section
-from treecal.report._verdict import WIDTH, Verdict, norm_in_words
+from treecal.report._verdict import Verdict, norm_in_words
 
 _MOST_GAPS = 8  # rows in the table of the largest gaps
 _MOST_COLUMNS = 4  # of more classes only the three that differ most are shown
@@ -58,15 +59,19 @@ def render(
     if not sections:
         raise ParameterError("sections is empty, so there is nothing to report.")
     parts = [_part(section) for section in sections]
+    verdicts = [verdict for section in sections for verdict in section.verdicts]
     page = _template().render(
         title=title,
         details={name: str(value) for name, value in (details or {}).items()},
         command=command,
         parts=parts,
         notes=_notes(sections),
+        counted="rows" if all(section.is_audit for section in sections) else "rounds",
+        of_classes=any(verdict.judged is not None for verdict in verdicts),
+        without_classes=any(verdict.judged is None for verdict in verdicts),
+        guaranteed=any(verdict.bound is not None for verdict in verdicts),
         versions={name: version(name) for name in ("treecal", "numpy", "scipy", "matplotlib")},
         python=platform.python_version(),
-        width=WIDTH,
         limits={"nearly": NEARLY, "somewhat": SOMEWHAT, "tell": TELL},
     )
     return str(page)
@@ -109,6 +114,8 @@ def write(
 
 def _part(section: Section) -> dict[str, Any]:
     """Return one section as the template reads it."""
+    from treecal.auditing._show import watched  # imported when needed: tables for terminals take long
+
     chapters = [
         {
             "verdict": verdict,
@@ -119,7 +126,7 @@ def _part(section: Section) -> dict[str, Any]:
     ]
     summary = section.summary
     if summary is None:
-        summary = "" if section.groups else _summary(section.verdicts)
+        summary = "" if section.is_audit else _summary(section.verdicts)
     corrections = [picture for entry in section.entries if (picture := figures.draw_correction(entry)) is not None]
     return {
         "section": section,
@@ -127,6 +134,8 @@ def _part(section: Section) -> dict[str, Any]:
         "corrections": corrections,
         "curve": figures.draw_curve(section),
         "windows": None if section.windows is None else figures.draw_windows(section.windows),
+        "watched": "" if section.windows is None else watched(section.windows),
+        "grouped": in_words(section.groups, section.off, section.by) if section.groups else "",
         "groups": sorted(section.groups, key=lambda row: -row.part.rounds)[:_MOST_ROWS],
         "chapters": chapters,
     }

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
-from treecal.auditing import Audit, Calibration
-from treecal.auditing._groups import Key
+from treecal.auditing import Audit
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
 from treecal.report._entries import Entry
+from treecal.report._groups import GroupRow, convicted, groups_of
 from treecal.report._verdict import Verdict
 
 MOST_CLASSES = 1000
@@ -40,13 +39,13 @@ class Section:
 
     Examples
     --------
-    >>> import treecal as tc
+    >>> import numpy as np, treecal as tc
     >>> from treecal.report import play
     >>> space = tc.Simplex(2)
     >>> coins = np.eye(2)[np.random.default_rng(0).integers(2, size=2000)]
     >>> entries = [play(f, coins) for f in (tc.TreeCal(space), tc.BinaryGrid(), tc.RunningMean(space))]
     >>> [verdict.level for verdict in Section("Coins", entries).verdicts]
-    ['somewhat off', 'calibrated', 'calibrated']
+    ['far off', 'calibrated', 'calibrated']
     """
 
     title: str
@@ -78,13 +77,25 @@ class Section:
             )
         if self.classes is not None and len(self.classes) != first.space.dim:
             raise ParameterError(f"{len(self.classes)} classes were named, expected {first.space.dim}.")
+        if len(set(self.names)) < first.space.dim:
+            raise ParameterError(f"classes are named {list(self.names)}, expected distinct names.")
 
     @property
     def names(self) -> Sequence[str]:
         """Names of the coordinates."""
         space = self.entries[0].space
         known, kind = (space.classes, "class") if isinstance(space, Simplex) else (None, "coordinate")
-        return self.classes or known or [f"{kind} {k + 1}" for k in range(space.dim)]
+        return self.classes or known or [f"{kind} {k}" for k in range(space.dim)]
+
+    @property
+    def is_audit(self) -> bool:
+        """Whether it is an audit: then the first entry is all rows, and the others are groups of them."""
+        return self.entries[0].audited is not None
+
+    @cached_property
+    def off(self) -> list[GroupRow]:
+        """The groups that are off, allowing for how many there are; the largest share of their base rate first."""
+        return convicted(self.groups)
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -92,15 +103,10 @@ class Section:
         return [Verdict(entry, self.names) for entry in self.entries]
 
 
-class GroupRow(NamedTuple):
-    """A group of an audit in the table of all groups."""
-
-    name: str
-    part: Calibration
-
-
 def audited(audit: Audit, *, title: str | None = None) -> Section:
-    """Return an audit as a section: all rows, and the groups that are most off, up to twelve; all others in a table.
+    """Return an audit as a section: all rows, and the groups that are most off, up to twelve; all groups in a table.
+
+    A group is off if chance does not explain it, even allowing for how many groups there are.
 
     Parameters
     ----------
@@ -111,21 +117,17 @@ def audited(audit: Audit, *, title: str | None = None) -> Section:
 
     Examples
     --------
-    >>> import treecal as tc
-    >>> log = {"p": np.array([0.8, 0.8, 0.8, 0.8, 0.2]), "rain": np.array([1, 1, 1, 0, 0]), "site": np.array([*"aabbb"])}
+    >>> import numpy as np, treecal as tc
+    >>> log = {"p": np.array([0.8, 0.8, 0.8, 0.8, 0.2]), "rain": np.array([1, 1, 1, 0, 0]), "site": np.arange(5) // 2}
     >>> section = audited(tc.audit(log, forecast="p", outcome="rain", by="site"), title="Rain")
     >>> [(entry.name, entry.rounds) for entry in section.entries], [row.name for row in section.groups]
-    ([('all rows', 5)], ['a', 'b'])
+    ([('all rows', 5)], ['0', '1', '2'])
     """
-    groups = [GroupRow(_name(key), part) for key, part in audit.groups.items()]
-    off = [row for row in groups if row.part.verdict.level in ("nearly calibrated", "somewhat off", "far off")]
-    worst = sorted(off, key=lambda row: -row.part.verdict.share)[:_MOST_GROUPS]
+    groups = groups_of(audit)
+    worst = convicted(groups)[:_MOST_GROUPS]
     entries = [Entry("all rows", audit.whole), *(Entry(row.name, row.part) for row in worst)]
     names = [entry.name for entry in entries]
     if len(set(names)) < len(names):  # such as 1 and "1"
         entries = [replace(entry, name=f"{entry.name} ({k})") for k, entry in enumerate(entries)]
-    return Section(audit.source if title is None else title, entries, audit.classes, groups=groups, by=audit.by)
-
-
-def _name(key: Key) -> str:
-    return ", ".join("(missing)" if value is None else str(value) for value in key)
+    title = audit.source if title is None else title
+    return Section(title, entries, audit.classes, groups=groups, by=audit.by, windows=audit.windows)

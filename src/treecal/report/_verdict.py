@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from treecal._sums import group_rows
+from treecal.auditing._show import acted
 from treecal.geometry import Norm, Simplex, l1, l2, linf
-from treecal.ledger import Ledger, Reading
+from treecal.ledger import Reading
 from treecal.measures import Verdict as Judged
 from treecal.measures._verdict import NEARLY, SOMEWHAT
 from treecal.report._entries import Entry
@@ -25,6 +29,16 @@ _NORMS: dict[Norm, str] = {
 def too_few_rounds(reading: Reading) -> bool:
     """Return whether there are too few rounds per forecast to distinguish a wrong one from bad luck."""
     return reading.rounds < _ENOUGH * len(reading)
+
+
+def _binned(reading: Reading) -> Reading:
+    """Return the reading in cells of a grid, as `Ledger.binned` does."""
+    dim, weights = reading.forecasts.shape[1], reading.weights[:, None]
+    first, cell = group_rows((np.rint(reading.forecasts / WIDTH) + 0.0).view(np.int64))
+    totals = np.zeros((len(first), 1 + 2 * dim))
+    np.add.at(totals, cell, np.hstack([weights, weights * reading.forecasts, weights * reading.outcomes]))
+    weight, means = totals[:, 0], totals[:, 1:] / totals[:, :1]
+    return Reading(means[:, :dim], weight, means[:, dim:], reading.rounds, WIDTH, weight=reading.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,17 +71,18 @@ class Verdict:
 
     @cached_property
     def judged(self) -> Judged | None:
-        """The verdict on forecasts of classes; None on other sets."""
+        """The verdict on forecasts of classes; None on other sets, and of a ledger whose rounds have weights."""
         entry = self.entry
         if entry.audited is not None:
             return entry.audited.verdict
-        return entry.exact.verdict(self.names) if isinstance(entry.space, Simplex) else None
+        weighted = entry.exact.weight != entry.exact.rounds
+        return entry.exact.verdict(self.names) if isinstance(entry.space, Simplex) and not weighted else None
 
     @cached_property
     def reading(self) -> Reading:
         """The ledger as its gaps are shown: binned, if forecasts have too few rounds each."""
-        ledger, exact = self.entry.ledger, self.entry.exact
-        return ledger.binned(resolution=WIDTH) if too_few_rounds(exact) and isinstance(ledger, Ledger) else exact
+        exact = self.entry.exact
+        return _binned(exact) if too_few_rounds(exact) and exact.resolution is None else exact
 
     @cached_property
     def error(self) -> float:
@@ -112,7 +127,12 @@ class Verdict:
     @property
     def advice(self) -> str | None:
         """What to do, in a line; None on sets without classes."""
-        return None if self.judged is None else self.judged.advice
+        if self.judged is None:
+            return None
+        known = self.entry.advice
+        if known is None or self.level in ("calibrated", "cannot tell"):
+            return self.judged.advice
+        return f"Small enough for most uses. {known}" if self.level == "nearly calibrated" else known
 
     @property
     def sentences(self) -> list[str]:
@@ -136,6 +156,8 @@ class Verdict:
                 f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
                 f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
             )
+        if self.entry.audited is not None and self.entry.audited.payoff is not None:
+            text.append(acted(self.entry.audited.payoff))
         return text
 
     @property
