@@ -13,7 +13,7 @@ import pytest
 import treecal as tc
 from tests.strategies import one_hot, play
 from treecal import state
-from treecal.exceptions import SnapshotError
+from treecal.exceptions import FileError, SnapshotError
 from treecal.geometry import Gauge, Lp
 
 
@@ -235,3 +235,8 @@ def test_copies_share_nothing(make: Any) -> None:
     else:
         again.update([0], [0])
     assert state.dumps(thing) == state.dumps(make()) != state.dumps(again)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"there is no file .*nowhere"):
+        tc.load(tmp_path / "nowhere")

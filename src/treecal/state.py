@@ -22,7 +22,7 @@ from treecal._generators import generator_from, generator_state
 from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank, CorrectorBank
-from treecal.exceptions import SnapshotError, TreeCalError
+from treecal.exceptions import FileError, SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.forecasters._simplex_grid import MOST_POINTS, points
 from treecal.geometry import ConvexSet
@@ -89,7 +89,11 @@ def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any
     ...     tc.load(f"{folder}/ledger.treecal")
     Ledger(Simplex(2): 0 rounds, 0 rows)
     """
-    return loads(Path(path).read_bytes(), space=space)
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise FileError(f"there is no file {os.fspath(path)}.") from None
+    return loads(content, space=space)
 
 
 def read_notes(content: bytes) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import treecal as tc
 
@@ -45,6 +48,41 @@ def test_names_and_two_classes() -> None:
     assert tc.audit(p, np.column_stack([~rain, rain]).astype(int)).whole.to_dict() == expected["whole"]
 
 
+@pytest.mark.parametrize("labels", [("churn", "stay"), ("stay", "churn"), ("0", "1")])
+def test_a_single_column_is_of_the_class_that_it_is_named_after(labels: tuple[str, str], tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    first, second = labels
+    p, y = P[:, 0], np.where(Y == 0, first, second)
+    table = pandas.DataFrame({f"p_{first}": p, f"p_{second}": 1 - p, "y": y, "score": 1 - p})
+    both = tc.audit(table, forecast=[f"p_{second}", f"p_{first}"], outcome="y").whole.to_dict()
+    for source in (table, tmp_path / "log.csv"):
+        table.to_csv(tmp_path / "log.csv", index=False)
+        found = tc.audit(source, forecast=f"p_{first}", outcome="y")
+        assert found.classes == (second, first)
+        assert found.whole.to_dict() == both
+    assert tc.audit(table[f"p_{first}"], y).whole.to_dict() == both
+    assert tc.audit(table, forecast="score", outcome="y").classes == tuple(sorted(labels))  # which names no class
+    with pytest.raises(tc.TreeCalError, match=f"p_{first} is named after {first}, the first of the classes"):
+        tc.audit(table, forecast=f"p_{first}", outcome="y", classes=labels)
+    assert tc.audit(table, forecast=f"p_{second}", outcome="y", classes=labels).classes == labels
+
+
+@settings(max_examples=10)
+@given(st.permutations(["rain", "snow", "sun"]), st.sampled_from(["", "p_", "P", "model.p_", "s"]))
+def test_a_table_is_read_by_its_columns_with_a_prefix(order: list[str], prefix: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    names = ["rain", "snow", "sun"]
+    y = np.array(names)[Y]
+    table = pandas.DataFrame(P, columns=names)[order].add_prefix(prefix)
+    assert tc.audit(table, y, exact=False).whole.classes[order[0]].ece == pytest.approx(
+        tc.audit(P, y, classes=names, exact=False).whole.classes[order[0]].ece
+    )
+    expected = tc.Recalibrator(tc.Simplex(classes=names)).predict_many(P[:5])
+    assert np.allclose(tc.Recalibrator(tc.Simplex(classes=names)).predict_many(table[:5]), expected)
+    one = tc.Recalibrator(tc.Simplex(classes=names)).predict(table.iloc[0])
+    assert np.allclose(one.mean, expected[0])
+
+
 def test_columns_of_other_libraries() -> None:
     pandas, polars, torch = (pytest.importorskip(name) for name in ("pandas", "polars", "torch"))
     expected = digits(tc.audit(P, Y))
@@ -82,3 +120,15 @@ def test_columns_of_other_libraries() -> None:
 def test_what_is_no_pair_of_arrays_is_refused(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(tc.TreeCalError, match=message):
         tc.audit(*arguments, **options)
+
+
+def test_percent_and_no_rows_are_named() -> None:
+    for p, y in ((P * 100, Y), (P[:, 0] * 100, Y == 0)):
+        with pytest.raises(tc.TreeCalError, match=r"(?s)expected a probability from 0 to 1.*in percent, divide by 100"):
+            tc.audit(p, y)
+    with pytest.raises(tc.TreeCalError, match=r"(?s)'60%', expected a number.*divide by 100"):
+        tc.audit({"p": np.array(["60%", "40%"]), "y": np.array([0, 1])}, forecast="p", outcome="y")
+    with pytest.raises(tc.TreeCalError, match=r"^there are no rows in the arrays\.$"):
+        tc.audit(P[:0], Y[:0])
+    with pytest.raises(tc.TreeCalError, match=r"^there is no valid row of positive weight in the arrays\.$"):
+        tc.audit(P, Y, weight=np.zeros(400))

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -168,3 +169,24 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> 
 def test_missing_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     refused(run("audit", write_log(tmp_path / "log.csv"), *WIDE), 'pip install "treecal[files]"')
+
+
+def test_columns_are_found_by_the_labels(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.csv")
+    found, named = run("audit", log, "--outcome", "label", "--json"), run("audit", log, *WIDE, "--json")
+    assert json.loads(found.out) == json.loads(named.out)
+    assert run("monitor", log, "--outcome", "label", "--json").out == run("monitor", log, *WIDE, "--json").out
+    refused(run("audit", log), "has no column 'outcome'", "name it with --outcome")
+    plain = tmp_path / "plain.csv"
+    plain.write_text("p,outcome\n0.5,a\n0.5,b\n")
+    refused(run("audit", plain), "looked for forecast, or a and b, or p_a and p_b; it has p, outcome", "--forecast")
+
+
+def test_the_package_is_a_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "treecal", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == run("--version").out.strip() != ""
+
+
+def test_csv_in_a_pipe_is_told_from_json() -> None:
+    for command in ("recalibrate", "monitor"):
+        refused(run(command, "--classes", "a,b", stdin="p_a,p_b,outcome\n0.5,0.5,a\n"), "if it is CSV, --kind csv")

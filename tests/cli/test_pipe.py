@@ -501,7 +501,7 @@ def test_a_signal_leaves_table_and_snapshot_that_agree(tmp_path: Path) -> None:
         _, err = process.communicate()
     assert process.returncode == 130
     assert "2 forecasts await their outcomes." in err
-    assert f"interrupted after 1 rounds, saved in {snapshot}." in err
+    assert f"interrupted after 1 round, saved in {snapshot}." in err
     assert [row["id"] for row in read(output)] == ["1"]
     done = recalibrate("--snapshot", snapshot, "--output", tmp_path / "later.csv", stdin=text([closing(3), closing(2)]))
     assert done.code == 0, done.err

@@ -33,8 +33,8 @@ def read(source: Any, **options: Any) -> Outcomes:
     [
         ("", r"log\.csv is empty"),
         ("\n", "has an empty first line, expected the names of the columns"),
-        (HEAD, "has no rows"),
-        (HEAD.strip(), "has no rows"),
+        (HEAD, "there are no rows in"),
+        (HEAD.strip(), "there are no rows in"),
         (JUNK, "is not text in UTF-8"),
         ("p_A,p_b,y\n0.5,0.5,a\n", r"no column 'p_a'. It has p_A, p_b, y.\n\nHint: did you mean p_A\?"),
         ("0.4,0.6,a\n0.5,0.5,b\n", "the first line seems to be a row"),

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import treecal as tc
 from tests.cli.support import run
 from tests.monitor.test_monitor import stream
+from treecal._atomic import exclusive
 
 
 def write(folder: Path, *, sure: float = 1.0, rounds: int = 400) -> tuple[Path, tc.Monitor]:
@@ -69,7 +71,9 @@ def test_snapshots_resume_and_keep_the_alarm(tmp_path: Path) -> None:
         run(*options, stdin="".join(part))
     rest = tmp_path / "rest.jsonl"
     rest.write_text("".join(lines[300:]))
-    done = run("monitor", rest, *options[1:])
+    unknown = run("monitor", rest, *options[1:])
+    assert (unknown.code, "--new-file" in unknown.err) == (2, True)
+    done = run("monitor", rest, *options[1:], "--new-file")
     whole = run("monitor", path, "--classes", "a,b,c", "--group", "site", "--json")
     assert json.loads(done.out)["statistic"] == pytest.approx(json.loads(whole.out)["statistic"], rel=1e-9)
     assert done.code == 3
@@ -88,4 +92,78 @@ def test_invalid_rows_and_options(tmp_path: Path) -> None:
     text = '{"forecast": [0.5], "outcome": [0.4]}\n[1]\n'
     box = run("monitor", "--dim", "1", "--box", "0", "1", "--on-error", "skip", stdin=text)
     assert box.code == 1
-    assert "1 rounds" in box.out
+    assert "1 round;" in box.out
+
+
+def write_csv(path: Path, rounds: int, *, sure: float = 1.0) -> list[str]:
+    P, y = stream(2, rounds, sure=sure)
+    lines = [f"{p[1]:.6f},{k},{'xy'[i % 2]}\n" for i, (p, k) in enumerate(zip(P, y, strict=True))]
+    path.write_text("p,outcome,site\n" + "".join(lines))
+    return lines
+
+
+@pytest.mark.parametrize("named", [(), ("--dim", "2")])
+def test_a_growing_log_is_learned_once(tmp_path: Path, named: tuple[str, ...]) -> None:
+    path, kept = tmp_path / "log.csv", tmp_path / "watch.treecal"
+    lines = write_csv(path, 120)
+    options = ("--forecast", "p", "--group", "site", *named, "--json")
+    whole = json.loads(run("monitor", path, *options).out)
+    found = {}
+    for count in (1, 1, 50, 50, 120):
+        path.write_text("p,outcome,site\n" + "".join(lines[:count]))
+        done = run("monitor", path, *options, "--snapshot", kept)
+        found = json.loads(done.out)
+        assert (done.code, found["rounds"]) == (0, count)
+        assert tc.load(kept).rounds == count
+    assert "the first 50 rows were learned before" in done.err
+    assert found["statistic"] == pytest.approx(whole["statistic"], rel=1e-9)
+    assert found["peak"] == pytest.approx(whole["peak"], rel=1e-9)
+
+
+def test_an_unfinished_row_a_changed_file_and_no_row(tmp_path: Path) -> None:
+    path, kept = tmp_path / "log.csv", tmp_path / "watch.treecal"
+    options = ("--forecast", "p", "--snapshot", kept)
+    path.write_text("p,outcome\n0.5,1\n0.25,0")
+    first = run("monitor", path, *options)
+    assert (first.code, tc.load(kept).rounds, "left for the next run" in first.err) == (0, 1, True)
+    path.write_text("p,outcome\n0.5,1\n0.25,0\n")
+    again = run("monitor", path, *options)
+    assert "the first row was learned before" in again.err
+    assert tc.load(kept).rounds == 2
+    path.write_text("p,outcome\n0.5,0\n0.25,0\n")
+    changed = run("monitor", path, *options)
+    assert (changed.code, "does not begin with the 2 rows" in changed.err) == (2, True)
+    assert tc.load(kept).rounds == 2
+    path.write_text("p,outcome\n1.5,0\n2,1\n")
+    other = tmp_path / "other.treecal"
+    assert run("monitor", path, "--forecast", "p", "--snapshot", other, "--on-error", "skip").code == 1
+    assert not other.exists()
+
+
+def test_a_snapshot_in_use_is_refused_and_parquet_resumes(tmp_path: Path) -> None:
+    path, kept = tmp_path / "log.csv", tmp_path / "watch.treecal"
+    write_csv(path, 30)
+    with exclusive(kept):
+        held = run("monitor", path, "--forecast", "p", "--snapshot", kept)
+    assert (held.code, "in use" in held.err) == (2, True)
+    table = pd.read_csv(path)
+    for rows in (10, 30):
+        table[:rows].to_parquet(tmp_path / "log.parquet")
+        run("monitor", tmp_path / "log.parquet", "--forecast", "p", "--group", "site", "--snapshot", kept)
+        assert tc.load(kept).rounds == rows
+
+
+def test_a_single_column_named_after_the_first_class(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    came = np.where(rng.random(300) < p, "churn", "stay")
+    path.write_text("p_churn,outcome\n" + "".join(f"{q:.6f},{y}\n" for q, y in zip(p, came, strict=True)))
+    for snapshot in ((), ("--snapshot", tmp_path / "watch.treecal")):
+        assert run("monitor", path, "--forecast", "p_churn", *snapshot).code == 0
+    for command in ("monitor", "recalibrate"):
+        for source, stdin in ((path, ""), ("-", '{"p_churn": 0.5, "outcome": "stay"}\n')):
+            done = run(command, source, "--classes", "churn,stay", "--forecast", "p_churn", stdin=stdin)
+            assert done.code == 2
+            assert "p_churn is named after churn, the first of the classes" in done.err
+    assert run("monitor", path, "--classes", "stay,churn", "--forecast", "p_churn").code == 0

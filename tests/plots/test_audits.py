@@ -228,7 +228,7 @@ def test_windows_refuse(ax: Any) -> None:
     alarm = Alarm(21, 3, "temperature", None, "too sure", 2.0, 0.1, 25.0)
     with pytest.raises(ParameterError, match="alarm came after round 21, and the audit has 20 rows"):
         plots.plot_windows(audit, alarm=alarm, ax=ax)
-    with pytest.raises(ParameterError, match="has no groups"):
+    with pytest.raises(ParameterError, match="has no windows of time"):
         plots.plot_windows(tc.audit(p, y), ax=ax)
     with pytest.raises(ParameterError, match="audit is of type Calibration, expected an Audit"):
         plots.plot_windows(audit.whole, ax=ax)  # type: ignore[arg-type]
@@ -303,3 +303,14 @@ def test_plot_draws_on_a_new_figure() -> None:
     audit = audited(3, 100)
     assert len({ax.figure for ax in (*audit.plot(), *audit.whole.plot())}) == 2
     plt.close("all")
+
+
+def test_windows_of_time_come_before_groups_and_bring_their_alarm(ax: Any) -> None:
+    rng = np.random.default_rng(0)
+    p, week = rng.random(3000), np.arange(3000) // 500
+    y = (rng.random(3000) < np.where(week < 3, p, p**2)).astype(int)
+    log = {"p": p, "y": y, "week": week, "site": week % 2}
+    audit = tc.audit(log, forecast="p", outcome="y", by="site", time="week", exact=False)
+    plots.plot_windows(audit, 1, ax=ax)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1", "2", "3", "4", "5"]
+    assert legend(ax)[-2].startswith("alarm after round")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry._tables import by_column, columns
+from treecal.geometry._tables import by_column, classes_of, columns, is_series
 
 _Log = tuple[dict[str, Any], str, str | list[str], Sequence[str | int] | None, str | None]
 
@@ -18,7 +18,7 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
     """Return a log, and its columns: of the forecast, of the outcome; the classes; and the column of the weight."""
     titles = columns(forecasts)
     if classes is None and titles and all(isinstance(title, str) for title in titles) and _are_names(outcomes):
-        classes = titles
+        classes = classes_of(titles, {name for name in _array("y", outcomes) if isinstance(name, str)}) or titles
     names = None if classes is None else [str(name) for name in classes]
     p = _array("P", by_column(names, forecasts, ForecastError))
     y = _array("y", by_column(names, outcomes, OutcomeError))
@@ -33,7 +33,9 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
     d = 2 if p.ndim == 1 else p.shape[1]
     if y.shape not in ((len(p),), (len(p), d)):
         raise ParameterError(f"y has shape {y.shape}, expected ({len(p)},), the classes, or ({len(p)}, {d}), one-hot.")
-    log: dict[str, Any] = {"p": p}
+    name = forecasts.name if p.ndim == 1 and is_series(forecasts) and isinstance(forecasts.name, str) else "p"
+    name = "p" if name in ("", "y", "weight") else name  # one that names a class is of that class
+    log: dict[str, Any] = {name: p}
     weight = None
     if weights is not None:
         if isinstance(weights, str):
@@ -42,9 +44,9 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
         if log["weight"].shape != (len(p),):
             raise ParameterError(f"weight has shape {log['weight'].shape}, expected ({len(p)},).")
     if y.ndim == 1:
-        return log | {"y": y}, "p", "y", classes, weight
+        return log | {"y": y}, name, "y", classes, weight
     hot = {f"y[{k}]": np.ascontiguousarray(column) for k, column in enumerate(y.T)}
-    return log | hot, "p", list(hot), range(d) if classes is None else classes, weight
+    return log | hot, name, list(hot), range(d) if classes is None else classes, weight
 
 
 def _are_names(outcomes: Any) -> bool:

@@ -75,12 +75,13 @@ def audit(
         `(n, d)`, with a 1 for the class of the outcome and 0 for the others.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
-        the second one.
+        the second one, or of the one that it is named after (`p_rain`).
     outcome
         The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others.
     classes
         The labels, in the order of the probabilities. By default those in the log: columns named like the labels
-        (`p_rain`, `p_sun`) set the order; else integers count from 0, and all others are sorted.
+        (`p_rain`, `p_sun`) set the order, and a single one (`p_rain`) is of its class; else integers count from 0, and
+        all others are sorted.
     by
         Columns to group rows by.
     time
@@ -127,10 +128,10 @@ def audit(
     """
     name = None
     if outcomes is not None:
-        if (forecast, outcome, tuple(by), time) != (None, None, (), None):
+        if len(by) or any(option is not None for option in (forecast, outcome, time)):
             raise ParameterError(
                 "two arrays have no columns for forecast, outcome, by or time.",
-                hint="audit(P, y), or audit({'p': P, 'y': y, 'group': g}, forecast='p', outcome='y', by='group').",
+                hint="audit(P, y), or audit({'p': P, 'y': y, 'day': days}, forecast='p', outcome='y', time='day').",
             )
         source, forecast, outcome, classes, weight = from_arrays(source, outcomes, classes, weight)
         name = "the arrays"
@@ -141,8 +142,11 @@ def audit(
         )
     if not isinstance(weight, str | None):
         raise ParameterError.expected("weight", weight, "a column of the log", hint="an array goes with two arrays.")
-    bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     by = (by,) if isinstance(by, str) else tuple(by)
+    for option, names in (("by", by), ("time", () if time is None else (time,))):
+        if not all(isinstance(name, str) for name in names):
+            raise ParameterError(f"{option} has values, expected names of columns of the log.", hint=f"{option}='day'.")
+    bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     distances = named_distances(norms) if exact else {}
     opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
     opened.name = name or opened.name
@@ -245,7 +249,8 @@ def _binned(
         done.result()
     if not counted:
         what = "no valid row" if scale is None else "no valid row of positive weight"
-        raise FileError(f"{outcomes.source.name} has {what}. {outcomes.problems}")
+        left_out = f" {outcomes.problems}" if outcomes.problems.count else ""
+        raise FileError(f"there is {what} in {outcomes.source.name}.{left_out}")
     return cells
 
 

@@ -124,6 +124,9 @@ def acted(payoff: Payoff) -> str:
 
 def watched(windows: Audit) -> str:
     """Say what a monitor of the rows found."""
+    if (none := windows.groups.get((None,))) is not None:
+        have = "row has" if none.rounds == 1 else "rows have"
+        return f"{none.rounds:,} {have} no {windows.by[0]}, so no monitor watched the log."
     if not windows.in_order:
         return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
     if windows.alarm is None:

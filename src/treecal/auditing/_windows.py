@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,6 +58,9 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
         return Times(np.where(finite, values, 0.0), missing | ~finite, False)
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
         said = str(why or error).splitlines()[0].rstrip(".")
+        if cell := re.search("Failed to parse string: ('.*') as a scalar", said):
+            beside = ", beside times without a zone" if "expected no zone" in said else ""
+            said = f"it holds {cell[1]}{beside}"
         raise FileError(
             f"column {name!r} is no column of times: {said}.",
             hint="dates and times as 2026-01-31 12:00:00, all with a zone or none; or numbers.",

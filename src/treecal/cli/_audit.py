@@ -16,10 +16,11 @@ from treecal.auditing import audit as audit_log
 from treecal.auditing._show import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
+from treecal.cli._reader import find_probabilities
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
-from treecal.io import new_file
+from treecal.io import new_file, open_source
 from treecal.io._output import write_csv
 from treecal.io._text import kind_of, read_header
 from treecal.keyed.session import spark_path
@@ -37,8 +38,8 @@ def audit(
     path: str,
     /,
     *,
-    forecast: str,
-    outcome: str,
+    forecast: str | None = None,
+    outcome: str = "outcome",
     classes: str | None = None,
     by: str | None = None,
     time: str | None = None,
@@ -77,9 +78,10 @@ def audit(
         The log.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
-        two classes, the column of the second one.
+        two classes, the column of the second one, or of the one that it is named after (p_rain). By default "forecast",
+        or the columns named like the classes, also with a common prefix: p_rain, p_sun.
     outcome
-        Column of the outcome's class; or one column per class, with a 1 for the outcome's class.
+        Column of the outcome's class, by default outcome; or one column per class, with a 1 for the outcome's class.
     classes
         The classes, in the order of the probabilities; by default those found in the log.
     by
@@ -117,12 +119,13 @@ def audit(
     if (invalid_rows is not None) != (on_error == "collect"):
         raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # a file that cannot be written is an error before the work, not after it
-        names = output, invalid_rows, report
-        table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in names)
+        files = output, invalid_rows, report
+        table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in files)
+        names, came = None if classes is None else split("--classes", classes), split("--outcome", outcome)
         options: dict[str, Any] = {
-            "forecast": split("--forecast", forecast),
-            "outcome": split("--outcome", outcome),
-            "classes": None if classes is None else split("--classes", classes),
+            "forecast": _columns(path, came, names, engine) if forecast is None else split("--forecast", forecast),
+            "outcome": came,
+            "classes": names,
             "by": [] if by is None else split("--by", by),
             "time": time,
             "loss": None if loss is None else _matrix(loss),
@@ -153,6 +156,15 @@ def audit(
     if json:
         say(str(found.problems))
     return Exit.FLAWED
+
+
+def _columns(path: str, outcome: tuple[str, ...], classes: tuple[str, ...] | None, engine: str) -> tuple[str, ...]:
+    """Return the columns of the probabilities, where none were named."""
+    if engine == "spark" or len(outcome) > 1:
+        raise ParameterError(
+            "it is not known which columns hold the probabilities.", hint="name them: --forecast p_rain,p_sun."
+        )
+    return find_probabilities(open_source(path), outcome[0], classes)
 
 
 def _reported(found: Audit, path: str) -> str:

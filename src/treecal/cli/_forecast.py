@@ -29,7 +29,7 @@ from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, first_rows, line, rows, source_name
 from treecal.cli._session import check_apart, check_times, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, by_class, emit, say
+from treecal.cli._terminal import Exit, by_class, counted, emit, say
 from treecal.exceptions import HorizonError, ParameterError, TreeCalError
 from treecal.forecasters import Guarded
 from treecal.io import Decoder, Problems
@@ -152,7 +152,7 @@ def forecast(
             raise
         end(problems)
         saved = snapshot is not None and rounds.changed
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
+        say(f"interrupted after {counted(rounds.learned, 'round')}{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
         say(str(guard))

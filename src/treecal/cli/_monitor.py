@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal._atomic import check_regular
 from treecal._bins import bin_of
-from treecal.cli._options import FileKind, Json, OnInvalid, Outcomes, split
+from treecal.cli._options import Every, FileKind, Json, NewFile, OnInvalid, Outcomes, SnapshotFile, split
 from treecal.cli._progress import progress
-from treecal.cli._rows import end, rows, source_name
+from treecal.cli._reader import csv_hint, find_probabilities
+from treecal.cli._rows import end, is_file, rows, source_name
+from treecal.cli._session import check_apart, following
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, emit, page, say
+from treecal.cli._terminal import Exit, counted, emit, page, say
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.geometry import Simplex
 from treecal.io import Decoder, Problems, open_source, read_outcomes
-from treecal.io._decoder import class_labels
+from treecal.io._decoder import check_columns, class_labels
 from treecal.io._source import LOG
 from treecal.monitor import Monitor
-from treecal.state import describe, load, save
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from treecal._typing import Array
-    from treecal.geometry import ConvexSet
+    from treecal.io import Outcomes as Log
+    from treecal.io import Source
 
 _BINS = 10
 
@@ -41,8 +43,9 @@ def monitor(
     outcome: str = "outcome",
     group: str | None = None,
     fail_above: float | None = None,
-    snapshot: Path | None = None,
-    every: int = 1000,
+    snapshot: SnapshotFile = None,
+    every: Every = 1000,
+    new_file: NewFile = False,
     kind: FileKind = None,
     on_error: OnInvalid = "stop",
     json: Json = False,
@@ -55,6 +58,9 @@ def monitor(
         treecal monitor log.parquet --forecast p_rain,p_sun --outcome weather
         tail -f log.jsonl | treecal monitor --classes rain,sun --snapshot watch.treecal
         treecal monitor log.csv --forecast p --outcome clicked --fail-above 0.05
+
+    With --snapshot the next run resumes; of a file that has grown it reads the new rows only, so that each is counted
+    once. An alarm in a snapshot stays.
 
     Exit codes: 0 no alarm, 1 no alarm but invalid rows were left out, 2 invalid input, 3 alarm, or a calibration error
     above --fail-above, 130 interrupted.
@@ -69,58 +75,62 @@ def monitor(
         In place of alpha: the least average number of rounds to a false alarm.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
-        two classes, the column of the second one. By default "forecast", or the columns named like the classes.
+        two classes, the column of the second one, or of the one that it is named after. By default "forecast", or the
+        columns named like the classes, also with a common prefix: p_rain, p_sun.
     outcome
         Column of the outcome.
     group
         Column of a group: each is watched by itself as well.
     fail_above
-        Exit with code 3 also if the class-wise calibration error, in ten bins, exceeds this number. Few rows exceed any
-        by chance.
-    snapshot
-        File to resume from, if it exists, and to save to: at the end, and from a pipe every --every rounds. An alarm in
-        it stays.
-    every
-        Number of rounds between snapshots.
+        Exit with code 3 also if the class-wise calibration error of the rows read, in ten bins, exceeds this number.
+        Few rows exceed any by chance.
     """
-    if every < 1:
-        raise ParameterError.expected("--every", every, "an integer of 1 or more")
     if fail_above is not None and not fail_above >= 0:
         raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
+    check_apart(path, None, snapshot)
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
         raise ParameterError("--fail-above needs classes.")
-    made = {"alpha": alpha, "arl": arl, "by_group": group is not None}
-    if path != "-" and isinstance(space, Simplex | None):
-        watch, errors, problems = _read_log(path, space, columns, outcome, group, kind, on_error, made, snapshot)
+    log = None
+    if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
+        source = open_source(path, kind=kind)
+        columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
+        log = _log(source, space, columns, outcome, group, on_error)
+        space = log.space
+    assert space is not None
+    asked, errors = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None), _Errors(space.dim)
+    if log is not None and snapshot is None and not new_file:
+        watch, problems = asked, _read_log(log, asked, errors, group)
     else:
-        assert space is not None
-        watch, errors = _resumed(snapshot, space, made), _Errors(space.dim)
-        problems = Problems(source_name(path), on_error)
-        decoder = Decoder(space, outcome=[outcome], forecast=columns)
+        problems, watching = Problems(source_name(path), on_error), _Watching(asked)
+        decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance)
+        reader = _Reader(decoder, group)
         try:
-            with Shield() as shield, rows(path, decoder, kind=kind) as stream:
-                for row in shield.waiting(stream):
+            with (
+                Shield() as shield,
+                following(asked, _begin, snapshot=snapshot, every=every, new_file=new_file) as run,
+                run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
+            ):
+                watching = run.rounds
+                for row in stream:
                     try:
-                        p, y, name = _pair(row.read(), decoder, group)
-                        watch.update(p, y, group=name)
+                        p, y, name = reader.read(row.read())
+                        watching.thing.update(p, y, group=name)
+                        errors.add(p[None], y[None])
                     except TreeCalError as error:
                         problems.add(row.place, str(error))
-                        continue
-                    errors.add(p[None], y[None])
-                    if watch.alarm is not None and watch.alarm.round == watch.rounds:
-                        emit({"alarm": asdict(watch.alarm)})
-                    if snapshot is not None and watch.rounds % every == 0:
-                        save(watch, snapshot)
+                    else:
+                        alarm = watching.thing.alarm
+                        if alarm is not None and alarm.round == watching.learned and not is_file(path):
+                            emit({"alarm": asdict(alarm)})
+                    run.took(row)
         except KeyboardInterrupt:
-            if snapshot is not None:
-                save(watch, snapshot)
+            watch = watching.thing
             _show(watch, errors, problems, fail_above, json=json)
-            say(f"interrupted after {watch.rounds:,} rounds.")
+            say(f"interrupted after {counted(watch.rounds, 'round')}.")
             return Exit.INTERRUPTED
-    if snapshot is not None:
-        save(watch, snapshot)
+        watch = watching.thing
     _show(watch, errors, problems, fail_above, json=json)
     flawed = end(problems)
     if watch.alarm is not None or (fail_above is not None and errors.rows and errors.classwise > fail_above):
@@ -146,22 +156,32 @@ class _Errors:
         return float(np.abs(self._off).sum() / self.rows / len(self._off))
 
 
-def _read_log(
-    path: str,
-    space: Simplex | None,
-    columns: tuple[str, ...],
-    outcome: str,
-    group: str | None,
-    kind: Any,
-    on_error: Any,
-    made: dict[str, Any],
-    snapshot: Path | None,
-) -> tuple[Monitor, _Errors, Problems]:
-    """Watch a file of classes, in chunks of rows."""
-    source = open_source(path, kind=kind)
-    if not columns:
-        columns = Decoder(space or Simplex(2)).forecast_columns(source.types) if space else ("forecast",)
-    log = read_outcomes(
+class _Watching:
+    """A monitor that is followed row by row."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.thing, self._before = monitor, monitor.rounds
+
+    @property
+    def learned(self) -> int:
+        return self.thing.rounds
+
+    @property
+    def changed(self) -> bool:
+        return self.thing.rounds > self._before
+
+    def to_list(self) -> list[list[Any]]:
+        return []
+
+
+def _begin(thing: Any, waiting: Any, table: Any) -> _Watching:
+    return _Watching(thing)
+
+
+def _log(
+    source: Source, space: Simplex | None, columns: tuple[str, ...], outcome: str, group: str | None, on_error: Any
+) -> Log:
+    return read_outcomes(
         source,
         outcome=outcome,
         forecast=columns,
@@ -170,10 +190,13 @@ def _read_log(
         space=space,
         on_error=on_error,
     )
-    watch, errors = _resumed(snapshot, log.space, made), _Errors(log.space.dim)
+
+
+def _read_log(log: Log, watch: Monitor, errors: _Errors, group: str | None) -> Problems:
+    """Watch a file of classes, in chunks of rows."""
     each = np.eye(log.space.dim)
-    (counted,) = source.one(f"SELECT count(*) FROM {LOG}") or (0,)
-    with progress("rows", total=counted) as done:
+    (total,) = log.source.one(f"SELECT count(*) FROM {LOG}") or (0,)
+    with progress("rows", total=total) as done:
         for chunk in log:
             assert chunk.forecasts is not None
             P = np.ascontiguousarray(chunk.forecasts)
@@ -181,33 +204,30 @@ def _read_log(
             watch.update_many(P, Y, groups=None if group is None else chunk.kept[group].to_pylist())
             errors.add(P, Y)
             done(int(chunk.rows[-1]))
-    return watch, errors, log.problems
+    return log.problems
 
 
-def _pair(row: Any, decoder: Decoder, group: str | None) -> tuple[Array, Array, Any]:
-    """Return a row's forecast, outcome and group."""
-    if not isinstance(row, dict):
-        raise OutcomeError("it is not an object, expected one with the probabilities and the outcome.")
-    if group is not None and group not in row:
-        raise OutcomeError(f"it has no {group}, only {', '.join(row) or 'nothing'}.")
-    return decoder.forecast(row), decoder.outcome(row), None if group is None else row[group]
+class _Reader:
+    """Reads the forecast, the outcome and the group of a row, of whose columns all are kept in mind."""
 
+    columns = ()
 
-def _resumed(path: Path | None, space: ConvexSet, made: dict[str, Any]) -> Monitor:
-    """Return the monitor in the snapshot, which must be the one asked for; or without a snapshot a new one."""
-    asked = Monitor(space, **made)
-    if path is None:
-        return asked
-    if check_regular(path) is None:
-        save(asked, path)  # a file that cannot be written is an error now, not after an hour
-        return asked
-    kept = load(path)
-    if describe(kept) != describe(asked):
-        raise ParameterError(
-            f"{path} holds {kept!r}, but the options ask for {asked!r}.",
-            hint="use the options it was created with, or another snapshot.",
-        )
-    return kept  # type: ignore[no-any-return] # it is of the class asked for
+    def __init__(self, decoder: Decoder, group: str | None) -> None:
+        self._decoder, self._group = decoder, group
+
+    def check(self, source: str, there: Sequence[str]) -> None:
+        self._decoder.check(source, there)
+        check_columns(source, there, () if self._group is None else (self._group,))
+
+    def read(self, row: Any) -> tuple[Array, Array, Any]:
+        if not isinstance(row, dict):
+            raise OutcomeError(
+                "it is not an object, expected one with the probabilities and the outcome.", hint=csv_hint(row)
+            )
+        if self._group is not None and self._group not in row:
+            raise OutcomeError(f"it has no {self._group}, only {', '.join(row) or 'nothing'}.")
+        group = None if self._group is None else row[self._group]
+        return self._decoder.forecast(row), self._decoder.outcome(row), group
 
 
 def _show(watch: Monitor, errors: _Errors, problems: Problems, limit: float | None, *, json: bool) -> None:
@@ -226,7 +246,7 @@ def _show(watch: Monitor, errors: _Errors, problems: Problems, limit: float | No
         return
     kind = "evidence" if watch.arl is None else "statistic"
     lines = [
-        f"{watch.rounds:,} rounds; {kind} {watch.statistic:.3g}, at most {watch.peak:.3g}, "
+        f"{counted(watch.rounds, 'round')}; {kind} {watch.statistic:.3g}, at most {watch.peak:.3g}, "
         f"of {watch.threshold:.3g} for an alarm.",
         "no alarm." if watch.alarm is None else f"{watch.alarm}.",
     ]

@@ -20,6 +20,7 @@ from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
 from treecal.geometry import as_norm as by_name
 from treecal.io import Kind, OnError
+from treecal.monitor import Monitor
 
 T = TypeVar("T")
 
@@ -229,8 +230,8 @@ class Method:
         return kind(space, **given)  # type: ignore[no-any-return]
 
 
-def described(forecaster: Forecaster | Corrector) -> str:
-    """Return a forecaster or corrector with all its arguments but those that change with every round.
+def described(forecaster: Forecaster | Corrector | Monitor) -> str:
+    """Return a forecaster, corrector or monitor with all its arguments but those that change with every round.
 
     Examples
     --------

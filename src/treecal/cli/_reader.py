@@ -13,7 +13,7 @@ from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._outcomes import renormalised
-from treecal.io import Decoder
+from treecal.io import Decoder, Source, read_outcomes
 from treecal.io._decoder import check_columns, class_labels, listed
 from treecal.io._output import plain
 
@@ -157,7 +157,7 @@ class Reader:
             return self._only_outcome(row)
         if not isinstance(row, dict):
             wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
-            raise OutcomeError(f"it is not an object, expected one such as {wanted}.")
+            raise OutcomeError(f"it is not an object, expected one such as {wanted}.", hint=csv_hint(row))
         self._check_room(row, what="it")
         name, earlier = self._name(row, self.id), self._name(row, self.outcome_for)
         if earlier is not None and earlier == name:
@@ -279,6 +279,25 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, list | dict):
         raise OutcomeError(f"{name} is {str(value)[:60]}, expected text or a number.")
     return str(int(value) if isinstance(value, float) and value % 1 == 0 else value)
+
+
+def csv_hint(row: Any) -> str | None:
+    """Return a hint where a line of standard input, which was to be JSON, looks like CSV."""
+    return "if it is CSV, --kind csv." if isinstance(row, str) and any(mark in row for mark in ",;\t") else None
+
+
+def find_probabilities(source: Source, outcome: str, classes: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of a log that hold the probabilities, by the names of the classes."""
+    there = list(source.types)
+    check_columns(source.name, there, [outcome], remedy="name it with --outcome.")
+    labels = classes or read_outcomes(source, outcome=outcome).classes or ()
+    decoder = Decoder(Simplex(classes=labels))
+    if not (found := decoder.forecast_columns([name for name in there if name != outcome])):
+        raise FileError(
+            f"{source.name} has no probabilities: looked for {decoder.sought()}; it has {listed(there)}.",
+            hint="name them with --forecast.",
+        )
+    return found
 
 
 def names_of(space: ConvexSet, prefix: str) -> tuple[str, ...]:

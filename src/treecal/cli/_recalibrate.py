@@ -28,7 +28,7 @@ from treecal.cli._reader import News, Reader, names_of
 from treecal.cli._rows import end, first_rows, line, rows, source_name
 from treecal.cli._session import check_apart, check_times, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, emit, page, say
+from treecal.cli._terminal import Exit, counted, emit, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.geometry._outcomes import checked_tolerance
@@ -174,7 +174,7 @@ def recalibrate(
             raise
         _score(rounds, problems, json=json)
         saved = snapshot is not None and rounds.changed
-        say(f"interrupted after {rounds.learned:,} rounds{f', saved in {snapshot}' if saved else ''}.")
+        say(f"interrupted after {counted(rounds.learned, 'round')}{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
     return _score(rounds, problems, json=json)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from treecal._atomic import check_regular, exclusive
 from treecal.cli._options import described
 from treecal.cli._rounds import Rounds
 from treecal.cli._rows import is_file, source_name
-from treecal.cli._terminal import say
+from treecal.cli._terminal import counted, say
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._decoder import class_labels
 from treecal.io._marks import Marks
@@ -25,15 +25,40 @@ if TYPE_CHECKING:
     from treecal.correctors import Corrector
     from treecal.forecasters import Forecaster
     from treecal.io import Row
+    from treecal.monitor import Monitor
+
+    Kept = Corrector | Forecaster | Monitor
 
 Open = Callable[[], AbstractContextManager[Iterator["Row"]]]
 
 
+class Followed(Protocol):
+    """What rows are learned by."""
+
+    @property
+    def thing(self) -> Any:
+        """What a snapshot keeps."""
+
+    @property
+    def learned(self) -> int:
+        """Number of outcomes learned."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether a row was followed."""
+
+    def to_list(self) -> list[list[Any]]:
+        """Return the open rounds, as JSON values."""
+
+
+R = TypeVar("R", bound=Followed)
+
+
 @dataclass
-class Session:
+class Session(Generic[R]):
     """What a run works on: the rounds, and how far the file has been learned."""
 
-    rounds: Rounds
+    rounds: R
     snapshot: Path | None
     every: int
     """Rows between snapshots; 0 for one at the end only."""
@@ -54,7 +79,8 @@ class Session:
             with opened() if self.marks.last else nullcontext(()) as stream:
                 skipped = self._learned(path, shield.waiting(stream))
             if skipped:  # once the progress bar is gone
-                say(f"{source_name(path)}: the first {skipped:,} rows were learned before; resuming after them.")
+                were, them = ("row was", "it") if skipped == 1 else (f"{skipped:,} rows were", "them")
+                say(f"{source_name(path)}: the first {were} learned before; resuming after {them}.")
         with opened() as stream:
             yield self._new(shield.waiting(stream), skipped)
         if self._unfinished is not None:
@@ -78,15 +104,15 @@ class Session:
         name, last = source_name(path), self.marks.last
         if last is None and self.rounds.learned and not self.new_file:
             raise FileError(
-                f"{self.snapshot} holds {self.rounds.learned:,} rounds, and no note of files they came from, so "
-                f"{name} may be among them.",
+                f"{self.snapshot} holds {counted(self.rounds.learned, 'round')}, and no note of files they came from, "
+                f"so {name} may be among them.",
                 hint="if it is not, add --new-file; to start over, remove the snapshot.",
             )
         skipped = self.marks.begin(name, stream, new=self.new_file)
         if skipped is None and last is not None:
             raise FileError(
-                f"{name} does not begin with the {last.rows:,} rows of {last.name} that {self.snapshot} has learned: "
-                "it was changed, or it is another one.",
+                f"{name} does not begin with the {counted(last.rows, 'row')} of {last.name} that {self.snapshot} has "
+                "learned: it was changed, or it is another one.",
                 hint=f"new rows are appended, and old ones stay as they were. If all rows of {name} are new, add "
                 f"--new-file; to start over, remove {self.snapshot}.",
             )
@@ -138,7 +164,6 @@ def check_apart(path: str, output: Path | None, snapshot: Path | None) -> None:
             raise ParameterError(f"{name} is {file}, the same file as {other}.", hint="use another one.")
 
 
-@contextmanager
 def session(
     asked: Corrector | Forecaster,
     *,
@@ -149,16 +174,37 @@ def session(
     force: bool,
     names: tuple[str, ...],
     limit: int | None,
-) -> Iterator[Session]:
+) -> AbstractContextManager[Session[Rounds]]:
+    """Give what a run of a corrector or forecaster works on."""
+    if limit is not None and limit < 1:
+        raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
+
+    def begin(thing: Any, waiting: Any, table: Table | None) -> Rounds:
+        return Rounds(thing, names=names, table=table, waiting=waiting, limit=limit)
+
+    files: dict[str, Any] = {"snapshot": snapshot, "new_file": new_file, "output": output, "force": force}
+    return following(asked, begin, every=every, names=names, **files)
+
+
+@contextmanager
+def following(
+    asked: Kept,
+    begin: Callable[[Any, Any, Table | None], R],
+    *,
+    snapshot: Path | None,
+    every: int,
+    new_file: bool,
+    output: Path | None = None,
+    force: bool = False,
+    names: tuple[str, ...] = (),
+) -> Iterator[Session[R]]:
     """Give what a run works on, and in the end write the table and save the snapshot, which belong together.
 
     Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or if no row was
-    followed, nothing is left.
+    followed, nothing is left. `begin` makes the rounds of what is followed, of those that are open, and of the table.
     """
     if every < 1:
         raise ParameterError.expected("--every", every, "an integer of 1 or more")
-    if limit is not None and limit < 1:
-        raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
     if new_file and snapshot is None:
         raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
     with ExitStack() as stack:
@@ -171,7 +217,7 @@ def session(
             table: Table | None = None
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
-            rounds = Rounds(thing, names=names, table=table, waiting=notes.get("open", ()), limit=limit)
+            rounds = begin(thing, notes.get("open", ()), table)
             run = Session(rounds, snapshot, 0 if table else every, Marks(notes.get("files", ())), new_file)
             try:
                 yield run
@@ -184,7 +230,7 @@ def session(
             raise failure
 
 
-def _resumed(path: Path, asked: Corrector | Forecaster) -> tuple[Any, dict[str, Any]]:
+def _resumed(path: Path, asked: Kept) -> tuple[Any, dict[str, Any]]:
     """Return what the snapshot holds, which must be what is asked for, and its notes; by default what is asked for."""
     if check_regular(path) is None:
         return asked, {}

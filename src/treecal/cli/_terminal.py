@@ -43,6 +43,11 @@ def say(text: str) -> None:
         print("treecal:", printable(text.replace("\n\nHint: ", "\nHint: ")), file=sys.stderr, flush=True)
 
 
+def counted(number: int, what: str) -> str:
+    """Return so many of something: "1 round", "1,000 rounds"."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
 class _Page(Console):
     """A console that escapes control characters in what it is given, whatever table or text they are in."""
 

@@ -62,7 +62,7 @@ class Correction:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.rounds:,} rounds, each class in bins of a tenth",
+            f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each class in bins of a tenth",
             f"{'':8}   Brier = calibration + refinement   log score",
         ]
         for role in ROLES:

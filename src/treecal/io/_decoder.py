@@ -19,7 +19,7 @@ from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
-from treecal.io._naming import columns_of
+from treecal.io._naming import columns_of, second_class
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -187,6 +187,7 @@ class Decoder:
         columns = self.forecast_columns(row)
         name, value = _cell(row, columns)
         if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
+            second_class(name, self._labels)
             second = _number(name, value)
             found = {f"1 - {name}": 1 - second, name: second}
         else:
@@ -196,7 +197,8 @@ class Decoder:
             return p
         for entry, value in reversed(found.items()):  # p before 1 - p
             if not 0 <= value <= 1 + self.tolerance:
-                raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.")
+                percent = "if it is in percent, divide by 100." if 1 < value <= 100 else None
+                raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.", hint=percent)
         total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
         if not abs(total - 1) <= self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
@@ -259,8 +261,10 @@ def _number(name: str, value: Any) -> float:
             return np.inf
         except ValueError:
             pass
-    comma = "write decimals with a point: 0.5." if "," in text else None
-    raise _refusal(name, value, "a number", hint=comma)
+    hint = "write decimals with a point: 0.5." if "," in text else None
+    if text.rstrip().endswith("%"):
+        hint = "probabilities are numbers from 0 to 1: divide by 100."
+    raise _refusal(name, value, "a number", hint=hint)
 
 
 def _refusal(name: str, value: Any, expected: str, *, hint: str | None = None) -> OutcomeError:

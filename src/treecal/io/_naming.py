@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from functools import lru_cache
+
+from treecal.exceptions import ParameterError
+
+_NOT = re.compile(r"(^|[\W_])(no|not|non)[\W_]$", re.I)
 
 
-def classes_of(columns: Sequence[str], labels: Collection[str]) -> tuple[str, ...] | None:
-    """Return the columns' names without a common prefix, if every label is among them.
+def class_named(column: str, classes: Sequence[str]) -> str | None:
+    """Return the class that a single column is named after, perhaps with a prefix: `p_rain`, `prain`, `P(y=rain`.
+
+    A prefix is `p`, or ends with what is neither letter nor digit: `prob` is not named after `b`, nor `model10` after
+    0. What is called `p_not_rain` names no class.
 
     Examples
     --------
-    >>> classes_of(["p_sun", "p_rain"], ["rain", "sun"]), classes_of(["a", "b"], ["rain", "sun"])
-    (('sun', 'rain'), None)
+    >>> [class_named(name, ["churn", "stay"]) for name in ("churn", "p_churn", "pstay", "score", "p_not_churn")]
+    ['churn', 'churn', 'stay', None, None]
     """
-    # Classes may have a common prefix, too: then only a part of the columns' prefix is removed.
-    for start in range(min(map(len, columns), default=0)):
-        names = tuple(column[start:] for column in columns)
-        if set(labels) <= set(names):
-            return names
-        if len({name[0] for name in names}) > 1:
-            break
+    for name in sorted(classes, key=len, reverse=True):
+        prefix = column.removesuffix(name)
+        if column.endswith(name) and (prefix.lower() in ("", "p") or not prefix[-1].isalnum()):
+            return None if _NOT.search(prefix) else name
     return None
+
+
+@lru_cache(1000)  # it is asked for every row
+def second_class(column: str, classes: tuple[str, ...]) -> None:
+    """Raise an error if a column that is to hold the probability of the second of two classes is named after the first.
+
+    Examples
+    --------
+    >>> second_class("p_stay", ("churn", "stay"))
+    >>> second_class("p_churn", ("churn", "stay"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    treecal.exceptions.ParameterError: p_churn is named after churn, the first of the classes churn, stay, ...
+    <BLANKLINE>
+    Hint: name the classes in the order stay, churn; or rename the column.
+    """
+    first, second = classes
+    if class_named(column, classes) == first:
+        raise ParameterError(
+            f"{column} is named after {first}, the first of the classes {first}, {second}, but a single column is the "
+            "probability of the second.",
+            hint=f"name the classes in the order {second}, {first}; or rename the column.",
+        )
 
 
 def columns_of(classes: Sequence[str], there: Collection[str]) -> list[tuple[str, ...]]:

@@ -15,6 +15,7 @@ from treecal.io._classes import find_classes, given_classes
 from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import library
+from treecal.io._naming import second_class
 from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Source
@@ -209,7 +210,7 @@ def read_outcomes(
         The column of labels; or, for vectors, columns of numbers or one column of lists. By default every column.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
-        the second one.
+        the second one, or of the one that it is named after (`p_rain`).
     keep
         Columns to pass through.
     classes
@@ -243,13 +244,14 @@ def read_outcomes(
     if not any(batch.num_rows for batch in opened.batches(f"SELECT 1 FROM {LOG} LIMIT 1", rows=1)):
         for place, why in opened.invalid([]):
             raise FileError.at(opened.name, *place, why)
-        raise FileError(f"{opened.name} has no rows.")
+        raise FileError(f"there are no rows in {opened.name}.")
     size = None if space is None else space.dim
     if isinstance(space, Simplex) and classes is None:
         classes = space.classes
     asked = [] if forecast is None else _columns("forecast", forecast)
     forecasts = numbers(opened, asked, size) if asked else []
-    if len(forecasts) == 1 and len(forecasts[0].entries) == 1:  # the second of two classes
+    single = len(forecasts) == 1 and len(forecasts[0].entries) == 1
+    if single:  # the second of two classes
         (name,), (p,) = forecasts[0].names, forecasts[0].entries
         forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=False)]
     size = len(_entries(forecasts)) or size
@@ -266,8 +268,10 @@ def read_outcomes(
             found = given_classes(coordinates if classes is None else classes, len(coordinates))
     else:
         outcomes = label(opened, names[0])
-        columns = [column.name for column in forecasts] if len(forecasts) > 1 else []
+        columns = [column.name for column in forecasts] if single or len(forecasts) > 1 else []
         found = find_classes(opened, outcomes, columns, size) if classes is None else given_classes(classes, size)
+    if single and found is not None and len(found) == 2:
+        second_class(asked[0], found)
     dim = len(_entries(outcomes)) if isinstance(outcomes, list) else len(found or ())
     space = Simplex(classes=found or ()) if space is None else space
     if dim != space.dim or (forecasts and dim != size):

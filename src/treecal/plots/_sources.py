@@ -13,6 +13,7 @@ from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
 from treecal.ledger import Ledger, Reading
 from treecal.measures import Bins
+from treecal.monitor import Alarm
 from treecal.plots._style import as_reading, short
 
 
@@ -51,6 +52,14 @@ class Audited(Protocol):
     @property
     def by(self) -> tuple[str, ...]:
         """The columns that rows are grouped by."""
+
+    @property
+    def windows(self) -> Audited | None:
+        """The same rows by windows of time."""
+
+    @property
+    def alarm(self) -> Alarm | None:
+        """Of windows: the alarm of a monitor that watched the rows."""
 
 
 Source = Ledger | Reading | Bins | Calibrated | Audited

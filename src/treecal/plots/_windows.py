@@ -26,7 +26,7 @@ _ALARM: dict[str, Any] = {"color": VERMILION, "lw": 1.5, "ls": (0, (5, 2))}
 def plot_windows(
     audit: Audited, k: int | str | None = None, *, alarm: Alarm | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the debiased calibration error of each group of an audit, in order: of each week, for example.
+    """Draw the debiased calibration error of each window of time of an audit, in order: of each week, for example.
 
     Bars are 90 % intervals; orange diamonds are errors that chance does not explain, whose interval does not reach 0.
     The grey bars at the bottom are the rows of each window.
@@ -34,12 +34,13 @@ def plot_windows(
     Parameters
     ----------
     audit
-        An audit by a column of time: `tc.audit(..., by="week")`. Its groups are in order.
+        An audit with windows of time, `tc.audit(..., time="day")`, or those windows; or else one whose groups are in
+        order: `tc.audit(..., by="week")`.
     k
         The class: its name or its number, from 0; by default the most likely class of each row.
     alarm
         The alarm of a `tc.Monitor` that watched the same rows in the order of the windows, `monitor.alarm`: a dashed
-        line, shaded since the round in which the error most likely began.
+        line, shaded since the round in which the error most likely began. By default that of the windows, if any.
     ax
         Where to draw; by default on a new figure.
 
@@ -51,19 +52,19 @@ def plot_windows(
     >>> p = rng.random(3000)
     >>> week = np.arange(3000) // 500
     >>> y = (rng.random(3000) < np.where(week < 3, p, p**2)).astype(int)      # from week 3 on, less often
-    >>> monitor = tc.Monitor(tc.Simplex(2))
-    >>> monitor.update_many(np.column_stack([1 - p, p]), y)
-    >>> audit = tc.audit({"p": p, "y": y, "week": week}, forecast="p", outcome="y", by="week")
-    >>> ax = plot_windows(audit, 1, alarm=monitor.alarm, ax=Figure().subplots())
+    >>> audit = tc.audit({"p": p, "y": y, "week": week}, forecast="p", outcome="y", time="week")
+    >>> ax = plot_windows(audit, 1, ax=Figure().subplots())
     >>> [text.get_text() for text in ax.get_xticklabels()], ax.get_xlabel()
     (['0', '1', '2', '3', '4', '5'], 'week')
     """
     if not isinstance(audit, Audited):
         raise ParameterError(f"audit is of type {type(audit).__name__}, expected an Audit.")
+    audit = audit if audit.windows is None else audit.windows
     if not audit.groups:
-        raise ParameterError("the audit has no groups.", hint='tc.audit(..., by="week"), a column of time.')
+        raise ParameterError("the audit has no windows of time.", hint='tc.audit(..., time="day"), a column of times.')
     if alarm is not None and not isinstance(alarm, Alarm):
         raise ParameterError.expected("alarm", alarm, "the alarm of a Monitor: monitor.alarm")
+    alarm = audit.alarm if alarm is None else alarm
     parts = [*audit.groups.values()]
     rows = np.array([part.rounds for part in parts], dtype=np.float64)
     if alarm is not None and alarm.round > rows.sum():
