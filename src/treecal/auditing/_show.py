@@ -61,7 +61,7 @@ def errors(whole: Calibration) -> Table:
     """Return the table of errors, each beside its chance level and its interval."""
     top, each = whole.verdict.views
     table = _table(
-        "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">without noise", ">90 % interval"
+        "Calibration errors", "error", ">value", ">by chance", ">1 in 20", ">RMS, no noise", ">its 90 % interval"
     )
     for name, view in (("top-label ECE", top), ("class-wise ECE", each)):
         luck = view.luck
