@@ -48,8 +48,10 @@ def verdict(audit: Audit) -> str:
     if off := audit.off:
         named = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])
         named += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
-        words.append(f"{len(off):,} of {len(audit.groups):,} groups are off by more than chance: {named}.")
-        advice = "Right on the whole, wrong in groups: use tc.ByGroup." if found.level == "calibrated" else advice
+        are = "is" if len(off) == 1 else "are"
+        words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {named}.")
+        if len(off) < len(audit.groups):
+            advice = "Some groups are off and others are not: use tc.ByGroup."
     if audit.windows is not None and (alarm := audit.windows.alarm) is not None:
         words.append(f"A monitor raised an alarm after round {alarm.round:,}.")
         if found.level == "calibrated":
