@@ -186,7 +186,10 @@ class Ledger:
         x = self._checked(forecast)
         y = read_outcome(self.space, outcome, self.rounds + 1)
         w = weight if type(weight) is float and weight == 1.0 else sample_weight(weight)
-        self._now[1].append(_entry(x, y, w))  # the round is recorded
+        entry = _entry(x, y, w)
+        # The round is recorded. No call lies between reading the list and appending, so that no thread settles it
+        # in between.
+        self._now[1].append(entry)
         self._settle_some(len(x))
 
     def _settle_some(self, points: int) -> None:
@@ -200,8 +203,9 @@ class Ledger:
 
         For whoever may be interrupted, and does it again.
         """
+        entry = _entry(forecast, outcome, weight)
         (settled, _), waiting, _ = self._now
-        place, entry = number - 1 - settled, _entry(forecast, outcome, weight)
+        place = number - 1 - settled
         if place >= 0:
             waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled meanwhile
             self._settle_some(len(forecast))

@@ -125,9 +125,9 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_interrupts() -> None:
-    found = run(120, 0)
+    found = run(200, 0)
     assert not found["failures"], found
-    assert min(found["before"], found["after"]) > 2
+    assert min(found["before"], found["after"]) > 0
 
 
 @pytest.mark.attack
