@@ -342,3 +342,15 @@ def test_a_line_keeps_its_colour_in_every_picture() -> None:
     drawn = [hue.lower() for hue in re.findall(r"stroke: (#[0-9a-fA-F]{6})", curve)]
     lines = {hue for hue in drawn if drawn.count(hue) > 1} - {"#b0b0b0"}  # all but the grid
     assert {hue.lower() for hue in ("#0072B2", "#D55E00", str(colour("BinaryGrid")))} == lines
+
+
+def test_windows_show_the_class_that_is_off() -> None:
+    """Of two classes the second: the most likely one may be right as often as it says while both are off."""
+    rng = np.random.default_rng(0)
+    p, day = rng.random(3000), np.arange(3000) // 300
+    y = np.where(rng.random(3000) < np.where(day < 5, p, p**2), "leave", "stay")
+    found = tc.audit({"p_leave": p, "y": y, "day": day}, forecast="p_leave", outcome="y", time="day", exact=False)
+    page = Page(report.render([report.audited(found)], title="Days"))
+    (drawn,) = (svg for svg in pictures(page) if "alarm" in svg)
+    assert ">leave<" in drawn
+    assert "most likely" not in drawn

@@ -11,6 +11,7 @@ import numpy as np
 from treecal.auditing import Audit
 from treecal.geometry import Box, Simplex
 from treecal.measures import Bins
+from treecal.measures import Verdict as Judged
 from treecal.measures._verdict import percent
 from treecal.plots._audit import draw_audit
 from treecal.plots._curve import plot_error_over_time
@@ -104,11 +105,19 @@ def _paint(ax: Any, hues: Mapping[str, str]) -> None:
 def draw_windows(audit: Audit) -> Picture:
     """Draw the error of each group of an audit by time, and the alarm."""
     with drawing(9, 3.4) as figure:
-        plot_windows(audit, alarm=audit.alarm, ax=figure.subplots())
+        plot_windows(audit, _worst_class(audit.whole.verdict), alarm=audit.alarm, ax=figure.subplots())
         caption = "The error of one window of time after another, without its noise, with 90 % intervals."
         if audit.alarm is not None:
             caption += " Dashed: the alarm of a monitor that looked after every row."
         return Picture(_address(figure), "Calibration error by window of time.", caption)
+
+
+def _worst_class(verdict: Judged) -> str | None:
+    """Return the class whose error decides; None if that of the most likely class does."""
+    if verdict.worst is verdict.views[0]:
+        return None
+    names = list(verdict.classes)
+    return names[1] if len(names) == 2 else max(names, key=lambda name: verdict.classes[name].debiased_ece)
 
 
 def draw_correction(entry: Entry) -> Picture | None:
