@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
+from treecal.correctors._trust_kernels import mixed, trusted
 
 
 @strict
@@ -18,16 +17,6 @@ def means(first: Array, sums: Array, copies: Array, prior: float, found: Array) 
         found[0, k] = (prior * first[k] + sums[0, 3 + k] + sums[1, 3 + k]) / weight
         for copy in range(len(copies)):
             found[1 + copy, k] = copies[copy, 1 + k] / copies[copy, 0]
-
-
-@strict
-def mixed(trust: Array, points: Array, mean: Array) -> None:
-    """Write the mean of the copies' points by trust."""
-    for k in range(len(mean)):
-        total = trust[0] * points[0, k]
-        for copy in range(1, len(trust)):
-            total += trust[copy] * points[copy, k]
-        mean[k] = total
 
 
 @strict
@@ -78,14 +67,7 @@ def visit(
         for k in range(dim):
             loss += (y[k] - points[copy, k]) * (y[k] - points[copy, k])
         losses[copy] = loss / scale
-    least, total = losses.min(), 0.0
-    for copy in range(count):
-        trust[copy] *= math.exp(-weight * (losses[copy] - least))
-        total += trust[copy]
-    part = min(share, 1.0 / max(sums[0, 0], 1.0)) * min(weight, 1.0)
-    for copy in range(count):
-        start = lasting if copy == 0 else (1.0 - lasting) / (count - 1)
-        trust[copy] = (1.0 - part) * (trust[copy] / total) + part * start
+    trusted(trust, losses, sums[0, 0], weight, share, lasting)
     for copy in range(count - 1):
         keeps = kept[1 + copy]
         left, counts = keeps, 1.0

@@ -13,6 +13,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._typing import Array, Integers
 from treecal.correctors._newton import Design, Room
+from treecal.correctors._trust_kernels import mixed, trusted
 
 DONE, OUTSIDE, MORE = 0, 1, 2
 """Why a kernel returned: all is done; the next step needs care; there is weight for another copy."""
@@ -71,23 +72,13 @@ def _loss(
 
 
 @strict
-def _mean(trust: Array, laws: Array, mean: Array) -> None:
-    """Write the mean of the copies' laws by trust."""
-    for k in range(len(mean)):
-        total = trust[0] * laws[0, k]
-        for copy in range(1, len(trust)):
-            total += trust[copy] * laws[copy, k]
-        mean[k] = total
-
-
-@strict
 def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
     """Write what is announced for each row."""
     logs, laws = np.empty(means.shape[1]), np.empty((len(trust), means.shape[1]))
     for row in range(len(values)):
         for copy in range(len(trust)):
             _law(theta[copy], values[row], design, logs, laws[copy])
-        _mean(trust, laws, means[row])
+        mixed(trust, laws, means[row])
 
 
 @strict
@@ -176,21 +167,8 @@ def _step(
                     A[copy, block, i, j] = A[copy, block, j, i] = entry
         theta[copy] = room.theta[copy]
     if copies > 1:
-        _trust(trust, room.losses, seen, weight, design)
+        trusted(trust, room.losses, seen, weight, design.share, design.lasting)
     return True
-
-
-@strict
-def _trust(trust: Array, losses: Array, seen: float, weight: float, design: Design) -> None:
-    """Update the trust in the copies: as `forgetting.trusted` does."""
-    least, total, copies = losses.min(), 0.0, len(trust)
-    for copy in range(copies):
-        trust[copy] *= math.exp(-weight * (losses[copy] - least))
-        total += trust[copy]
-    share = min(design.share, 1.0 / max(seen, 1.0)) * min(weight, 1.0)
-    for copy in range(copies):
-        start = design.lasting if copy == 0 else (1.0 - design.lasting) / (copies - 1)
-        trust[copy] = (1.0 - share) * (trust[copy] / total) + share * start
 
 
 @strict
@@ -220,7 +198,7 @@ def play(
         if step == 0 or rows[step - 1] != row:
             for copy in range(len(trust)):
                 _law(theta[copy], values[row], design, room.logs, room.laws[copy])
-            _mean(trust, room.laws, means[row])
+            mixed(trust, room.laws, means[row])
         if weight == 0.0:
             continue
         if not _step(theta, A, trust, kept, seen + weight, values[row], outcomes[row], weight, design, room):

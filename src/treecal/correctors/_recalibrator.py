@@ -239,10 +239,10 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: _Group, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
-        from treecal.correctors import _group_kernels as kernels
+        from treecal.correctors._trust_kernels import mixed
 
         points, mean = self._points(group, forecast), np.empty(self.space.dim)
-        kernels.mixed(group.trust, points, mean)
+        mixed(group.trust, points, mean)
         return mean
 
     def _points(self, group: _Group, forecast: Array) -> Array:

@@ -204,7 +204,7 @@ def closed_rounds(state: Any, space: ConvexSet) -> ClosedRounds:
     return OrderedDict(zip(ids, found, strict=True))
 
 
-def pending_state(pending: PendingRounds, dim: int) -> dict[str, Any]:
+def pending_state(pending: PendingRounds) -> dict[str, Any]:
     """Return what all kinds of pending rounds have, as arrays."""
     rounds = list(pending.values())
     state = {
@@ -268,7 +268,7 @@ def pending_rounds(state: Any, counts: Counts, time: float | None, space: Convex
     groups: list[Group] = [None] * n
     forecasts: list[Array | None] = [None] * n
     if more:
-        groups = [_as_name(group) for group in unpacked("the groups", state["groups"])]
+        groups = [saved_names([group])[0] for group in unpacked("the groups", state["groups"])]  # which repeat
         shape = np.shape(state["forecasts"])  # of a mixture, a row for each model
         check_array("the pending forecasts", state["forecasts"], (n, *shape[1:-1], space.dim))
         if len(groups) != n:
@@ -277,18 +277,6 @@ def pending_rounds(state: Any, counts: Counts, time: float | None, space: Convex
             read_outcome(space, point, 0)
         forecasts = [frozen(row) for row in state["forecasts"]]
     return list(zip(ids, orders.tolist(), dues, groups, forecasts, strict=True))
-
-
-def _as_name(group: Any) -> Group:
-    (name,) = saved_names([group])
-    return name
-
-
-def frozen_point(space: ConvexSet, row: Array) -> Array:
-    """Return a read-only copy of a point of the set, or raise."""
-    point = np.array(read_outcome(space, row, 0))
-    point.setflags(write=False)
-    return point
 
 
 def read_counts(state: Any) -> Counts:

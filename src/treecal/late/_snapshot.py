@@ -10,6 +10,8 @@ import numpy as np
 from treecal._states import check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
+from treecal.geometry._convex import frozen
+from treecal.geometry._outcomes import read_outcome
 from treecal.late._desk import Desk, due_heap
 from treecal.late._pool import Pool, announce
 from treecal.late._rounds import (
@@ -19,7 +21,6 @@ from treecal.late._rounds import (
     announced_state,
     closed_rounds,
     closed_state,
-    frozen_point,
     pending_rounds,
     pending_state,
     read_counts,
@@ -32,7 +33,7 @@ def state_of(desk: Desk) -> dict[str, Any]:
     state = {
         "counts": desk.counts._asdict(),
         "time": desk.time,
-        "pending": pending_state(desk.pending, dim),
+        "pending": pending_state(desk.pending),
         "closed": closed_state(desk.closed, dim),
     }
     if desk.front is not None:
@@ -75,7 +76,7 @@ def resumed(desk: Desk, state: Any) -> Desk:
         if np.shape(state["told"]) != (n * desk.corrects, space.dim):
             raise SnapshotError("what the copies were told is not one point for each pending round.")
         if desk.corrects:
-            tolds = [frozen_point(space, row) for row in state["told"]]
+            tolds = [frozen(read_outcome(space, row, 0)) for row in state["told"]]
         asked = zip(holders, tolds, given, strict=True)
         announced = [announce(twin.pool.copies[i], told, group) for i, told, (*_, group, _) in asked]
         numbers = list(holders)

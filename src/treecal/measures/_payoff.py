@@ -98,11 +98,7 @@ class PayoffParts:
         return sum_by(at, self._weights, chunks * width).reshape(chunks, width)
 
     def read(self, sums: Array) -> Array:
-        counts = sums.reshape(len(sums), len(self._taken), self._classes)
-        done = (counts * self._loss[self._taken]).sum(axis=(1, 2))
-        best = (counts @ self._loss.T).min(axis=2).sum(axis=1)
-        found: Array = np.maximum(done - best, 0) / sums.sum(axis=1)
-        return found
+        return _saved(sums.reshape(len(sums), len(self._taken), self._classes), self._loss, self._loss[self._taken])
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +142,7 @@ class Payoff:
     @property
     def value(self) -> float:
         """The pay-off loss: what the best action for the rows of each action would have saved, per row."""
-        return float(self._saved(np.asarray(self.counts, np.float64)[None])[0])
+        return float(self._of(np.asarray(self.counts, np.float64)[None])[0])
 
     @property
     def better(self) -> tuple[int, ...]:
@@ -161,7 +157,7 @@ class Payoff:
         rng, rows = np.random.default_rng(0), self._rows
         share = (self.counts / self.counts.sum()).ravel()
         times = int(np.clip(4_000_000 // share.size, 100, 1000))  # many actions and classes hardly vary
-        draws = self._saved(rng.multinomial(rows, share, size=times).reshape(-1, *self.counts.shape) * 1.0)
+        draws = self._of(rng.multinomial(rows, share, size=times).reshape(-1, *self.counts.shape) * 1.0)
         low, high = (float(q) for q in np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]))
         reach, value = max(high - self.value, self.value - low), self.value
         return Interval(value, max(value - reach, 0.0), value + reach, level)
@@ -176,17 +172,14 @@ class Payoff:
         each = np.rint(size / size.sum() * rows).astype(np.int64)
         times = int(np.clip(4_000_000 // share.size, 100, 500))
         draws = rng.multinomial(each, share, size=(times, len(each))).astype(np.float64)
-        return Chance(np.sort(self._saved(draws)))
+        return Chance(np.sort(self._of(draws)))
+
+    def _of(self, counts: Any) -> Array:
+        return _saved(counts, self.loss, self.loss)
 
     @property
     def _rows(self) -> int:
         return max(round(float(self.counts.sum()) * self.worth), 1)
-
-    def _saved(self, counts: Any) -> Array:
-        done = (counts * self.loss).sum(axis=(1, 2))
-        best = (counts @ self.loss.T).min(axis=2).sum(axis=1)
-        found: Array = np.maximum(done - best, 0) / counts.sum(axis=(1, 2))
-        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -201,6 +194,14 @@ class Payoff:
                 for row, better in zip(self.counts, self.better, strict=True)
             ],
         }
+
+
+def _saved(counts: Any, loss: Array, taken: Array) -> Array:
+    """Return what the best action of each group would have saved, per row: counts are `(r, groups, d)`."""
+    done = (counts * taken).sum(axis=(1, 2))
+    best = (counts @ loss.T).min(axis=2).sum(axis=1)
+    found: Array = np.maximum(done - best, 0) / counts.sum(axis=(1, 2))
+    return found
 
 
 def best_actions(forecasts: Array, loss: Array) -> Integers:
