@@ -1,0 +1,1 @@
+"""The server with the books: forecasts by id, outcomes when they come, alarms, and a page that shows it live."""

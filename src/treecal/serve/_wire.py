@@ -1,0 +1,307 @@
+"""What goes over the wire: the bodies of requests and answers, as `msgspec` reads and writes them.
+
+A body is strict: an unknown field is refused, so that a misspelt one is not taken for its default. The schemas of the
+OpenAPI document are made from these classes, and their docstrings are its descriptions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+MOST_ROWS = 10_000
+"""Forecasts or outcomes in one request."""
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
+
+Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores and hyphens; 128 at most.")]
+Id = Annotated[str, Meta(min_length=1, max_length=200, description="A name for the round, made by the client.")]
+Tags = dict[str, Annotated[str, Meta(max_length=200)]]
+Point = list[float] | dict[str, float]
+"""A point of the set: numbers in order, or by the names of the classes."""
+Outcome = int | str | list[float]
+"""A class, by its index or name; or a point of the set."""
+Arrival = Literal["ok", "replayed", "amended", "late", "conflict", "unknown"]
+
+
+class Part(Struct, forbid_unknown_fields=True, frozen=True):
+    """A corrector or forecaster by its registered name, with options for its constructor."""
+
+    name: str
+    options: dict[str, bool | int | float | str | None] = {}
+
+
+class Watch(Struct, forbid_unknown_fields=True, frozen=True):
+    """When to raise an alarm: at a false one with probability `alpha` ever, or one in `arl` rounds on average."""
+
+    alpha: float = 0.05
+    arl: float | None = None
+
+
+class Shape(Struct, forbid_unknown_fields=True, frozen=True):
+    """A set of outcomes by its name, such as `Box`, with its arguments."""
+
+    name: str
+    options: dict[str, bool | int | float | list[float] | None] = {}
+
+
+class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=True):
+    """A stream to create. One of `classes` and `set`; at most one of `corrector` and `forecaster`.
+
+    With neither, the model's forecasts are announced as they are: kept, scored and watched.
+    """
+
+    name: Name
+    classes: Annotated[list[str], Meta(min_length=2, max_length=1000)] | None = None
+    set: Shape | None = None
+    corrector: Part | None = None
+    gate: bool = False
+    """Whether the corrector acts only once there is evidence that it helps."""
+    forecaster: Part | None = None
+    monitor: Watch | None = Watch()
+    tags: Annotated[list[Name], Meta(max_length=16)] = []
+    """Names of the tags that forecasts may have."""
+    group: Annotated[list[Name], Meta(max_length=16)] = []
+    """Tags whose values tell a corrector with groups, and the monitor, which group a round is of."""
+    limit: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    """The most rounds that may await their outcomes: beyond it the oldest is void."""
+
+
+class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
+    """A forecast to announce: the model's `p`, or none where the stream forecasts by itself."""
+
+    id: Id
+    p: Point | None = None
+    tags: Tags = {}
+    due: float | None = None
+    """The last moment at which the outcome counts, in seconds since 1970."""
+
+
+class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
+    """Forecasts to announce, in order; all of them or none."""
+
+    forecasts: Annotated[list[NewForecast], Meta(min_length=1, max_length=MOST_ROWS)]
+
+
+class Announced(Struct, frozen=True):
+    """What was announced."""
+
+    id: str
+    round: int
+    """The number of the forecast in its stream, from 1."""
+    forecast: list[float]
+    """The forecast to use: a probability for each class, in order."""
+    state: str
+    """A hash of all that the stream had recorded before."""
+
+
+class Announcements(Struct, frozen=True):
+    """What was announced, in the order of the request."""
+
+    forecasts: list[Announced]
+
+
+class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
+    """The outcome of a forecast."""
+
+    stream: Name
+    id: Id
+    outcome: Outcome
+    amend: bool = False
+    """Whether it replaces an earlier outcome in the records. What was learned and scored stays as it is."""
+
+
+class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
+    """Outcomes, learned in order."""
+
+    outcomes: Annotated[list[NewOutcome], Meta(min_length=1, max_length=MOST_ROWS)]
+
+
+class Settled(Struct, frozen=True):
+    """What became of an outcome.
+
+    ok: learned. replayed: the round has it already. amended: kept beside the first one. late: it came after it was due,
+    or the round is void; it is kept and not learned. conflict: the round has another one. unknown: there is no such id.
+    """
+
+    stream: str
+    id: str
+    status: Arrival
+
+
+class Settlements(Struct, frozen=True):
+    """What became of the outcomes, in the order of the request, and how many of each."""
+
+    outcomes: list[Settled]
+    counts: dict[str, int]
+
+
+class Counts(Struct, frozen=True):
+    """Rounds of a stream: opened, learned, void or late, and those that await their outcomes; and amendments."""
+
+    forecasts: int = 0
+    learned: int = 0
+    late: int = 0
+    void: int = 0
+    pending: int = 0
+    overdue: int = 0
+    amended: int = 0
+
+
+class Alarm(Struct, frozen=True):
+    """An alarm of a monitor: `of` is what it watches, the model's forecasts or those announced."""
+
+    stream: str
+    of: Literal["model", "announced"]
+    at: float
+    round: int
+    onset: int
+    kind: str
+    where: str | int | float | None
+    direction: str
+    size: float
+    gap: float
+    e_value: float
+    group: str | None
+    words: str
+
+
+class Evidence(Struct, frozen=True):
+    """Where a monitor stands: an alarm is raised when `value` reaches `threshold`."""
+
+    value: float
+    peak: float
+    threshold: float
+    alarm: Alarm | None
+
+
+class Mark(Struct, frozen=True):
+    """A point of the curves: after so many outcomes, errors per round, the guarantee on that announced, evidence."""
+
+    rounds: int
+    at: float
+    model: float | None
+    announced: float | None
+    guarantee: float | None
+    model_evidence: float | None
+    announced_evidence: float | None
+
+
+class Stream(Struct, frozen=True):
+    """A stream: how it was made, and how it stands."""
+
+    name: str
+    config: NewStream
+    created: float
+    archived: float | None
+    counts: Counts
+    state: str
+    played: str
+    """The corrector or forecaster with all its arguments."""
+    verdict: dict[str, Any] | None
+    """Of the forecasts announced: is it chance, how far off are they, and what to do."""
+    model_verdict: dict[str, Any] | None
+    """The same, of the model's."""
+    monitors: dict[str, Evidence]
+    """By what they watch: `model`, `announced`."""
+    last: float | None
+    """When the last forecast or outcome came."""
+
+
+class Streams(Struct, frozen=True):
+    """A page of streams, in the order of their names; `next` is the `after` of the next page."""
+
+    streams: list[Stream]
+    next: str | None
+
+
+class Waiting(Struct, frozen=True):
+    """A round that awaits its outcome."""
+
+    id: str
+    round: int
+    at: float
+    due: float | None
+    overdue: bool
+    forecast: list[float]
+    tags: Tags
+
+
+class Pending(Struct, frozen=True):
+    """A page of rounds that await their outcomes, the oldest first; `next` is the `after` of the next page."""
+
+    pending: list[Waiting]
+    next: int | None
+
+
+class Amendment(Struct, frozen=True):
+    """An outcome that came later than another, and replaces it in the records."""
+
+    at: float
+    outcome: Outcome
+
+
+class Record(Struct, frozen=True):
+    """All that is known of a round."""
+
+    id: str
+    round: int
+    at: float
+    model: list[float] | None
+    forecast: list[float]
+    tags: Tags
+    due: float | None
+    state: str
+    status: Literal["pending", "learned", "late", "void"]
+    outcome: Outcome | None
+    settled: float | None
+    amendments: list[Amendment]
+
+
+class Scores(Struct, frozen=True):
+    """Errors, reliability and scores, as `treecal audit --json` has them, of some rounds in order of their outcomes.
+
+    `groups` is filled where `by` was given: each has `by`, the value of the tag or the start of the window.
+    """
+
+    stream: str
+    rounds: int
+    """Rounds read."""
+    of: int
+    """Rounds with outcomes in all."""
+    model: dict[str, Any] | None
+    announced: dict[str, Any] | None
+    groups: list[dict[str, Any]]
+
+
+class Curve(Struct, frozen=True):
+    """The course of a stream: about ten marks a decade of rounds, and where it stands."""
+
+    stream: str
+    norm: str
+    error: str
+    """What the errors are."""
+    marks: list[Mark]
+
+
+class Alarms(Struct, frozen=True):
+    """Alarms, the latest first."""
+
+    alarms: list[Alarm]
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """What was wrong, where, and what would be right."""
+
+    code: str
+    message: str
+    hint: str | None = None
+    at: str | None = None
+
+
+class Failure(Struct, frozen=True):
+    """Every error of every route."""
+
+    error: Problem
+
+
