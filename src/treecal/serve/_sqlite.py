@@ -17,6 +17,7 @@ apsw = require("apsw", extra="serve", what="the server's books")
 
 APPLICATION = 0x74726563  # "trec": marks the file as ours
 _BUSY_MS = 5000
+_CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 
 
 class SqliteReader:
@@ -96,7 +97,7 @@ class Sqlite(SqliteReader):
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
         ((ours,), (version,)) = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]
         if tables and ours != APPLICATION:
