@@ -37,7 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 CLASSES = ["early", "on time", "late"]
-CORRECTOR = {"name": "VectorScaling"}
+CORRECTOR = {"name": "vector"}
 ROWS = 10_000
 """Forecasts or outcomes in one request, the most that the server takes."""
 
