@@ -28,7 +28,7 @@ SECTOR = 512
 IN_THE_FOLDER = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL
 
 Writes = Literal["lost", "kept", "reordered", "sectors", "bytes"]
-"""What is left of writes that were not synced: none, all, a random part of them, of their sectors, or torn at a byte."""
+"""What is left of writes that were not synced: none, all, a random part of them, or of their sectors, or a torn one."""
 Names = Literal["lost", "kept", "some"]
 """What becomes of creations and deletions that were not synced: none of them, all, or some first ones."""
 WAYS: list[tuple[Writes, Names]] = [
