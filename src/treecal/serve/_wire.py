@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+import numpy as np
+from msgspec import Meta, Struct, json
 
 MOST_ROWS = 10_000
 """Forecasts or outcomes in one request."""
@@ -59,6 +60,7 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     """Whether the corrector acts only once there is evidence that it helps."""
     forecaster: Part | None = None
     monitor: Watch | None = Watch()
+    """Of the model's forecasts and of those announced. What a stream forecasts by itself is not watched."""
     tags: Annotated[list[Name], Meta(max_length=16)] = []
     """Names of the tags that forecasts may have."""
     group: Annotated[list[Name], Meta(max_length=16)] = []
@@ -75,6 +77,8 @@ class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
     tags: Tags = {}
     due: float | None = None
     """The last moment at which the outcome counts, in seconds since 1970."""
+    used: bool = False
+    """Whether the model's forecast was used already, as it is: it is then what was announced."""
 
 
 class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
@@ -83,7 +87,7 @@ class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
     forecasts: Annotated[list[NewForecast], Meta(min_length=1, max_length=MOST_ROWS)]
 
 
-class Announced(Struct, frozen=True):
+class Announced(Struct, frozen=True, omit_defaults=True):
     """What was announced."""
 
     id: str
@@ -93,6 +97,9 @@ class Announced(Struct, frozen=True):
     """The forecast to use: a probability for each class, in order."""
     state: str
     """A hash of all that the stream had recorded before."""
+    points: list[list[float]] | None = None
+    """Where it is a distribution over several points: these. `forecast` is their mean."""
+    weights: list[float] | None = None
 
 
 class Announcements(Struct, frozen=True):
@@ -305,3 +312,11 @@ class Failure(Struct, frozen=True):
     error: Problem
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
+
+
+encode = json.Encoder(enc_hook=_plain).encode
+"""Return an answer as bytes."""
