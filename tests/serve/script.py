@@ -64,7 +64,7 @@ STREAMS = [
 def steps(seed: int = 0, rounds: int = 60) -> list[Step]:
     """The requests, in order."""
     rng = np.random.default_rng(seed)
-    found = [Step(f"create {new.name}", lambda books, new=new: books.create(new)) for new in STREAMS]
+    found = [_creating(new) for new in STREAMS]
     sent: list[tuple[str, str]] = []
     for k in range(rounds):
         new = STREAMS[int(rng.integers(3))]
@@ -74,8 +74,7 @@ def steps(seed: int = 0, rounds: int = 60) -> list[Step]:
         found.append(_forecasting(new.name, forecasts))
         if k % 2:
             some = rng.choice(len(sent), size=min(len(sent), int(rng.integers(1, 7))), replace=False)
-            outcomes = [NewOutcome(*sent[i], int(rng.random() < 0.9), amend=bool(rng.random() < 0.2)) for i in some]
-            found.append(_settling(outcomes))
+            found.append(_settling([_outcome(*sent[i], rng) for i in some]))
         if k % 7 == 3:
             found.append(found[int(rng.integers(3, len(found)))])  # a delivery comes twice
     found.insert(len(found) // 2, Step("reset", lambda books: books.reset("corrected"), repeatable=False))
@@ -87,6 +86,14 @@ def _forecast(new: NewStream, id: str, k: int, rng: np.random.Generator) -> NewF
     p = None if new.forecaster is not None else [0.75, 0.25]
     tags = {"site": f"s{k % 3}"} if new.tags else {}
     return NewForecast(id, p=p, tags=tags, due=float(k + 50) if rng.random() < 0.3 else None)
+
+
+def _outcome(stream: str, id: str, rng: np.random.Generator) -> NewOutcome:  # noqa: A002
+    return NewOutcome(stream, id, int(rng.random() < 0.9), amend=bool(rng.random() < 0.2))
+
+
+def _creating(new: NewStream) -> Step:
+    return Step(f"create {new.name}", lambda books: books.create(new))
 
 
 def _forecasting(name: str, forecasts: list[NewForecast]) -> Step:
