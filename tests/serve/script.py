@@ -74,7 +74,7 @@ def steps(seed: int = 0, rounds: int = 60) -> list[Step]:
         found.append(_forecasting(new.name, forecasts))
         if k % 2:
             some = rng.choice(len(sent), size=min(len(sent), int(rng.integers(1, 7))), replace=False)
-            found.append(_settling([_outcome(*sent[i], rng) for i in some]))
+            found.append(_settling([_outcome(sent[i], rng) for i in some]))
         if k % 7 == 3:
             found.append(found[int(rng.integers(3, len(found)))])  # a delivery comes twice
     found.insert(len(found) // 2, Step("reset", lambda books: books.reset("corrected"), repeatable=False))
@@ -88,8 +88,8 @@ def _forecast(new: NewStream, id: str, k: int, rng: np.random.Generator) -> NewF
     return NewForecast(id, p=p, tags=tags, due=float(k + 50) if rng.random() < 0.3 else None)
 
 
-def _outcome(stream: str, id: str, rng: np.random.Generator) -> NewOutcome:  # noqa: A002
-    return NewOutcome(stream, id, int(rng.random() < 0.9), amend=bool(rng.random() < 0.2))
+def _outcome(of: tuple[str, str], rng: np.random.Generator) -> NewOutcome:
+    return NewOutcome(*of, int(rng.random() < 0.9), amend=bool(rng.random() < 0.2))
 
 
 def _creating(new: NewStream) -> Step:

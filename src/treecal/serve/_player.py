@@ -15,6 +15,7 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.auditing._counts import Cells, Rows
 from treecal.correctors import Corrector
+from treecal.correctors._batch import Batch
 from treecal.correctors._scores import Round as Scored
 from treecal.correctors._scores import Sums, Tallies
 from treecal.exceptions import SnapshotError
@@ -22,7 +23,7 @@ from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Forecaster
 from treecal.geometry import Simplex
 from treecal.late._pool import Pool, announce, divided, following
-from treecal.late._rounds import Outcome, whole
+from treecal.late._rounds import Outcome
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, monitors_of, space_of, thing_of
 from treecal.serve._rounds import START, Arrival, Round
@@ -167,16 +168,14 @@ class Player:
         return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
 
     def _learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
-        dim, names = self.space.dim, self.config.group
-        Y = np.array([whole(each, dim) for each in outcomes])
-        X = np.array([each.mean() for each in rounds])
-        P = np.array([each.model_point() for each in rounds]) if rounds[0].model is not None else None
+        names = self.config.group
+        X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
         groups = [each.group(names) for each in rounds] if names else None
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
             monitor.update_many(watched, Y, groups=groups)
-        self._score(rounds, outcomes, P, X, Y)
+        self._score(rounds, P, X, Y, classes)
         for each in arrivals:
             self.state = each.chained(self.state)
         self.learned += len(rounds)
@@ -188,9 +187,10 @@ class Player:
         """Let the parts learn: at once where that is known to be the same."""
         front = self.front
         if isinstance(front, Corrector) and self.pool is None:
+            # What was announced is scored here, not there; it only saves those without a compiled batch some work.
+            compiled = type(front)._played is not Corrector._played
+            said = None if compiled else [each.forecast(self.space) for each in rounds]
             assert P is not None
-            several = any(each.points is not None for each in rounds)
-            said = [each.forecast(self.space) for each in rounds] if several else X
             front.update_many(P, Y, announced=said, groups=groups)
             return
         for i, each in enumerate(rounds):
@@ -211,21 +211,22 @@ class Player:
                     copy.update(y)
                 self.pool.release(each.copy)
 
-    def _score(self, rounds: Sequence[Round], outcomes: Sequence[Outcome], P: Array | None, X: Array, Y: Array) -> None:
-        for i, each in enumerate(rounds):
-            before = X[i] if P is None else P[i]
-            self.sums = self.tallies.after(self.sums, Scored(before, each.forecast(self.space), Y[i], 1.0))
-            if self.sums.due is not None:
-                self.sums = self.tallies.write(self.sums)
+    def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:
+        before = X if P is None else P
+        if len(rounds) > 1 and all(each.points is None for each in rounds):
+            self.sums = self.tallies.write(self.tallies.after_rows(self._written(), Batch(before, Y), X))
+        else:
+            for i, each in enumerate(rounds):
+                self.sums = self.tallies.after(self.sums, Scored(before[i], each.forecast(self.space), Y[i], 1.0))
+                if self.sums.due is not None:
+                    self.sums = self.tallies.write(self.sums)
         if self.cells:
             from treecal.auditing._kernels import tally
 
-            tops = [each if isinstance(each, int) else -1 for each in outcomes]
-            y = np.array(tops, np.int64)
-            classes = y >= 0  # an outcome between the classes has none
+            met = classes >= 0  # an outcome between the classes has none
             for role, cells in self.cells.items():
-                points = X if P is None or role == "announced" else P
-                tally(audited(points[classes], y[classes]), cells)
+                points = X if role == "announced" else before
+                tally(audited(points[met], classes[met]), cells)
 
     def mark(self) -> Mark:
         """Return the point of the curves that now is."""
@@ -300,6 +301,22 @@ class Player:
 
 
 _COUNTS = ("rounds", "arrivals", "learned", "late", "void", "amended")
+
+
+def arrays(
+    rounds: Sequence[Round], outcomes: Sequence[Outcome], dim: int
+) -> tuple[Array, Array | None, Array, Integers]:
+    """Return what was announced, the model's forecasts, the outcomes, `(n, dim)`, and their classes, -1 for none."""
+    n = len(rounds)
+    X = np.frombuffer(b"".join([each.announced for each in rounds])).reshape(n, dim)
+    models = [each.model for each in rounds]
+    P = None if None in models else np.frombuffer(b"".join(models)).reshape(n, dim)  # type: ignore[arg-type]
+    classes = np.array([each if isinstance(each, int) else -1 for each in outcomes], np.int64)
+    Y = np.zeros((n, dim))
+    Y[np.arange(n), np.maximum(classes, 0)] = 1.0
+    for i in np.flatnonzero(classes < 0).tolist():
+        Y[i] = np.frombuffer(outcomes[i])  # type: ignore[arg-type]
+    return X, P, Y, classes
 
 
 def audited(points: Array, classes: Integers) -> Rows:

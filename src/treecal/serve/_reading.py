@@ -16,12 +16,12 @@ from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
-from treecal.late._rounds import VOID, whole
+from treecal.late._rounds import VOID
 from treecal.measures import mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import Picture, wire_alarm
 from treecal.serve._config import space_of
-from treecal.serve._player import BINS, Mark
+from treecal.serve._player import BINS, Mark, arrays
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Kept, as_arrival, as_round
 from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
@@ -229,17 +229,10 @@ def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> 
 
 
 def _read(rows: list[tuple[Arrival, Round]], space: ConvexSet, *, tagged: bool) -> Read:
-    dim, n = space.dim, len(rows)
     briefly = [outcome_of(came.class_, came.point) for came, _ in rows]
-    has_model = bool(rows) and rows[0][1].model is not None
-    return Read(
-        np.frombuffer(b"".join(each.model or b"" for _, each in rows)).reshape(n, dim) if has_model else None,
-        np.frombuffer(b"".join(each.announced for _, each in rows)).reshape(n, dim),
-        np.array([each if isinstance(each, int) else -1 for each in briefly], np.int64),
-        np.array([whole(each, dim) for each in briefly]).reshape(n, dim),
-        np.array([came.at for came, _ in rows]),
-        [each.tag_values() for _, each in rows] if tagged else [],
-    )
+    announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
+    at = np.array([came.at for came, _ in rows])
+    return Read(model if rows else None, announced, classes, outcomes, at, [x.tag_values() for _, x in rows if tagged])
 
 
 def _windows(at: Array, window: Window) -> list[str]:
@@ -302,8 +295,8 @@ def export(
 ) -> int:  # fmt: skip
     """Write the rounds with outcomes to a Parquet file, in the order of their outcomes; return how many.
 
-    `treecal audit` reads it: the forecasts announced are in columns `p_…`, the model's in `model_…`, and the outcome
-    that was learned in `outcome`.
+    `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
+    The model's forecasts are lists in one column, `model`: `--forecast model` audits them.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -314,7 +307,7 @@ def export(
     model = kept.config.forecaster is None
     fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
     fields += [("settled", pa.timestamp("us", "UTC")), *((f"p_{name}", pa.float64()) for name in names)]
-    fields += [(f"model_{name}", pa.float64()) for name in names] if model else []
+    fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
     fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
     fields += [(name if name not in dict(fields) else f"tag_{name}", pa.string()) for name in tags]
     schema, count = pa.schema(fields), 0
@@ -327,7 +320,7 @@ def export(
                 _micros([each.at for _, each in rows]),
                 _micros([came.at for came, _ in rows]),
                 *read.announced.T,
-                *(read.model.T if read.model is not None else ()),
+                *([list(read.model)] if read.model is not None else []),
             ]
             if plain:
                 columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])

@@ -17,6 +17,7 @@ apsw = require("apsw", extra="serve", what="the server's books")
 
 APPLICATION = 0x74726563  # "trec": marks the file as ours
 _BUSY_MS = 5000
+_CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 
 
 class SqliteReader:
@@ -103,7 +104,7 @@ class Sqlite(SqliteReader):
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
         for number, script in enumerate(pending_migrations(version, str(self.path)), version + 1):
             with connection:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))

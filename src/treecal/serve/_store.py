@@ -75,7 +75,9 @@ def queries() -> dict[str, str]:
     """
     text = (resources.files(__package__) / "sql" / "queries.sql").read_text("utf-8")
     parts = re.split(r"^-- name: (\w+)$", text, flags=re.M)
-    return {name: " ".join(body.split()) for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return {
+        name: " ".join(re.sub(r"--.*", "", body).split()) for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 @cache
