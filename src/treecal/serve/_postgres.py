@@ -129,6 +129,9 @@ class Postgres(PostgresReader):
             raise FileError(refusal.message, hint="let the other one end first; see that it runs.") from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise FileError(f"{self.where} cannot be written: {_brief(error)}.") from None
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
