@@ -60,10 +60,12 @@ class Sqlite(SqliteReader):
         The file; it is made if it does not exist, readable by its owner only.
     vfs
         The name of the file system that SQLite is to use, for tests.
+    beside
+        Whether another process may hold the file: this one then leaves the log alone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, vfs: str | None = None) -> None:
-        self.path, self._vfs, self._queries = Path(path), vfs, queries()
+    def __init__(self, path: str | os.PathLike[str], *, vfs: str | None = None, beside: bool = False) -> None:
+        self.path, self._vfs, self._beside, self._queries = Path(path), vfs, beside, queries()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -71,7 +73,7 @@ class Sqlite(SqliteReader):
             if not self.path.parent.is_dir():
                 raise FileError(f"there is no folder {self.path.parent}.", hint="create it first.")
             if self._vfs is None:
-                stack.enter_context(exclusive(self.path))
+                self._hold(stack)
                 if not self.path.exists():
                     os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
             try:
@@ -90,6 +92,13 @@ class Sqlite(SqliteReader):
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
+
+    def _hold(self, stack: ExitStack) -> None:
+        try:
+            stack.enter_context(exclusive(self.path))
+        except FileError:
+            if not self._beside:
+                raise
 
     def _prepare(self) -> None:
         connection = self._connection
