@@ -61,10 +61,12 @@ class Sqlite(SqliteReader):
     ----------
     path
         The file; it is made if it does not exist, readable by its owner only.
+    beside
+        Whether another process may hold the file: this one then leaves the log alone.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path, self._queries = Path(path), queries()
+    def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:
+        self.path, self._beside, self._queries = Path(path), beside, queries()
         self._open = ExitStack()
         self._files: list[os.stat_result] = []
 
@@ -73,7 +75,7 @@ class Sqlite(SqliteReader):
             if not self.path.parent.is_dir():
                 raise FileError(f"there is no folder {self.path.parent}.", hint="create it first.")
             try:
-                stack.enter_context(exclusive(self.path))
+                self._hold(stack)
                 if not self.path.exists():
                     os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
                 self._connection = apsw.Connection(os.fspath(self.path))
@@ -93,6 +95,13 @@ class Sqlite(SqliteReader):
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
+
+    def _hold(self, stack: ExitStack) -> None:
+        try:
+            stack.enter_context(exclusive(self.path))
+        except FileError:
+            if not self._beside:
+                raise
 
     def _prepare(self) -> None:
         connection = self._connection
