@@ -182,12 +182,18 @@ class Books:
                 raise Refusal("invalid", f"due is {each.due}, expected a time.", at=f"{where[i]}due")
             j = first.setdefault(each.id, i)
             again = known.get(each.id)
-            asked = (_bytes(models[i]), texts[i], each.due, each.used)
-            if (again is not None and asked != (again.model, again.tags, again.due, bool(again.used))) or (
-                j < i and asked != (_bytes(models[j]), texts[j], new[j].due, new[j].used)
+            asked = (_bytes(models[i]), texts[i], each.due)
+            if (again is not None and asked != (again.model, again.tags, again.due)) or (
+                j < i and (*asked, each.used) != (_bytes(models[j]), texts[j], new[j].due, new[j].used)
             ):
                 hint = "use an id once; to ask again, send the same body."
                 raise Refusal("conflict", f"id {each.id!r} has another forecast.", hint=hint, at=f"{where[i]}id")
+        told = [(i, known[named]) for named, i in first.items() if named in known and new[i].used]
+        marked = [(i, row) for i, row in told if not row.used and not row.marked]
+        for i, row in marked:
+            if self._past(kept, [row]):
+                problem = f"id {row.id!r} has its outcome, and what was announced is scored."
+                raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
         fresh = [i for each, i in first.items() if each not in known]
         if fresh and kept.archived is not None:
             raise Refusal("archived", f"stream {name!r} is archived: it takes no new forecasts.", at="stream")
@@ -197,7 +203,11 @@ class Books:
         said = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
         rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], said)
         known |= {each.id: each for each in rounds}
-        if rounds:
+        for _, row in marked:  # the answer came too late for whoever asked
+            came = Arrival(player.arrivals + 1, "used", row.round, self.clock(), None, None)
+            self._record(name, player, came, row.copy)
+            known[row.id] = row._replace(marked=1)
+        if rounds or marked:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
             self._save_if_due(name, player)
         return [announced(player, known[each.id]) for each in new]
@@ -233,9 +243,7 @@ class Books:
                 found[i] = said
         for i in plain:
             if new[i].used:
-                point = models[i]
-                assert point is not None
-                found[i] = Opening(player._point(point))
+                found[i] = player.as_it_is(models[i])
         return found
 
     def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
@@ -273,7 +281,7 @@ class Books:
             )
             player.opened(row)
             rounds.append(row)
-        self.store.run("add_round", [(kept.stream, *row) for row in rounds])
+        self.store.run("add_round", [(kept.stream, *row[:-1]) for row in rounds])
         self.store.run("add_pending", [(kept.stream, row.round, row.due) for row in rounds])
         return rounds
 
@@ -282,7 +290,7 @@ class Books:
         for row in self.store.query("oldest_pending", kept.stream, count):
             each = as_round(row)
             came = Arrival(player.arrivals + 1, "void", each.round, now, None, None)
-            self._record(kept.name, player, came, each.copy)
+            self._record(kept.name, player, came, each.waiting_copy())
             self.store.run("close_pending", [(kept.stream, each.round)])
 
     # Outcomes
@@ -346,7 +354,7 @@ class Books:
                 if late:
                     learn()
                     came = Arrival(player.arrivals + 1, "late", row.round, now, *outcome_columns(outcome))
-                    self._record(name, player, came, row.copy)
+                    self._record(name, player, came, row.waiting_copy())
                     self.store.run("close_pending", [(kept.stream, row.round)])
                 else:
                     learned.append((row, outcome))
@@ -379,6 +387,8 @@ class Books:
         for number, kind, _, class_, point in self.store.each(
             "arrivals_of_round", [(kept.stream, each.round) for each in closed]
         ):
+            if kind == "used":
+                continue
             past = found.setdefault(number, [kind])
             if kind != "void":
                 past.append(outcome_of(class_, point))
@@ -458,7 +468,7 @@ class Books:
 def announced(player: Player, each: Round) -> wire.Announced:
     """Return what was announced in a round, as it is answered: the same whenever it is asked for."""
     points = weights = None
-    if each.points is not None:
+    if each.several():
         x = each.forecast(player.space)
         points, weights = x.points.tolist(), x.weights.tolist()
     return wire.Announced(each.id, each.round, each.mean().tolist(), each.state.hex(), points, weights)

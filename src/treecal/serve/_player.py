@@ -111,7 +111,7 @@ class Player:
     def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Opening]:
         """Return what to announce in rounds to be opened, where no copy is needed: nothing changes."""
         if self.front is None:
-            return [Opening(self._point(b)) for b in models if b is not None]
+            return [self.as_it_is(b) for b in models]
         if isinstance(self.front, Corrector):
             if len(models) == 1:
                 return [Opening(announce(self.front, models[0], groups[0]))]
@@ -134,15 +134,17 @@ class Player:
         self.pool.take(number, copy, holder)
         return Opening(x, told, number)
 
-    def _point(self, point: Array) -> Forecast:
-        return Forecast.trusted(np.array(point)[None], uniform(1), None, self.space)
+    def as_it_is(self, model: Array | None) -> Opening:
+        """Return the model's forecast as what is announced."""
+        assert model is not None
+        return Opening(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
 
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
         self.rounds, self.state, self.last = each.round, each.chained(), each.at
 
     def closed(self, each: Arrival, copy: int | None = None) -> None:
-        """Count an arrival that is not learned: a late outcome, a void round, an amendment, a reset."""
+        """Count an arrival that is not learned: a late outcome, a void round, an amendment and so on."""
         self.arrivals, self.state, self.last = each.arrival, each.chained(self.state), each.at
         if each.kind == "amended":
             self.amended += 1
@@ -151,8 +153,8 @@ class Player:
                 monitor.reset()
         elif each.kind in ("late", "void"):
             setattr(self, each.kind, getattr(self, each.kind) + 1)
-            if copy is not None and self.pool is not None:
-                self.pool.release(copy, void=True)
+        if copy is not None and self.pool is not None:  # nobody saw what the copy announced, or it will learn nothing
+            self.pool.release(copy, void=True)
 
     def learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> list[Raised]:
         """Learn the outcomes of rounds, in order; return the alarms that this raised."""
@@ -201,19 +203,19 @@ class Player:
                 front.learn(P[i], y, announced=x, group=group)
             elif front is not None:
                 front.update(y)
-            if self.pool is not None and each.copy is not None:
-                copy = self.pool.copies[each.copy]
+            if self.pool is not None and (number := each.waiting_copy()) is not None:
+                copy = self.pool.copies[number]
                 if isinstance(copy, Corrector):
                     told = each.model_point() if each.told is None else np.frombuffer(each.told)
                     assert told is not None
                     copy.learn(told, y, group=group)
                 else:
                     copy.update(y)
-                self.pool.release(each.copy)
+                self.pool.release(number)
 
     def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:
         before = X if P is None else P
-        if len(rounds) > 1 and all(each.points is None for each in rounds):
+        if len(rounds) > 1 and not any(each.several() for each in rounds):
             self.sums = self.tallies.write(self.tallies.after_rows(self._written(), Batch(before, Y), X))
         else:
             for i, each in enumerate(rounds):
@@ -308,7 +310,7 @@ def arrays(
 ) -> tuple[Array, Array | None, Array, Integers]:
     """Return what was announced, the model's forecasts, the outcomes, `(n, dim)`, and their classes, -1 for none."""
     n = len(rounds)
-    X = np.frombuffer(b"".join([each.announced for each in rounds])).reshape(n, dim)
+    X = np.frombuffer(b"".join([each.mean_bytes() for each in rounds])).reshape(n, dim)
     models = [each.model for each in rounds]
     P = None if None in models else np.frombuffer(b"".join(models)).reshape(n, dim)  # type: ignore[arg-type]
     classes = np.array([each if isinstance(each, int) else -1 for each in outcomes], np.int64)

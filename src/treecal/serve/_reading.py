@@ -109,6 +109,8 @@ def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
     for _, kind, at, class_, point in reader.query("arrivals_of_round", kept.stream, each.round):
         brief = outcome_of(class_, point)
         plain = None if brief == VOID else plain_outcome(space, brief)
+        if kind == "used":
+            continue
         if kind == "amended" and plain is not None:
             amendments.append(wire.Amendment(at, plain))
         elif status == "pending":
@@ -126,6 +128,7 @@ def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
         outcome,
         settled,
         amendments,
+        bool(each.used or each.marked),
     )
 
 
@@ -308,6 +311,7 @@ def export(
     fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
     fields += [("settled", pa.timestamp("us", "UTC")), *((f"p_{name}", pa.float64()) for name in names)]
     fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
+    fields += [("used", pa.bool_())] if model else []
     fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
     fields += [(name if name not in dict(fields) else f"tag_{name}", pa.string()) for name in tags]
     schema, count = pa.schema(fields), 0
@@ -320,7 +324,7 @@ def export(
                 _micros([each.at for _, each in rows]),
                 _micros([came.at for came, _ in rows]),
                 *read.announced.T,
-                *([list(read.model)] if read.model is not None else []),
+                *([list(read.model), [bool(x.used or x.marked) for _, x in rows]] if read.model is not None else []),
             ]
             if plain:
                 columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])

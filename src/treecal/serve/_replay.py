@@ -75,7 +75,7 @@ def replay(
                 batch.append((came, row))
             else:
                 learn()
-                player.closed(came, None if row is None else row.copy)
+                player.closed(came, None if row is None else closing_copy(came, row))
             if len(batch) >= _PAGE:
                 learn()
             arrival = next(arrivals, None)
@@ -83,12 +83,13 @@ def replay(
             break
         learn()
         model, group = each.model_point(), each.group(player.config.group)
+        said = None
         if player.pool is not None and not each.used:
             said = player.take(model, group, each.round)
-            if check is not None:
-                check(player, each, said)
-        elif check is not None and not each.used:
-            check(player, each, player.announce([model], [group])[0])
+        elif check is not None:
+            said = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
+        if check is not None and said is not None:
+            check(player, each, said)
         player.opened(each)
     learn()
 
@@ -105,6 +106,13 @@ def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[Arrival
         for row in rows:
             yield as_arrival(row)
         after = rows[-1][0]
+
+
+def closing_copy(came: Arrival, row: Round) -> int | None:
+    """Return the copy that waits no longer after an arrival that is not learned."""
+    if came.kind == "used":
+        return row.copy
+    return row.waiting_copy() if came.kind in ("late", "void") else None
 
 
 def as_round(row: Row) -> Round:

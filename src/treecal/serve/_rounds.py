@@ -20,7 +20,11 @@ START = bytes(16)
 
 
 class Round(NamedTuple):
-    """A forecast as it is in the log: the columns of `rounds` but for the stream."""
+    """A forecast as it is in the log: the columns of `rounds` but for the stream.
+
+    `marked` is whether it was told afterwards that the model's forecast was used as it is, since the answer came too
+    late: then that is what was announced.
+    """
 
     round: int
     id: str
@@ -35,6 +39,7 @@ class Round(NamedTuple):
     tags: str
     due: float | None
     state: bytes
+    marked: int = 0
 
     def model_point(self) -> Array | None:
         """Return the model's forecast."""
@@ -42,11 +47,23 @@ class Round(NamedTuple):
 
     def mean(self) -> Array:
         """Return the mean of what was announced."""
-        return np.frombuffer(self.announced)
+        return np.frombuffer(self.mean_bytes())
+
+    def mean_bytes(self) -> bytes:
+        """Return the same as bytes."""
+        return self.announced if not self.marked or self.model is None else self.model
+
+    def several(self) -> bool:
+        """Return whether it is a distribution over several points."""
+        return self.points is not None and not self.marked
+
+    def waiting_copy(self) -> int | None:
+        """Return the number of the copy that waits for the outcome."""
+        return None if self.marked else self.copy
 
     def forecast(self, space: ConvexSet) -> Forecast:
         """Return what was announced."""
-        if self.points is None:
+        if self.points is None or self.marked:
             return Forecast.trusted(self.mean()[None].copy(), uniform(1), None, space)
         both = np.frombuffer(self.points).reshape(-1, space.dim + 1)
         return Forecast.trusted(both[:, 1:].copy(), both[:, 0].copy(), None, space)
@@ -68,7 +85,7 @@ class Round(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """What came for a round: an outcome, an outcome too late, that it is void, an amendment; or a reset (round 0)."""
+    """What came for a round: an outcome, one too late, that it is void, an amendment, that `p` was used; or a reset."""
 
     arrival: int
     kind: str

@@ -16,7 +16,15 @@ MOST_ROWS = 10_000
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores and hyphens; 128 at most.")]
-Id = Annotated[str, Meta(min_length=1, max_length=200, description="A name for the round, made by the client.")]
+Id = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        description="A name for the round, made by the client.",
+    ),
+]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
 Point = list[float] | dict[str, float]
 """A point of the set: numbers in order, or by the names of the classes."""
@@ -263,6 +271,8 @@ class Record(Struct, frozen=True):
     outcome: Outcome | None
     settled: float | None
     amendments: list[Amendment]
+    used: bool
+    """Whether the model's forecast was used as it is."""
 
 
 class Scores(Struct, frozen=True):

@@ -32,7 +32,7 @@ CREATE TABLE rounds (
 CREATE TABLE arrivals (
     stream BIGINT NOT NULL,
     arrival BIGINT NOT NULL,
-    kind TEXT NOT NULL,  -- outcome, late, void, amended, reset
+    kind TEXT NOT NULL,  -- outcome, late, void, amended, used, reset
     round BIGINT NOT NULL,
     at DOUBLE PRECISION NOT NULL,
     class BIGINT,
@@ -41,7 +41,7 @@ CREATE TABLE arrivals (
 )
 -- sqlite: WITHOUT ROWID
 ;
-CREATE INDEX arrivals_of_rounds ON arrivals (stream, round);
+CREATE INDEX arrivals_of_rounds ON arrivals (stream, round, kind);
 
 CREATE TABLE pending (
     stream BIGINT NOT NULL,

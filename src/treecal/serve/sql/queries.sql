@@ -1,4 +1,5 @@
--- Every query of the books, by name; `?` stands for an argument, in either dialect.
+-- Every query of the books, by name; `?` stands for an argument, in either dialect. A round is 14 columns: those of the
+-- table, and whether it was told afterwards that the model's forecast was used as it is.
 
 -- name: streams
 SELECT stream, name, config, created, archived FROM streams ORDER BY stream
@@ -23,11 +24,13 @@ DELETE FROM pending WHERE stream = ? AND round = ?
 INSERT INTO arrivals (stream, arrival, kind, round, at, class, point) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: round_by_id
-SELECT round, id, at, arrivals, model, announced, points, told, copy, used, tags, due, state
-FROM rounds WHERE stream = ? AND id = ?
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
+FROM rounds r WHERE r.stream = ? AND r.id = ?
 
 -- name: round_to_settle
 SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used'),
     (SELECT 1 FROM pending p WHERE p.stream = r.stream AND p.round = r.round)  -- twice as fast as a join
 FROM rounds r WHERE r.stream = ? AND r.id = ?
 
@@ -35,17 +38,20 @@ FROM rounds r WHERE r.stream = ? AND r.id = ?
 SELECT round, kind, at, class, point FROM arrivals WHERE stream = ? AND round = ? ORDER BY arrival
 
 -- name: oldest_pending
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? ORDER BY p.round LIMIT ?
 
 -- name: pending_page
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? AND p.round > ? ORDER BY p.round LIMIT ?
 
 -- name: overdue_page
-SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM pending p JOIN rounds r ON r.stream = p.stream AND r.round = p.round
 WHERE p.stream = ? AND p.round > ? AND p.due < ? ORDER BY p.round LIMIT ?
 
@@ -53,12 +59,14 @@ WHERE p.stream = ? AND p.round > ? AND p.due < ? ORDER BY p.round LIMIT ?
 SELECT COUNT(*) FROM pending WHERE stream = ? AND due < ?
 
 -- name: rounds_after
-SELECT round, id, at, arrivals, model, announced, points, told, copy, used, tags, due, state
-FROM rounds WHERE stream = ? AND round > ? ORDER BY round LIMIT ?
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    0
+FROM rounds r WHERE r.stream = ? AND r.round > ? ORDER BY r.round LIMIT ?
 
 -- name: arrivals_after
 SELECT a.arrival, a.kind, a.at, a.class, a.point,
-    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state
+    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM arrivals a LEFT JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival > ? ORDER BY a.arrival LIMIT ?
 
@@ -83,7 +91,8 @@ SELECT stream, watched, at, body FROM alarms WHERE stream = ? ORDER BY arrival D
 
 -- name: outcomes_back
 SELECT a.arrival, a.kind, a.at, a.class, a.point,
-    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state
+    r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used')
 FROM arrivals a JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival < ? AND a.at >= ? AND a.at < ? AND a.kind = 'outcome'
 ORDER BY a.arrival DESC LIMIT ?
