@@ -7,15 +7,19 @@ import subprocess
 import sys
 
 HEAVY = (
+    "apsw",
     "cvxpy",
     "cyclopts",
     "duckdb",
+    "httpx",
     "jinja2",
     "matplotlib",
+    "msgspec",
     "narwhals",
     "numba",
     "pandas",
     "polars",
+    "psycopg",
     "pyarrow",
     "pyspark",
     "rich",
@@ -23,7 +27,9 @@ HEAVY = (
     "safetensors",
     "scipy",
     "sklearn",
+    "starlette",
     "torch",
+    "uvicorn",
 )
 
 
