@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
+from treecal.serve._wire import encode
 
 JSON = b"application/json"
-encode = msgspec.json.Encoder().encode
 
 
 class Answer(NamedTuple):
