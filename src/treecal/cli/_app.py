@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import audit
+from treecal.cli._backup import backup
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
@@ -44,7 +45,21 @@ with `--debug` anywhere, its traceback comes first.""",
     ),
     suppress_keyboard_interrupt=False,
 )
-for command in (forecast, replay, audit, monitor, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
+for command in (
+    forecast,
+    replay,
+    audit,
+    monitor,
+    recalibrate,
+    plan,
+    recommend,
+    sample_size,
+    arena,
+    game,
+    backup,
+    demo,
+    doctor,
+):
     app.command(command)
 app.register_install_completion_command(help="Set up completion in your shell.")
 
