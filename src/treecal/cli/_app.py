@@ -25,8 +25,10 @@ from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
 from treecal.cli._sample_size import sample_size
+from treecal.cli._serve import serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
+from treecal.cli._token import token
 from treecal.exceptions import TreeCalError
 
 app = App(
@@ -56,6 +58,8 @@ for command in (
     sample_size,
     arena,
     game,
+    serve,
+    token,
     backup,
     demo,
     doctor,

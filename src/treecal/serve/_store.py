@@ -101,12 +101,15 @@ def pending_migrations(version: int, where: str) -> list[str]:
     return scripts[version:]
 
 
-def open_store(data: str) -> Store:
-    """Return the store of `--data`: a file of SQLite, or a PostgreSQL address."""
+def open_store(data: str, *, beside: bool = False) -> Store:
+    """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
+
+    One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
+    """
     if data.startswith(("postgresql://", "postgres://")):
         from treecal.serve._postgres import Postgres
 
-        return Postgres(data)
+        return Postgres(data, beside=beside)
     from treecal.serve._sqlite import Sqlite
 
-    return Sqlite(data)
+    return Sqlite(data, beside=beside)
