@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from treecal.serve._refusals import Refusal
