@@ -115,11 +115,13 @@ class Postgres(PostgresReader):
     ----------
     address
         `postgresql://user@host/database`, or any other that libpq takes. The database should be the server's own.
+    beside
+        Whether another process may hold the books: this one then leaves the log alone.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, beside: bool = False) -> None:
         super().__init__(address)
-        self._in_transaction = False
+        self._beside, self._in_transaction = beside, False
 
     def __enter__(self) -> Self:
         try:
@@ -141,6 +143,8 @@ class Postgres(PostgresReader):
         connection = _connected(self._given)
         try:
             connection.execute("SET synchronous_commit = on")
+            if self._beside:
+                return connection
             with connection.transaction():
                 connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
                 connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
