@@ -7,16 +7,13 @@ raised within the first minute. A fourth stream has no model: it forecasts Seatt
 from __future__ import annotations
 
 import logging
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from operator import methodcaller
-from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from typing import Self
 
@@ -52,39 +49,6 @@ class Flow:
     new: NewStream
     rounds: Iterator[tuple[list[float] | None, dict[str, str], str]]
     pace: int = _PACE
-
-
-def serve(
-    data: str | None,
-    *,
-    host: str,
-    port: int,
-    hosts: Iterable[str],
-    rate: float,
-    most_bytes: int,
-    say: Callable[[str], None] = lambda text: print("treecal:", text, file=sys.stderr),
-) -> None:
-    """Serve books while the demo plays into them.
-
-    Parameters
-    ----------
-    data
-        As for `treecal.serve._run.serve`, or None for a file that is gone at the end.
-    host, port, hosts, rate, most_bytes
-        As for `treecal.serve._run.serve`.
-    say
-        Tells the person who watches what is going on.
-    """
-    from treecal.serve._run import serve as run
-
-    with TemporaryDirectory(prefix="treecal-demo-") as folder, ExitStack() as demo:
-
-        def ready(address: str, writer: Writer) -> None:
-            say(f"the page is at {address}")
-            demo.enter_context(Demo(writer, say=say))
-
-        books = data or f"{folder}/books.sqlite"
-        run(books, host=host, port=port, hosts=hosts, rate=rate, most_bytes=most_bytes, ready=ready)
 
 
 def flights(say: Callable[[str], None]) -> list[Flow]:

@@ -121,7 +121,7 @@ class Postgres(PostgresReader):
 
     def __init__(self, address: str, *, beside: bool = False) -> None:
         super().__init__(address)
-        self._beside, self._in_transaction = beside, False
+        self._in_transaction, self._beside = False, beside
 
     def __enter__(self) -> Self:
         try:
@@ -143,11 +143,10 @@ class Postgres(PostgresReader):
         connection = _connected(self._given)
         try:
             connection.execute("SET synchronous_commit = on")
-            if self._beside:
-                return connection
-            with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
-                connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
+            if not self._beside:
+                with connection.transaction():
+                    connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+                    connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
         except psycopg.errors.LockNotAvailable:
             connection.close()
             raise unavailable(f"another treecal serve holds {self.where}") from None
