@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import audit
+from treecal.cli._backup import backup
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
@@ -59,6 +60,7 @@ for command in (
     game,
     serve,
     token,
+    backup,
     demo,
     doctor,
 ):

@@ -75,6 +75,6 @@ def serve(
             rate=rate,
             most_bytes=body * 2**20,
             demo=demo,
-            ready=lambda address: say(f"the page is at {address}"),
+            say=say,
         )
     return Exit.FINE

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-import msgspec
-import numpy as np
 from msgspec import Struct
 
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
+from treecal.serve._wire import encode
 
 JSON = b"application/json"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} has no JSON.")
-
-
-encode = msgspec.json.Encoder(enc_hook=_plain).encode
-"""Writes JSON; numbers that JSON has not are null."""
 
 
 class Answer(NamedTuple):

@@ -276,7 +276,7 @@ class Books:
                 opening.copy,
                 int(each.used),
                 tags,
-                each.due,
+                None if each.due is None else each.due + 0.0,  # SQLite has no -0.0, and the hash would tell
                 player.state,
             )
             player.opened(row)

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from treecal.exceptions import TreeCalError
 from treecal.serve._player import Opening, Player
 from treecal.serve._replay import Kept, replay, same
 from treecal.serve._rounds import Round
@@ -62,8 +61,8 @@ def _checked(reader: Reader, kept: Kept) -> Checked:
         if last != player.arrivals:
             problems.append(f"there are {player.arrivals} arrivals that fit, and the last one has number {last}.")
         problems += _pending(reader, kept, player)
-    except TreeCalError as error:
-        problems.append(f"the log cannot be played after round {player.rounds}: {error}")
+    except Exception as error:  # of a damaged log anything may be true
+        problems.append(f"the log cannot be played after round {player.rounds}: {type(error).__name__}, {error}")
     return Checked(kept.name, player.rounds, player.arrivals, player.state.hex(), problems[:_MOST])
 
 

@@ -38,7 +38,7 @@ def serve(
     rate: float = 5000.0,
     most_bytes: int = MOST_BYTES,
     demo: bool = False,
-    ready: Callable[[str], None] = lambda address: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Serve the books until SIGTERM or Ctrl-C; then answer what was asked, keep snapshots and return.
 
@@ -56,8 +56,8 @@ def serve(
         Bytes of a body.
     demo
         Whether to play flights into the books.
-    ready
-        Called with the address of the page once the server listens.
+    say
+        Tells the person who watches where the page is, and what the demo does.
     """
     log = Log()
     with ExitStack() as stack:
@@ -81,7 +81,7 @@ def serve(
         if demo:
             from treecal.serve._demo import Demo
 
-            stack.enter_context(Demo(writer))
+            stack.enter_context(Demo(writer, say=say))
         access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
         app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
         config = uvicorn.Config(
@@ -102,7 +102,7 @@ def serve(
 
         def at_start() -> None:
             log.line("started", address=address)
-            ready(address)
+            say(f"the page is at {address}")
 
         server.at_start = at_start
         server.run([listening])
