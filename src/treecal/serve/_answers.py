@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-import msgspec
 from msgspec import Struct
 
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
+from treecal.serve._wire import encode
 
 JSON = b"application/json"
-encode = msgspec.json.Encoder().encode
 
 
 class Answer(NamedTuple):

@@ -18,11 +18,11 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from treecal.serve._access import Access, Headers, Limited, headers_of
-from treecal.serve._answers import JSON, Answer, Call, Operation, encode, forbidden
+from treecal.serve._answers import JSON, Answer, Call, Operation, forbidden
 from treecal.serve._operations import OPERATIONS, Desk
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
-from treecal.serve._wire import Failure, Problem
+from treecal.serve._wire import Failure, Problem, encode
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

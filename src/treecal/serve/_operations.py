@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from treecal.exceptions import UnsupportedError
 from treecal.serve import _reading as reading
 from treecal.serve import _wire as wire
-from treecal.serve._answers import Answer, Call, Operation, answer, encode
+from treecal.serve._answers import Answer, Call, Operation, answer
 from treecal.serve._events import Hub
 from treecal.serve._metrics import MOST_STREAMS, Metrics
 from treecal.serve._openapi import document
@@ -91,7 +91,7 @@ class Desk:
     @cached_property
     def openapi(self) -> bytes:
         """The OpenAPI document."""
-        return encode(document(OPERATIONS))
+        return wire.encode(document(OPERATIONS))
 
 
 # Streams

@@ -39,15 +39,19 @@ class SqliteReader:
         with _failures():
             return list(self._connection.execute(self._queries[name], arguments))
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read."""
-        with _failures():
-            yield from self._connection.execute(self._queries[name], arguments)
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
         with _failures():
             return list(self._connection.executemany(self._queries[name], rows))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
 from typing import Any, Protocol, Self
@@ -20,11 +21,11 @@ class Reader(Protocol):
     def query(self, name: str, *arguments: Any) -> list[Row]:
         """Return the rows of a query, by its name in `queries.sql`."""
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read: for results larger than memory. All are of one moment."""
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked once for each of the arguments, one after the other."""
+
+    def moment(self) -> AbstractContextManager[None]:
+        """Let all queries in a block see the same: what is committed when it begins."""
 
     def close(self) -> None:
         """Close the connection."""
