@@ -75,6 +75,8 @@ class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
     tags: Tags = {}
     due: float | None = None
     """The last moment at which the outcome counts, in seconds since 1970."""
+    used: bool = False
+    """Whether `p` was used already as it is, since no answer came in time: it is what was announced."""
 
 
 class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
