@@ -7,9 +7,11 @@ NEEDS := $(BIN)/python -c "import sys, tomllib; p = tomllib.load(open('pyproject
 	print(*p['dependencies'], *(n for e in sys.argv[1].split(',') for n in p['optional-dependencies'][e]), sep='\n')"
 DEMO := .venv/.demo
 READY := .venv/.ready
-EXTRAS := arena,data,files,games,plots,river,sklearn,spark,theory
+BROWSER := .venv/.browser
+BENCH := .venv/.bench
+EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark,theory
 
-.PHONY: help demo test heavy attack arena bench docs lint format clean
+.PHONY: help demo test heavy attack arena bench load docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -32,13 +34,17 @@ $(READY): $(DEMO)
 	$(PIP) -c .venv/versions.txt --group torch
 	touch $(READY)
 
+$(BROWSER) $(BENCH): .venv/.%: $(READY)  # what few need: a browser's driver, and what the load is compared with
+	$(HASHED) --group $*
+	touch $@
+
 demo: $(DEMO)  ## correct a real model, forecast real streams, and write the report
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
 test: lint  ## lint, types, layers, then every test and example
 	$(BIN)/python -m pytest
 
-heavy: $(READY)  ## the long checks, left out of `make test`
+heavy: $(BROWSER)  ## the long checks, left out of `make test`
 	$(BIN)/python -m pytest -m heavy
 
 attack: $(READY)  ## hostile input by the thousand; ATTACK="--attack-seed random --attack-seconds 60" draws and bounds it
@@ -49,6 +55,9 @@ arena: $(READY)  ## race the forecasters and print the tables of the docs; it re
 
 bench: $(READY)  ## measure speed, and print the table of the docs
 	$(BIN)/python benchmarks/speed.py
+
+load: $(BENCH)  ## put load on the server, and print the table of the docs; takes half an hour
+	$(BIN)/python benchmarks/serve.py $(LOAD)
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict

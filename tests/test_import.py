@@ -7,15 +7,20 @@ import subprocess
 import sys
 
 HEAVY = (
+    "apsw",
     "cvxpy",
     "cyclopts",
     "duckdb",
+    "httpcore",
+    "httpx",
     "jinja2",
     "matplotlib",
+    "msgspec",
     "narwhals",
     "numba",
     "pandas",
     "polars",
+    "psycopg",
     "pyarrow",
     "pyspark",
     "rich",
@@ -23,7 +28,9 @@ HEAVY = (
     "safetensors",
     "scipy",
     "sklearn",
+    "starlette",
     "torch",
+    "uvicorn",
 )
 
 

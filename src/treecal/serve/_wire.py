@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+import numpy as np
+from msgspec import Meta, Struct, json
 
 MOST_ROWS = 10_000
 """Forecasts or outcomes in one request."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores and hyphens; 128 at most.")]
-Id = Annotated[str, Meta(min_length=1, max_length=200, description="A name for the round, made by the client.")]
+Id = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        description="A name for the round, made by the client.",
+    ),
+]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
 Point = list[float] | dict[str, float]
 """A point of the set: numbers in order, or by the names of the classes."""
@@ -59,6 +68,7 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     """Whether the corrector acts only once there is evidence that it helps."""
     forecaster: Part | None = None
     monitor: Watch | None = Watch()
+    """Of the model's forecasts and of those announced. What a stream forecasts by itself is not watched."""
     tags: Annotated[list[Name], Meta(max_length=16)] = []
     """Names of the tags that forecasts may have."""
     group: Annotated[list[Name], Meta(max_length=16)] = []
@@ -76,7 +86,7 @@ class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
     due: float | None = None
     """The last moment at which the outcome counts, in seconds since 1970."""
     used: bool = False
-    """Whether `p` was used already as it is, since no answer came in time: it is what was announced."""
+    """Whether the model's forecast was used already, as it is: it is then what was announced."""
 
 
 class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
@@ -85,7 +95,7 @@ class NewForecasts(Struct, forbid_unknown_fields=True, frozen=True):
     forecasts: Annotated[list[NewForecast], Meta(min_length=1, max_length=MOST_ROWS)]
 
 
-class Announced(Struct, frozen=True):
+class Announced(Struct, frozen=True, omit_defaults=True):
     """What was announced."""
 
     id: str
@@ -95,6 +105,9 @@ class Announced(Struct, frozen=True):
     """The forecast to use: a probability for each class, in order."""
     state: str
     """A hash of all that the stream had recorded before."""
+    points: list[list[float]] | None = None
+    """Where it is a distribution over several points: these. `forecast` is their mean."""
+    weights: list[float] | None = None
 
 
 class Announcements(Struct, frozen=True):
@@ -258,6 +271,8 @@ class Record(Struct, frozen=True):
     outcome: Outcome | None
     settled: float | None
     amendments: list[Amendment]
+    used: bool
+    """Whether the model's forecast was used as it is."""
 
 
 class Scores(Struct, frozen=True):
@@ -307,3 +322,11 @@ class Failure(Struct, frozen=True):
     error: Problem
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
+
+
+encode = json.Encoder(enc_hook=_plain).encode
+"""Return an answer as bytes."""

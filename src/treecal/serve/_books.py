@@ -1,0 +1,498 @@
+"""The books: what is done when a forecast or an outcome comes. State follows the log, row by row.
+
+Everything here happens on the writer's thread, within its transaction. A request is checked whole before anything
+changes, so that a refused one leaves no trace; if the transaction fails, the writer lets the books forget what is in
+memory, and it is read again from the store.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from treecal._typing import Array
+from treecal.auditing._counts import Cells
+from treecal.correctors import Corrector
+from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
+from treecal.geometry import Simplex
+from treecal.geometry._outcomes import read_forecast, read_outcome
+from treecal.late._rounds import Outcome, briefs
+from treecal.monitor import Alarm
+from treecal.serve import _wire as wire
+from treecal.serve._player import Mark, Opening, Player, Raised
+from treecal.serve._refusals import Refusal
+from treecal.serve._replay import Kept, as_round, loaded
+from treecal.serve._rounds import (
+    Arrival,
+    Round,
+    group_of,
+    outcome_columns,
+    outcome_of,
+    points_of,
+    tags_text,
+)
+from treecal.serve._snapshots import packed
+from treecal.serve._store import Store
+
+SNAPSHOT_EVERY = 4096
+"""Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
+IN_MEMORY = 4096
+"""Streams that are kept in memory, those used last."""
+TOLERANCE = 1e-6
+
+Event = dict[str, Any]
+
+
+class Standing(NamedTuple):
+    """Where a monitor stands."""
+
+    value: float
+    peak: float
+    threshold: float
+    alarm: Alarm | None
+
+
+class Picture(NamedTuple):
+    """A copy of what is in memory of a stream, to be looked at by any thread."""
+
+    kept: Kept
+    rounds: int
+    learned: int
+    late: int
+    void: int
+    pending: int
+    amended: int
+    state: str
+    last: float
+    played: str
+    norm_of_guarantee: str
+    cells: dict[str, Cells]
+    monitors: dict[str, Standing]
+    marks: list[Mark]
+
+
+class Books:
+    """Streams, forecasts and outcomes.
+
+    Parameters
+    ----------
+    store
+        Where they are kept.
+    clock
+        What tells the time, in seconds since 1970.
+    """
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.clock = store, clock
+        self.events: list[Event] = []
+        self._kept: dict[str, Kept] = {}
+        self._players: OrderedDict[str, Player] = OrderedDict()
+        self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what is in memory: the store has it all."""
+        self.events = []
+        self._players.clear()
+        self._saved.clear()
+        rows = self.store.query("streams")
+        kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=wire.NewStream), *row[3:]) for row in rows]
+        self._kept = {each.name: each for each in kept}
+
+    def names(self) -> list[str]:
+        """Return the names of all streams, in order."""
+        return sorted(self._kept)
+
+    def kept(self, name: str) -> Kept:
+        """Return a stream as its row says, or refuse."""
+        if (found := self._kept.get(name)) is None:
+            hint = "POST /v1/streams creates one; GET /v1/streams lists them."
+            raise Refusal("not_found", f"there is no stream {name!r}.", hint=hint, at="stream")
+        return found
+
+    def player(self, name: str) -> Player:
+        """Return a stream in memory, loaded if it must be, or refuse."""
+        kept = self.kept(name)
+        if (player := self._players.get(name)) is None:
+            player = self._players[name] = loaded(self.store, kept)
+            self._saved[name] = player.rounds + player.arrivals
+        self._players.move_to_end(name)
+        return player
+
+    # Streams
+
+    def create(self, new: wire.NewStream) -> tuple[str, bool]:
+        """Create a stream; return its name, and whether it is new: the same again changes nothing."""
+        if (found := self._kept.get(new.name)) is not None:
+            if found.config != new:
+                raise Refusal(
+                    "conflict",
+                    f"stream {new.name!r} exists, with other settings.",
+                    hint="choose another name; settings cannot be changed, since the state follows from them.",
+                    at="name",
+                )
+            return new.name, False
+        player, now = Player(new), self.clock()
+        stream = max((each.stream for each in self._kept.values()), default=0) + 1
+        self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), now)])
+        self._kept[new.name] = Kept(stream, new.name, new, now, None)
+        self._players[new.name], self._saved[new.name] = player, 0
+        self._tell("stream", new.name, what="created")
+        return new.name, True
+
+    def archive(self, name: str) -> None:
+        """Take no new forecasts from now on; outcomes of those that wait are still taken."""
+        kept = self.kept(name)
+        if kept.archived is None:
+            now = self.clock()
+            self.store.run("archive_stream", [(now, kept.stream)])
+            self._kept[name] = kept._replace(archived=now)
+            self._tell("stream", name, what="archived")
+
+    def reset(self, name: str) -> None:
+        """Let the monitors begin anew."""
+        player = self.player(name)
+        self._record(name, player, Arrival(player.arrivals + 1, "reset", 0, self.clock(), None, None))
+        self._tell("stream", name, what="reset")
+        self._save_if_due(name, player)
+
+    # Forecasts
+
+    def forecast(self, name: str, new: Sequence[wire.NewForecast]) -> list[wire.Announced]:
+        """Announce forecasts, in order: all of them, or none."""
+        kept, player = self.kept(name), self.player(name)
+        where = [""] if len(new) == 1 else [f"forecasts[{i}]." for i in range(len(new))]
+        known = {
+            row[1]: as_round(row) for row in self.store.each("round_by_id", [(kept.stream, each.id) for each in new])
+        }
+        first: dict[str, int] = {}
+        models: list[Array | None] = []
+        texts: list[str] = []
+        for i, each in enumerate(new):
+            models.append(self._model(player, each, where[i]))
+            texts.append(self._tags(kept.config, each, where[i]))
+            if each.due is not None and not math.isfinite(each.due):
+                raise Refusal("invalid", f"due is {each.due}, expected a time.", at=f"{where[i]}due")
+            j = first.setdefault(each.id, i)
+            again = known.get(each.id)
+            asked = (_bytes(models[i]), texts[i], each.due)
+            if (again is not None and asked != (again.model, again.tags, again.due)) or (
+                j < i and (*asked, each.used) != (_bytes(models[j]), texts[j], new[j].due, new[j].used)
+            ):
+                hint = "use an id once; to ask again, send the same body."
+                raise Refusal("conflict", f"id {each.id!r} has another forecast.", hint=hint, at=f"{where[i]}id")
+        told = [(i, known[named]) for named, i in first.items() if named in known and new[i].used]
+        marked = [(i, row) for i, row in told if not row.used and not row.marked]
+        for i, row in marked:
+            if self._past(kept, [row]):
+                problem = f"id {row.id!r} has its outcome, and what was announced is scored."
+                raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
+        fresh = [i for each, i in first.items() if each not in known]
+        if fresh and kept.archived is not None:
+            raise Refusal("archived", f"stream {name!r} is archived: it takes no new forecasts.", at="stream")
+        if player.limit is not None and len(fresh) > player.limit:
+            problem = f"there are {len(fresh)} new forecasts, and at most {player.limit} may await their outcomes."
+            raise Refusal("invalid", problem, at="forecasts")
+        said = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
+        rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], said)
+        known |= {each.id: each for each in rounds}
+        for _, row in marked:  # the answer came too late for whoever asked
+            came = Arrival(player.arrivals + 1, "used", row.round, self.clock(), None, None)
+            self._record(name, player, came, row.copy)
+            known[row.id] = row._replace(marked=1)
+        if rounds or marked:
+            self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
+            self._save_if_due(name, player)
+        return [announced(player, known[each.id]) for each in new]
+
+    def _model(self, player: Player, each: wire.NewForecast, at: str) -> Array | None:
+        if isinstance(player.thing, Corrector) or player.thing is None:
+            if each.p is None:
+                raise Refusal("invalid", "there is no forecast to correct.", hint='"p": [0.2, 0.8].', at=f"{at}p")
+            try:
+                return read_forecast(player.space, each.p, player.rounds + 1, TOLERANCE)
+            except ForecastError as error:
+                raise _refused(error.of(each.id), f"{at}p") from None
+        if each.p is not None or each.used:
+            raise Refusal("invalid", "the stream makes its own forecasts.", hint="leave p out.", at=f"{at}p")
+        return None
+
+    def _tags(self, config: wire.NewStream, each: wire.NewForecast, at: str) -> str:
+        if stray := sorted(set(each.tags) - set(config.tags)):
+            hint = f"its tags are {', '.join(config.tags)}." if config.tags else "it was made without tags."
+            raise Refusal("invalid", f"the stream has no tag {stray[0]!r}.", hint=hint, at=f"{at}tags")
+        return tags_text(each.tags)
+
+    def _openings(
+        self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
+    ) -> list[Opening | None]:
+        """Return what to announce where that is known before the first round is opened; None where a copy is asked."""
+        plain = [i for i, each in enumerate(new) if each.used or player.pool is None]
+        found: list[Opening | None] = [None] * len(new)
+        asked = [i for i in plain if not new[i].used]
+        if asked:
+            groups = [self._group(player, new[i]) for i in asked]
+            for i, said in zip(asked, player.announce([models[i] for i in asked], groups), strict=True):
+                found[i] = said
+        for i in plain:
+            if new[i].used:
+                found[i] = player.as_it_is(models[i])
+        return found
+
+    def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
+        return group_of(each.tags, player.config.group) if player.config.group else None
+
+    def _open(
+        self,
+        kept: Kept,
+        player: Player,
+        new: Sequence[tuple[wire.NewForecast, Array | None, str]],
+        said: Sequence[Opening | None],
+    ) -> list[Round]:
+        now, rounds = self.clock(), []
+        over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
+        if over:
+            self._void(kept, player, over, now)
+        for (each, model, tags), opening in zip(new, said, strict=True):
+            if opening is None:
+                opening = player.take(model, self._group(player, each), player.rounds + 1)
+            x = opening.forecast
+            row = Round(
+                player.rounds + 1,
+                each.id,
+                now,
+                player.arrivals,
+                _bytes(model),
+                np.ascontiguousarray(x.mean).tobytes(),
+                points_of(x),
+                _bytes(opening.told),
+                opening.copy,
+                int(each.used),
+                tags,
+                None if each.due is None else each.due + 0.0,  # SQLite has no -0.0, and the hash would tell
+                player.state,
+            )
+            player.opened(row)
+            rounds.append(row)
+        self.store.run("add_round", [(kept.stream, *row[:-1]) for row in rounds])
+        self.store.run("add_pending", [(kept.stream, row.round, row.due) for row in rounds])
+        return rounds
+
+    def _void(self, kept: Kept, player: Player, count: int, now: float) -> None:
+        """Give up the oldest rounds: more wait than may."""
+        for row in self.store.query("oldest_pending", kept.stream, count):
+            each = as_round(row)
+            came = Arrival(player.arrivals + 1, "void", each.round, now, None, None)
+            self._record(kept.name, player, came, each.waiting_copy())
+            self.store.run("close_pending", [(kept.stream, each.round)])
+
+    # Outcomes
+
+    def settle(self, new: Sequence[wire.NewOutcome]) -> list[wire.Settled]:
+        """Take outcomes, those of each stream in order; return what became of each."""
+        places: dict[str, list[int]] = {}
+        for i, each in enumerate(new):
+            places.setdefault(each.stream, []).append(i)
+        known = {name for name in places if name in self._kept}
+        briefly = {name: self._outcomes(self.player(name), new, places[name]) for name in places if name in known}
+        status: list[wire.Arrival] = ["unknown"] * len(new)
+        for name in known:
+            found = self._settle(name, [new[i] for i in places[name]], briefly[name])
+            for i, became in zip(places[name], found, strict=True):
+                status[i] = became
+        return [wire.Settled(each.stream, each.id, status[i]) for i, each in enumerate(new)]
+
+    def _outcomes(self, player: Player, new: Sequence[wire.NewOutcome], places: list[int]) -> list[Outcome]:
+        """Return outcomes in brief, or refuse the request."""
+        space, found = player.space, list[Outcome]()
+        names = {} if not isinstance(space, Simplex) else {k: k for k in range(space.dim)}
+        index: dict[Any, int] = {**names, **{name: k for k, name in enumerate(getattr(space, "classes", None) or ())}}
+        for i in places:
+            given = new[i].outcome
+            if not isinstance(given, list) and not isinstance(given, bool) and given in index:
+                found.append(index[given])
+                continue
+            try:
+                found += briefs(read_outcome(space, given, 1)[None])
+            except OutcomeError as error:
+                at = f"outcomes[{i}].outcome"
+                raise _refused(error.of(new[i].id), at) from None
+        return found
+
+    def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[wire.Arrival]:
+        kept, player, now = self.kept(name), self.player(name), self.clock()
+        rows = self.store.each("round_to_settle", [(kept.stream, each.id) for each in new])
+        waiting = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is not None}
+        closed = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is None}
+        had = self._past(kept, closed.values())
+        found: list[wire.Arrival] = []
+        learned: list[tuple[Round, Outcome]] = []
+        raised: list[tuple[int, Raised]] = []
+
+        def learn() -> None:
+            arrivals = [Arrival(player.arrivals + 1 + i, "outcome", each.round, now, *outcome_columns(outcome))
+                        for i, (each, outcome) in enumerate(learned)]  # fmt: skip
+            if arrivals:
+                alarms = player.learn([each for each, _ in learned], arrivals, [outcome for _, outcome in learned])
+                raised.extend((player.arrivals, each) for each in alarms)
+                self.store.run("add_arrival", [_arrival_row(kept, each) for each in arrivals])
+                self.store.run("close_pending", [(kept.stream, each.round) for each, _ in learned])
+                learned.clear()
+
+        for each, outcome in zip(new, outcomes, strict=True):
+            if (row := waiting.pop(each.id, None)) is not None:
+                closed[each.id], late = row, row.due is not None and now > row.due
+                had[row.round] = ["late" if late else "outcome", outcome]
+                found.append("late" if late else "ok")
+                if late:
+                    learn()
+                    came = Arrival(player.arrivals + 1, "late", row.round, now, *outcome_columns(outcome))
+                    self._record(name, player, came, row.waiting_copy())
+                    self.store.run("close_pending", [(kept.stream, row.round)])
+                else:
+                    learned.append((row, outcome))
+                continue
+            if (row := closed.get(each.id)) is None:
+                found.append("unknown")
+                continue
+            past = had[row.round]
+            known = past[1:]
+            if each.amend and known and outcome != known[-1]:
+                learn()
+                came = Arrival(player.arrivals + 1, "amended", row.round, now, *outcome_columns(outcome))
+                self._record(name, player, came)
+                past.append(outcome)
+                found.append("amended")
+            elif past[0] != "outcome":
+                found.append("late")
+            else:
+                found.append("replayed" if outcome in known else "conflict")
+        learn()
+        self._raise(kept, raised, now)
+        if {"ok", "late", "amended"} & set(found):
+            self._tell("outcome", name, learned=player.learned, pending=player.pending)
+            self._save_if_due(name, player)
+        return found
+
+    def _past(self, kept: Kept, closed: Any) -> dict[int, list[Any]]:
+        """Return what came for closed rounds: how they were closed, and their outcomes."""
+        found: dict[int, list[Any]] = {}
+        for number, kind, _, class_, point in self.store.each(
+            "arrivals_of_round", [(kept.stream, each.round) for each in closed]
+        ):
+            if kind == "used":
+                continue
+            past = found.setdefault(number, [kind])
+            if kind != "void":
+                past.append(outcome_of(class_, point))
+        return found
+
+    def _raise(self, kept: Kept, raised: Sequence[tuple[int, Raised]], now: float) -> None:
+        for arrival, (watched, alarm) in raised:
+            body = msgspec.json.encode(_plain(asdict(alarm) | {"words": str(alarm)})).decode()
+            self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
+            told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
+            self.events.append({"event": "alarm", **msgspec.to_builtins(told)})
+
+    # What all of them do
+
+    def _record(self, name: str, player: Player, came: Arrival, copy: int | None = None) -> None:
+        """Record an arrival that is not learned."""
+        player.closed(came, copy)
+        self.store.run("add_arrival", [_arrival_row(self.kept(name), came)])
+
+    def _tell(self, event: str, name: str, **more: Any) -> None:
+        self.events.append({"event": event, "stream": name, **more})
+
+    def _save_if_due(self, name: str, player: Player) -> None:
+        if player.rounds + player.arrivals - self._saved[name] >= SNAPSHOT_EVERY:
+            self.save(name)
+
+    def save(self, name: str) -> None:
+        """Keep a snapshot of a stream."""
+        kept, player = self.kept(name), self.player(name)
+        row = (kept.stream, player.rounds, player.arrivals, packed(player.get_state()))
+        self.store.run("keep_snapshot", [row])
+        self._saved[name] = player.rounds + player.arrivals
+
+    def save_all(self) -> None:
+        """Keep a snapshot of every stream in memory that has changed since its last."""
+        for name, player in list(self._players.items()):
+            if player.rounds + player.arrivals != self._saved[name]:
+                self.save(name)
+
+    def shed(self) -> None:
+        """Save and drop the streams that were used longest ago, if too many are in memory."""
+        while len(self._players) > IN_MEMORY:
+            name, player = next(iter(self._players.items()))
+            if player.rounds + player.arrivals != self._saved[name]:
+                self.save(name)
+                self._players.move_to_end(name, last=False)
+            del self._players[name], self._saved[name]
+
+    def picture(self, name: str) -> Picture:
+        """Return a copy of what is in memory of a stream."""
+        kept, player = self.kept(name), self.player(name)
+        standing = {
+            key: Standing(each.statistic, each.peak, each.threshold, each.alarm)
+            for key, each in player.monitors.items()
+        }
+        marks = list(player.marks)
+        if player.learned and (not marks or marks[-1].rounds < player.learned):
+            marks.append(player.mark())
+        return Picture(
+            kept,
+            player.rounds,
+            player.learned,
+            player.late,
+            player.void,
+            player.pending,
+            player.amended,
+            player.state.hex(),
+            player.last,
+            "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
+            "l1",
+            {role: Cells(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
+            standing,
+            marks,
+        )
+
+
+def announced(player: Player, each: Round) -> wire.Announced:
+    """Return what was announced in a round, as it is answered: the same whenever it is asked for."""
+    points = weights = None
+    if each.several():
+        x = each.forecast(player.space)
+        points, weights = x.points.tolist(), x.weights.tolist()
+    return wire.Announced(each.id, each.round, each.mean().tolist(), each.state.hex(), points, weights)
+
+
+def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:
+    """Return an alarm as it is told."""
+    group = body.get("group")
+    text = None if group is None else group if isinstance(group, str) else msgspec.json.encode(group).decode()
+    return msgspec.convert({**body, "stream": name, "of": watched, "at": at, "group": text}, wire.Alarm)
+
+
+def _arrival_row(kept: Kept, each: Arrival) -> tuple[Any, ...]:
+    return (kept.stream, *each)
+
+
+def _bytes(point: Array | None) -> bytes | None:
+    return None if point is None else np.ascontiguousarray(point, np.float64).tobytes()
+
+
+def _plain(body: dict[str, Any]) -> dict[str, Any]:
+    """Return an alarm with numbers that JSON has."""
+    return {key: 1e300 if value == math.inf else value for key, value in body.items()}
+
+
+def _refused(error: TreeCalError, at: str) -> Refusal:
+    return Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at)

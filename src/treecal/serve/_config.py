@@ -1,0 +1,123 @@
+"""From the settings of a stream to what it is made of: its set, its corrector or forecaster, its monitors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from treecal import geometry
+from treecal.correctors import ByGroup, Corrector, Gated, all_correctors
+from treecal.exceptions import TreeCalError
+from treecal.forecasters import REGISTRY
+from treecal.geometry import ConvexSet, Simplex
+from treecal.late._pool import Thing
+from treecal.monitor import Monitor
+from treecal.serve._refusals import Refusal
+from treecal.serve._wire import NewStream, Part
+from treecal.state import _size
+
+MOST_DIM = 1000
+_ROOM = 2**23  # numbers that the parts of a new stream may take
+LIMIT = 1000
+"""Rounds that may await their outcomes where each needs a copy, unless the stream says otherwise."""
+
+CORRECTORS: dict[str, Callable[..., Corrector]] = dict(
+    sorted(entry for kind in all_correctors() for entry in kind.methods().items())
+)
+FORECASTERS = {name: kind for name, kind in REGISTRY.items() if "rng" not in inspect.signature(kind).parameters}
+"""Those whose forecasts follow from the log alone: none that draw at random."""
+SETS = {
+    name: kind
+    for name in geometry.__all__
+    if inspect.isclass(kind := getattr(geometry, name)) and issubclass(kind, ConvexSet) and not inspect.isabstract(kind)
+}
+
+
+def space_of(new: NewStream) -> ConvexSet:
+    """Return the set of a stream, or refuse."""
+    if (new.classes is None) is (new.set is None):
+        raise Refusal("invalid", "expected one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
+    if new.classes is not None:
+        simplex: Simplex = _made("classes", lambda: Simplex(classes=new.classes))
+        return simplex
+    assert new.set is not None
+    kind = _chosen("set", new.set.name, SETS)
+    dim = new.set.options.get("dim")
+    if isinstance(dim, int) and dim > MOST_DIM:
+        raise Refusal("invalid", f"dim is {dim}, expected {MOST_DIM} or less.", at="set.options.dim")
+    space: ConvexSet = _made("set.options", lambda: kind(**new.set.options))  # type: ignore[union-attr]
+    if not isinstance(space, ConvexSet) or space.dim > MOST_DIM:
+        raise Refusal("invalid", f"the set has {space.dim} coordinates, expected {MOST_DIM} or less.", at="set")
+    return space
+
+
+def thing_of(new: NewStream, space: ConvexSet) -> Thing | None:
+    """Return the corrector or forecaster of a stream, or refuse; None where the model's forecasts are announced."""
+    if new.corrector is not None and new.forecaster is not None:
+        raise Refusal("invalid", "expected a corrector or a forecaster, and both are given.", at="forecaster")
+    stray = sorted(set(new.group) - set(new.tags))
+    if stray or len(set(new.tags)) < len(new.tags) or len(set(new.group)) < len(new.group):
+        problem = f"group has {stray[0]!r}, which is none of the tags." if stray else "a tag is there twice."
+        raise Refusal("invalid", problem, hint="list each tag once in tags.", at="group" if stray else "tags")
+    if new.gate and new.corrector is None:
+        raise Refusal("invalid", "gate is given without a corrector.", at="gate")
+    if new.forecaster is not None:
+        return _made_part("forecaster", new.forecaster, FORECASTERS, space)
+    if new.corrector is None:
+        return None
+    part = _made_part("corrector", new.corrector, CORRECTORS, space)
+    assert isinstance(part, Corrector)
+    if new.group and "group" not in part._takes:
+        part = _made("group", partial(ByGroup, part, scores=None))
+    return _made("gate", partial(Gated, part, scores=None)) if new.gate else part
+
+
+def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
+    """Return the monitors of a stream, by what they watch, or refuse.
+
+    What a stream forecasts by itself is not watched: it has a guarantee, and no claim to be the law of the outcome.
+    """
+    if new.monitor is None or new.forecaster is not None:
+        return {}
+    alpha, arl = new.monitor.alpha, new.monitor.arl
+
+    def made() -> Monitor:
+        return Monitor(space, alpha=alpha, arl=arl, by_group=bool(new.group))
+
+    watched = ["model"] if new.corrector is None else ["model", "announced"]
+    return {name: _made("monitor", made) for name in watched}
+
+
+def _made_part(at: str, part: Part, known: dict[str, Any], space: ConvexSet) -> Thing:
+    make = _chosen(at, part.name, known)
+    takes = {name for name, each in inspect.signature(make).parameters.items() if each.kind is each.KEYWORD_ONLY}
+    open_to_all = takes - {"scores", "tolerance"}
+    if stray := sorted(set(part.options) - open_to_all):
+        hint = f"it takes {', '.join(sorted(open_to_all))}." if open_to_all else "it takes none."
+        raise Refusal("invalid", f"{part.name} takes no {stray[0]!r}.", hint=hint, at=f"{at}.options")
+    given: dict[str, Any] = dict(part.options)
+    if "scores" in takes:
+        given["scores"] = None  # the books of the server have them
+    kind = make if inspect.isclass(make) else Corrector
+    if _size(kind, {"space": space, **given}) > _ROOM:
+        raise Refusal("invalid", f"{part.name} with these options would take too much memory.", at=f"{at}.options")
+    thing: Thing = _made(f"{at}.options", lambda: make(space, **given))
+    return thing
+
+
+def _chosen(at: str, name: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        raise Refusal("invalid", f"{at} {name!r} is not known.", hint=f"one of {', '.join(known)}.", at=f"{at}.name")
+    return known[name]
+
+
+def _made(at: str, make: Callable[[], Any]) -> Any:
+    """Return what is made, or refuse with the reason: options are anybody's, and a constructor may stumble."""
+    try:
+        return make()
+    except TreeCalError as error:
+        raise Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at) from None
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+        raise Refusal("invalid", f"{at} cannot be: {error}.", at=at) from None

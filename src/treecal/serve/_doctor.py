@@ -1,0 +1,75 @@
+"""Whether the books are sound: the log is played again, and compared with what was announced and kept, bit for bit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from treecal.serve._player import Opening, Player
+from treecal.serve._replay import Kept, replay, same
+from treecal.serve._rounds import Round
+from treecal.serve._snapshots import packed
+from treecal.serve._store import Reader
+from treecal.serve._wire import NewStream
+
+_MOST = 20  # problems of a stream that are told
+
+
+class Checked(NamedTuple):
+    """What was found in a stream."""
+
+    name: str
+    rounds: int
+    arrivals: int
+    state: str
+    problems: list[str]
+
+
+def check_books(reader: Reader) -> list[Checked]:
+    """Play every stream's log again, from its first row; return what was found.
+
+    Every forecast must be what the stream would have announced, with the hash that the log had; numbers must have no
+    gaps; the snapshot must be the state at its place; the rounds that wait must be those without an outcome.
+    """
+    found = []
+    for row in reader.query("streams"):
+        kept = Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:])
+        found.append(_checked(reader, kept))
+    return found
+
+
+def _checked(reader: Reader, kept: Kept) -> Checked:
+    problems: list[str] = []
+
+    def check(player: Player, each: Round, said: Opening) -> None:
+        if each.state != player.state:
+            problems.append(f"round {each.round}: the log before it is not the one it was announced after.")
+        if each.round != player.rounds + 1:
+            problems.append(f"round {each.round}: it follows on round {player.rounds}.")
+        if not same(each, said):
+            problems.append(f"round {each.round}: what was announced is not what the log gives.")
+
+    player = Player(kept.config)
+    try:
+        for number, arrival, content in reader.query("snapshot", kept.stream):
+            replay(reader, kept.stream, player, check=check, until=(number, arrival))
+            if packed(player.get_state()) != bytes(content):
+                problems.append(f"the snapshot after round {number} is not the state that the log gives.")
+        replay(reader, kept.stream, player, check=check)
+        ((last, _),) = reader.query("last_arrival", kept.stream)
+        if last != player.arrivals:
+            problems.append(f"there are {player.arrivals} arrivals that fit, and the last one has number {last}.")
+        problems += _pending(reader, kept, player)
+    except Exception as error:  # of a damaged log anything may be true
+        problems.append(f"the log cannot be played after round {player.rounds}: {type(error).__name__}, {error}")
+    return Checked(kept.name, player.rounds, player.arrivals, player.state.hex(), problems[:_MOST])
+
+
+def _pending(reader: Reader, kept: Kept, player: Player) -> list[str]:
+    """Compare the rounds that wait with those that the log says wait."""
+    ((open_rounds,),) = reader.query("count_open", kept.stream)
+    ((waiting,),) = reader.query("count_pending", kept.stream)
+    if not open_rounds == waiting == player.pending:
+        return [f"{waiting} rounds wait, the log has {open_rounds} without an outcome, and {player.pending} should."]
+    return []

@@ -1,0 +1,326 @@
+"""What a stream has learned: the parts that learn, the monitors and the scores. A function of the log.
+
+Rounds that await their outcomes are in the store, not here, so that a million of them take no memory. What is certified
+needs a copy of itself for each (see `treecal.late`), and such a stream has a limit of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.auditing._counts import Cells, Rows
+from treecal.correctors import Corrector
+from treecal.correctors._batch import Batch
+from treecal.correctors._scores import Round as Scored
+from treecal.correctors._scores import Sums, Tallies
+from treecal.exceptions import SnapshotError
+from treecal.forecast import Forecast, uniform
+from treecal.forecasters import Forecaster
+from treecal.geometry import Simplex
+from treecal.late._pool import Pool, announce, divided, following
+from treecal.late._rounds import Outcome
+from treecal.monitor import Alarm
+from treecal.serve._config import LIMIT, monitors_of, space_of, thing_of
+from treecal.serve._rounds import START, Arrival, Round
+from treecal.serve._wire import NewStream
+
+BINS = 10
+_NONE = np.empty(0, np.int64)
+
+
+class Opening(NamedTuple):
+    """What is announced in a round; what a copy was told, if that is not the model's forecast; and which copy."""
+
+    forecast: Forecast
+    told: Array | None = None
+    copy: int | None = None
+
+
+class Mark(NamedTuple):
+    """A point of the curves; NaN where there is no such thing."""
+
+    rounds: float
+    at: float
+    model: float
+    announced: float
+    guarantee: float
+    model_evidence: float
+    announced_evidence: float
+
+
+class Raised(NamedTuple):
+    """An alarm that was raised, and what it is about."""
+
+    watched: str
+    alarm: Alarm
+
+
+def next_mark(rounds: int) -> int:
+    """Return the first of ten numbers a decade that is greater.
+
+    Examples
+    --------
+    >>> [next_mark(n) for n in (0, 1, 2, 10, 11, 1000)]
+    [1, 2, 3, 13, 13, 1259]
+    """
+    k = 0 if rounds < 1 else max(0, math.floor(10 * math.log10(rounds)) - 1)
+    while (mark := round(10 ** (k / 10))) <= rounds:
+        k += 1
+    return mark
+
+
+class Player:
+    """A stream in memory. For one thread; arguments are valid.
+
+    Attributes
+    ----------
+    rounds, arrivals
+        Forecasts and arrivals in the log.
+    learned, late, void, amended
+        Rounds that were learned, came too late, or are void; and amendments.
+    state
+        The hash of the log.
+    """
+
+    def __init__(self, config: NewStream) -> None:
+        self.config, self.space = config, space_of(config)
+        self.thing = thing_of(config, self.space)
+        self.front, copied = (None, None) if self.thing is None else divided(self.thing)
+        self.pool = None if copied is None else Pool(copied)
+        self.limit = config.limit if config.limit is not None or self.pool is None else LIMIT
+        self.monitors = monitors_of(config, self.space)
+        self.cells: dict[str, Cells] = {}
+        if isinstance(self.space, Simplex):
+            roles = ("announced",) if config.forecaster is not None else ("model", "announced")
+            self.cells = {role: Cells.empty(classes=self.space.dim, bins=BINS) for role in roles}
+        self.tallies, self.sums = Tallies(self.space), Sums()
+        self.marks: list[Mark] = []
+        self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
+        self.state, self.last = START, 0.0
+
+    @property
+    def pending(self) -> int:
+        """Rounds that await their outcomes."""
+        return self.rounds - self.learned - self.late - self.void
+
+    def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Opening]:
+        """Return what to announce in rounds to be opened, where no copy is needed: nothing changes."""
+        if self.front is None:
+            return [self.as_it_is(b) for b in models]
+        if isinstance(self.front, Corrector):
+            if len(models) == 1:
+                return [Opening(announce(self.front, models[0], groups[0]))]
+            with self.front._lock:
+                self.front._catch_up()
+                return [Opening(x) for x in self.front._forecasts(np.array(models), groups)]
+        return [Opening(self.front.predict()) for _ in models]
+
+    def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
+        """Let a copy announce, and wait for this round."""
+        assert self.pool is not None
+        said = None if self.front is None else announce(self.front, model, group)
+        number, told = self.pool.best(None), None
+        copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
+        if said is not None and isinstance(copy, Forecaster):
+            copy = following(copy, said.mean)
+        elif said is not None:
+            told = said.mean
+        x = announce(copy, model if told is None else told, group)
+        self.pool.take(number, copy, holder)
+        return Opening(x, told, number)
+
+    def as_it_is(self, model: Array | None) -> Opening:
+        """Return the model's forecast as what is announced."""
+        assert model is not None
+        return Opening(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
+
+    def opened(self, each: Round) -> None:
+        """Count a round that was opened."""
+        self.rounds, self.state, self.last = each.round, each.chained(), each.at
+
+    def closed(self, each: Arrival, copy: int | None = None) -> None:
+        """Count an arrival that is not learned: a late outcome, a void round, an amendment and so on."""
+        self.arrivals, self.state, self.last = each.arrival, each.chained(self.state), each.at
+        if each.kind == "amended":
+            self.amended += 1
+        elif each.kind == "reset":
+            for monitor in self.monitors.values():
+                monitor.reset()
+        elif each.kind in ("late", "void"):
+            setattr(self, each.kind, getattr(self, each.kind) + 1)
+        if copy is not None and self.pool is not None:  # nobody saw what the copy announced, or it will learn nothing
+            self.pool.release(copy, void=True)
+
+    def learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> list[Raised]:
+        """Learn the outcomes of rounds, in order; return the alarms that this raised."""
+        before = {name: monitor.alarm for name, monitor in self.monitors.items()}
+        start = 0
+        while start < len(rounds):
+            end = min(len(rounds), start + next_mark(self.learned) - self.learned)
+            self._learn(rounds[start:end], arrivals[start:end], outcomes[start:end])
+            if self.learned == next_mark(self.learned - 1):
+                self.marks.append(self.mark())
+            start = end
+        alarms = ((name, monitor.alarm) for name, monitor in self.monitors.items())
+        return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
+
+    def _learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+        names = self.config.group
+        X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
+        groups = [each.group(names) for each in rounds] if names else None
+        self._teach(rounds, P, X, Y, groups)
+        for name, monitor in self.monitors.items():
+            watched = X if P is None or name == "announced" else P
+            monitor.update_many(watched, Y, groups=groups)
+        self._score(rounds, P, X, Y, classes)
+        for each in arrivals:
+            self.state = each.chained(self.state)
+        self.learned += len(rounds)
+        self.arrivals, self.last = arrivals[-1].arrival, arrivals[-1].at
+
+    def _teach(
+        self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, groups: list[Hashable] | None
+    ) -> None:
+        """Let the parts learn: at once where that is known to be the same."""
+        front = self.front
+        if isinstance(front, Corrector) and self.pool is None:
+            # What was announced is scored here, not there; it only saves those without a compiled batch some work.
+            compiled = type(front)._played is not Corrector._played
+            said = None if compiled else [each.forecast(self.space) for each in rounds]
+            assert P is not None
+            front.update_many(P, Y, announced=said, groups=groups)
+            return
+        for i, each in enumerate(rounds):
+            group, y = None if groups is None else groups[i], Y[i]
+            x = each.forecast(self.space)
+            if isinstance(front, Corrector):
+                assert P is not None
+                front.learn(P[i], y, announced=x, group=group)
+            elif front is not None:
+                front.update(y)
+            if self.pool is not None and (number := each.waiting_copy()) is not None:
+                copy = self.pool.copies[number]
+                if isinstance(copy, Corrector):
+                    told = each.model_point() if each.told is None else np.frombuffer(each.told)
+                    assert told is not None
+                    copy.learn(told, y, group=group)
+                else:
+                    copy.update(y)
+                self.pool.release(number)
+
+    def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:
+        before = X if P is None else P
+        if len(rounds) > 1 and not any(each.several() for each in rounds):
+            self.sums = self.tallies.write(self.tallies.after_rows(self._written(), Batch(before, Y), X))
+        else:
+            for i, each in enumerate(rounds):
+                self.sums = self.tallies.after(self.sums, Scored(before[i], each.forecast(self.space), Y[i], 1.0))
+                if self.sums.due is not None:
+                    self.sums = self.tallies.write(self.sums)
+        if self.cells:
+            from treecal.auditing._kernels import tally
+
+            met = classes >= 0  # an outcome between the classes has none
+            for role, cells in self.cells.items():
+                points = X if role == "announced" else before
+                tally(audited(points[met], classes[met]), cells)
+
+    def mark(self) -> Mark:
+        """Return the point of the curves that now is."""
+        model, announced = self._errors()
+        guarantee = None
+        if self.pool is not None and any(copy.rounds for copy in self.pool.copies):
+            guarantee = self.pool.certify("l1")
+        evidence = {name: monitor.statistic for name, monitor in self.monitors.items()}
+        return Mark(
+            self.learned,
+            self.last,
+            math.nan if self.config.forecaster is not None else model,
+            announced,
+            math.nan if guarantee is None else guarantee.bound,
+            evidence.get("model", math.nan),
+            evidence.get("announced", math.nan),
+        )
+
+    def _errors(self) -> tuple[float, float]:
+        """Return the calibration errors in l1, each coordinate in bins of a tenth, before and after."""
+        sums = self._written()
+        cells = self.tallies.cells.reshape(3, -1, 3)
+        weight = max(sums.weight, 1.0)
+        before, after = (float(np.abs(cells[role, :, 2] - cells[role, :, 1]).sum()) / weight for role in (0, 1))
+        return before, after
+
+    def _written(self) -> Sums:
+        """Return the sums with all rounds added: when they are makes no difference."""
+        self.sums = self.tallies.write(self.tallies.added(self.sums))
+        return self.sums
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that is learned: arrays, JSON values, and dictionaries of them."""
+        state: dict[str, Any] = {
+            "counts": {name: getattr(self, name) for name in _COUNTS},
+            "state": self.state.hex(),
+            "last": self.last,
+            "marks": np.array(self.marks).reshape(-1, len(Mark._fields)),
+            "scores": self.tallies.state(self._written()),
+            "cells": {role: cells._asdict() for role, cells in self.cells.items()},
+            "monitors": {name: monitor.get_state() for name, monitor in self.monitors.items()},
+        }
+        if self.front is not None:
+            state["front"] = self.front.get_state()
+        if self.pool is not None:
+            state["copies"] = {str(i): copy.get_state() for i, copy in enumerate(self.pool.copies)}
+            state["holders"] = np.array([[*pair] for pair in self.pool.holders.items()], np.int64).reshape(-1, 2)
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Resume, in a new one, from a state that `get_state` returned."""
+        vars(self).update({name: int(state["counts"][name]) for name in _COUNTS})
+        self.state, self.last = bytes.fromhex(state["state"]), float(state["last"])
+        self.marks = [Mark(*row) for row in state["marks"].tolist()]
+        self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)
+        self.cells = {role: Cells(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
+        for name, monitor in self.monitors.items():
+            monitor.set_state(state["monitors"][name])
+        if self.front is not None:
+            self.front.set_state(state["front"])
+        if self.pool is not None:
+            held = dict(state["holders"].tolist())
+            for i in range(len(state["copies"])):
+                copy = self.pool.new()
+                copy.set_state(state["copies"][str(i)])
+                self.pool.copies.append(copy)
+                if i not in held:
+                    self.pool.release(i)
+            self.pool.holders = held
+        if len(self.state) != len(START):
+            raise SnapshotError("the hash of the log has another length.")
+
+
+_COUNTS = ("rounds", "arrivals", "learned", "late", "void", "amended")
+
+
+def arrays(
+    rounds: Sequence[Round], outcomes: Sequence[Outcome], dim: int
+) -> tuple[Array, Array | None, Array, Integers]:
+    """Return what was announced, the model's forecasts, the outcomes, `(n, dim)`, and their classes, -1 for none."""
+    n = len(rounds)
+    X = np.frombuffer(b"".join([each.mean_bytes() for each in rounds])).reshape(n, dim)
+    models = [each.model for each in rounds]
+    P = None if None in models else np.frombuffer(b"".join(models)).reshape(n, dim)  # type: ignore[arg-type]
+    classes = np.array([each if isinstance(each, int) else -1 for each in outcomes], np.int64)
+    Y = np.zeros((n, dim))
+    Y[np.arange(n), np.maximum(classes, 0)] = 1.0
+    for i in np.flatnonzero(classes < 0).tolist():
+        Y[i] = np.frombuffer(outcomes[i])  # type: ignore[arg-type]
+    return X, P, Y, classes
+
+
+def audited(points: Array, classes: Integers) -> Rows:
+    """Return forecasts and the classes of their outcomes as rows of an audit."""
+    return Rows(np.ascontiguousarray(points.T), classes, np.zeros(len(classes), np.int64), _NONE)

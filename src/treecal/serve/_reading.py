@@ -1,0 +1,370 @@
+"""What is read of the books: from pictures of what is in memory, and from the log by a connection that reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgspec
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.auditing._counts import Cells, Counts, Rows
+from treecal.auditing._groups import Groups
+from treecal.auditing._result import Audit
+from treecal.geometry import ConvexSet, Simplex
+from treecal.io import Problems
+from treecal.late._rounds import VOID
+from treecal.measures import mean_interval
+from treecal.serve import _wire as wire
+from treecal.serve._books import Picture, wire_alarm
+from treecal.serve._config import space_of
+from treecal.serve._player import BINS, Mark, arrays
+from treecal.serve._refusals import Refusal
+from treecal.serve._replay import Kept, as_arrival, as_round
+from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
+from treecal.serve._store import Reader
+
+Window = Literal["minute", "hour", "day", "week", "month"]
+MOST_LAST = 1_000_000
+"""Rounds that scores are computed of at most; an export has all."""
+_MOST_GROUPS = 1000
+_PAGE = 4096
+_NONE = np.empty(0, np.int64)
+
+
+def stream(picture: Picture, reader: Reader, now: float) -> wire.Stream:
+    """Return how a stream stands."""
+    kept = picture.kept
+    ((overdue,),) = reader.query("count_overdue", kept.stream, now)
+    counts = wire.Counts(
+        picture.rounds,
+        picture.learned,
+        picture.late,
+        picture.void,
+        picture.pending,
+        overdue,
+        picture.amended,
+    )
+    alarms = {row[1]: row for row in reversed(reader.query("alarms_of", kept.stream, 100))}
+    monitors = {}
+    for name, (value, peak, threshold, alarm) in picture.monitors.items():
+        latest = alarms.get(name) if alarm is not None else None
+        told = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
+        monitors[name] = wire.Evidence(value, peak, threshold, told)
+    verdicts = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
+    if kept.config.forecaster is not None and (own := verdicts.get("announced")) is not None:
+        own["advice"] = _outlook(picture)
+    return wire.Stream(
+        kept.name,
+        kept.config,
+        kept.created,
+        kept.archived,
+        counts,
+        picture.state,
+        picture.played,
+        verdicts.get("announced"),
+        verdicts.get("model"),
+        monitors,
+        picture.last or None,
+    )
+
+
+def curve(picture: Picture) -> wire.Curve:
+    """Return the course of a stream."""
+    error = "calibration error in l1, each class by itself in bins of a tenth: at most the exact error"
+    return wire.Curve(picture.kept.name, "l1", error, [_mark(each) for each in picture.marks])
+
+
+def _mark(each: Mark) -> wire.Mark:
+    known = {name: None if math.isnan(value) else value for name, value in each._asdict().items()}
+    return msgspec.convert(known | {"rounds": int(each.rounds)}, wire.Mark)
+
+
+def _verdict(cells: Cells, config: wire.NewStream) -> dict[str, Any] | None:
+    if not cells.weight.any():
+        return None
+    return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
+
+
+def _outlook(picture: Picture) -> str:
+    """Return what to expect of a stream that forecasts by itself: it has no model to put right."""
+    bound = picture.marks[-1].guarantee if picture.marks else math.nan
+    if math.isnan(bound):
+        return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
+    return (
+        f"It forecasts by itself: after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most "
+        f"{bound:.3g} a round, and that falls as rounds go by. The more forecasts wait, the slower."
+    )
+
+
+def _audit(groups: Groups, cells: Cells, classes: tuple[str, ...]) -> Audit:
+    return Counts(groups, cells, None).audit("the books", classes, classes, Problems("the books", "stop"))
+
+
+def _classes(space: ConvexSet) -> tuple[str, ...]:
+    names = space.classes if isinstance(space, Simplex) else None
+    return tuple(map(str, range(space.dim))) if names is None else tuple(names)
+
+
+def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
+    """Return all that is known of a round, or refuse."""
+    rows = reader.query("round_by_id", kept.stream, named)
+    if not rows:
+        raise Refusal("not_found", f"stream {kept.name!r} has no forecast {named!r}.", at="id")
+    each, space = as_round(rows[0]), space_of(kept.config)
+    model = each.model_point()
+    status: Any = "pending"
+    outcome = settled = None
+    amendments = []
+    for _, kind, at, class_, point in reader.query("arrivals_of_round", kept.stream, each.round):
+        brief = outcome_of(class_, point)
+        plain = None if brief == VOID else plain_outcome(space, brief)
+        if kind == "used":
+            continue
+        if kind == "amended" and plain is not None:
+            amendments.append(wire.Amendment(at, plain))
+        elif status == "pending":
+            status, outcome, settled = "learned" if kind == "outcome" else kind, plain, at
+    return wire.Record(
+        each.id,
+        each.round,
+        each.at,
+        None if model is None else model.tolist(),
+        each.mean().tolist(),
+        each.tag_values(),
+        each.due,
+        each.state.hex(),
+        status,
+        outcome,
+        settled,
+        amendments,
+        bool(each.used or each.marked),
+    )
+
+
+def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:
+    """Return rounds that await their outcomes, the oldest first."""
+    if overdue:
+        rows = reader.query("overdue_page", kept.stream, after, now, limit + 1)
+    else:
+        rows = reader.query("pending_page", kept.stream, after, limit + 1)
+    rounds = [as_round(row) for row in rows]
+    found = [
+        wire.Waiting(
+            each.id,
+            each.round,
+            each.at,
+            each.due,
+            each.due is not None and each.due < now,
+            each.mean().tolist(),
+            each.tag_values(),
+        )
+        for each in rounds[:limit]
+    ]
+    return wire.Pending(found, found[-1].round if len(rounds) > limit else None)
+
+
+def alarms(reader: Reader, names: dict[int, str], only: Kept | None, limit: int) -> wire.Alarms:
+    """Return alarms, the latest first: of one stream, or of those that are named."""
+    rows = reader.query("alarms", limit) if only is None else reader.query("alarms_of", only.stream, limit)
+    return wire.Alarms(
+        [
+            wire_alarm(names[number], watched, at, msgspec.json.decode(body))
+            for number, watched, at, body in rows
+            if number in names
+        ]
+    )
+
+
+class Read(NamedTuple):
+    """Rounds with their outcomes, as arrays, in the order of their outcomes; -1 is the class of none."""
+
+    model: Array | None
+    announced: Array
+    classes: Integers
+    outcomes: Array
+    at: Array
+    tags: list[dict[str, str]]
+
+
+def scores(
+    kept: Kept,
+    reader: Reader,
+    *,
+    by: str | None = None,
+    window: Window = "day",
+    since: float = -math.inf,
+    until: float = math.inf,
+    last: int = 100_000,
+) -> wire.Scores:
+    """Return errors, reliability and scores of the last rounds, overall and by a tag or by time, or refuse."""
+    if by is not None and by != "time" and by not in kept.config.tags:
+        hint = f"by is time, or one of {', '.join(kept.config.tags)}." if kept.config.tags else "by is time."
+        raise Refusal("invalid", f"stream {kept.name!r} has no tag {by!r}.", hint=hint, at="by")
+    if window not in get_args(Window):
+        raise Refusal("invalid", f"window is {window!r}.", hint=f"one of {', '.join(get_args(Window))}.", at="window")
+    space = space_of(kept.config)
+    rows = list(islice(_back(kept, reader, since, until, last), last))[::-1]
+    read = _read(rows, space, tagged=by is not None and by != "time")
+    keys: list[Any] = []
+    if by == "time":
+        keys = _windows(read.at, window)
+    elif by is not None:
+        keys = [tags.get(by) for tags in read.tags]
+    if len(set(keys)) > _MOST_GROUPS:
+        hint = "ask for a longer window, or for less time." if by == "time" else "export the rounds instead."
+        raise Refusal("invalid", f"there are more than {_MOST_GROUPS} groups by {by}.", hint=hint, at="by")
+    ((arrivals, _),) = reader.query("last_arrival", kept.stream)
+    score = _class_scores if isinstance(space, Simplex) else _point_scores
+    parts = {
+        role: score(points, read, keys, space)
+        for role, points in (("model", read.model), ("announced", read.announced))
+        if points is not None and len(rows)
+    }
+    groups = [
+        {"by": key, **{role: part[1].get(key) for role, part in parts.items()}}
+        for key in sorted(set(keys), key=lambda key: (key is None, key))
+    ]
+    whole_of = {role: part[0] for role, part in parts.items()}
+    return wire.Scores(kept.name, len(rows), arrivals, whole_of.get("model"), whole_of.get("announced"), groups)
+
+
+def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[Arrival, Round]]:
+    """Yield outcomes with their rounds, the latest first."""
+    before = 2**62
+    low, high = max(since, -1e300), min(until, 1e300)  # which every store can compare with
+    while rows := reader.query("outcomes_back", kept.stream, before, low, high, min(_PAGE, last)):
+        for row in rows:
+            came, each = as_arrival(row)
+            assert each is not None
+            yield came, each
+        before = rows[-1][0]
+
+
+def _read(rows: list[tuple[Arrival, Round]], space: ConvexSet, *, tagged: bool) -> Read:
+    briefly = [outcome_of(came.class_, came.point) for came, _ in rows]
+    announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
+    at = np.array([came.at for came, _ in rows])
+    return Read(model if rows else None, announced, classes, outcomes, at, [x.tag_values() for _, x in rows if tagged])
+
+
+def _windows(at: Array, window: Window) -> list[str]:
+    """Return the start of the window of each time, in UTC."""
+    seconds = np.floor(at).astype("datetime64[s]")
+    if window == "week":  # which begins on Monday; 1970 began on a Thursday
+        days = seconds.astype("datetime64[D]").astype(np.int64)
+        starts = ((days + 3) // 7 * 7 - 3).astype("datetime64[D]")
+    else:
+        starts = seconds.astype(f"datetime64[{ {'minute': 'm', 'hour': 'h', 'day': 'D', 'month': 'M'}[window] }]")
+    return [str(each) for each in starts]
+
+
+Part = tuple[dict[str, Any] | None, dict[Any, dict[str, Any]]]
+
+
+def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
+    from treecal.auditing._kernels import tally
+
+    met = read.classes >= 0
+    if not met.any():
+        return None, {}
+    groups, home = Groups(("by",) if keys else ()), np.zeros(len(points), np.int64)
+    if keys:
+        for key in dict.fromkeys(keys):
+            groups.index[(key,)] = len(groups.index)
+        home = np.array([groups.index[(key,)] for key in keys], np.int64)
+    cells = Cells.empty(classes=space.dim, bins=BINS).with_room(groups)
+    tally(Rows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE), cells)
+    filled = {key: at for key, at in groups.index.items() if cells.weight[at].any()}
+    groups.index.clear()
+    groups.index.update(filled)
+    found = _audit(groups, cells, _classes(space))
+    return found.whole.to_dict(), {key[0]: each.to_dict() for key, each in found.groups.items()}
+
+
+def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
+    squares = ((points - read.outcomes) ** 2).sum(axis=1)
+    gaps = read.outcomes - points
+
+    def part(rows: Any) -> dict[str, Any]:
+        own = squares[rows]
+        interval = mean_interval(float(own.mean()), float((own**2).mean()), len(own))
+        return {
+            "rounds": len(own),
+            "squared_error": interval.value,
+            "interval": [interval.low, interval.high],
+            "bias": gaps[rows].mean(axis=0).tolist(),
+        }
+
+    groups: dict[Any, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    return part(slice(None)), {key: part(rows) for key, rows in groups.items()}
+
+
+def export(
+    kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf,
+    progress: Callable[[int], None] = lambda rows: None,
+) -> int:  # fmt: skip
+    """Write the rounds with outcomes to a Parquet file, in the order of their outcomes; return how many.
+
+    `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
+    The model's forecasts are lists in one column, `model`: `--forecast model` audits them.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    space = space_of(kept.config)
+    names, tags = _classes(space), kept.config.tags
+    plain = isinstance(space, Simplex)
+    model = kept.config.forecaster is None
+    fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
+    fields += [("settled", pa.timestamp("us", "UTC")), *((f"p_{name}", pa.float64()) for name in names)]
+    fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
+    fields += [("used", pa.bool_())] if model else []
+    fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
+    fields += [(name if name not in dict(fields) else f"tag_{name}", pa.string()) for name in tags]
+    schema, count = pa.schema(fields), 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for rows in _forth(kept, reader, since, until):
+            read = _read(rows, space, tagged=True)
+            columns: list[Any] = [
+                [each.id for _, each in rows],
+                [each.round for _, each in rows],
+                _micros([each.at for _, each in rows]),
+                _micros([came.at for came, _ in rows]),
+                *read.announced.T,
+                *([list(read.model), [bool(x.used or x.marked) for _, x in rows]] if read.model is not None else []),
+            ]
+            if plain:
+                columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])
+            else:
+                columns += [*read.outcomes.T]
+            columns += [[each.get(name) for each in read.tags] for name in tags]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            count += len(rows)
+            progress(count)
+    return count
+
+
+def _micros(at: list[float]) -> Any:
+    return np.round(np.array(at) * 1e6).astype(np.int64).astype("datetime64[us]")
+
+
+def _forth(kept: Kept, reader: Reader, since: float, until: float) -> Iterator[list[tuple[Arrival, Round]]]:
+    """Yield outcomes with their rounds, some at a time, the first ones first."""
+    after, held = 0, list[tuple[Arrival, Round]]()
+    while rows := reader.query("arrivals_after", kept.stream, after, _PAGE):
+        for came, each in map(as_arrival, rows):
+            if came.kind == "outcome" and each is not None and since <= came.at < until:
+                held.append((came, each))
+        if len(held) >= 16 * _PAGE:
+            yield held
+            held = []
+        after = rows[-1][0]
+    if held:
+        yield held

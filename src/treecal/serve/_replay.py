@@ -1,0 +1,141 @@
+"""From the log to the state: all of it, or what came after a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from treecal.exceptions import FileError, TreeCalError
+from treecal.serve._player import Opening, Player
+from treecal.serve._rounds import Arrival, Round, outcome_of, points_of
+from treecal.serve._snapshots import unpacked
+from treecal.serve._store import Reader, Row
+from treecal.serve._wire import NewStream
+
+_PAGE = 4096  # rows that are read at a time
+
+
+class Kept(NamedTuple):
+    """A stream as its row says."""
+
+    stream: int
+    name: str
+    config: NewStream
+    created: float
+    archived: float | None
+
+
+def loaded(reader: Reader, kept: Kept) -> Player:
+    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what came afterwards."""
+    for row in reader.query("snapshot", kept.stream):
+        with suppress(TreeCalError, KeyError, TypeError, ValueError):  # of another version, or damaged: the log has all
+            player = Player(kept.config)
+            player.set_state(unpacked(bytes(row[2])))
+            if (player.rounds, player.arrivals) == tuple(row[:2]):
+                replay(reader, kept.stream, player)
+                return player
+    player = Player(kept.config)
+    replay(reader, kept.stream, player)
+    return player
+
+
+def replay(
+    reader: Reader,
+    stream: int,
+    player: Player,
+    *,
+    check: Callable[[Player, Round, Opening], None] | None = None,
+    until: tuple[int, int] | None = None,
+) -> None:
+    """Play the rest of the log, up to so many rounds and arrivals; `check` sees what would be announced in each."""
+    rounds, arrivals = _rounds(reader, stream, player.rounds), _arrivals(reader, stream, player.arrivals)
+    last_round, last_arrival = (None, None) if until is None else until
+    arrival = next(arrivals, None)
+    batch: list[tuple[Arrival, Round]] = []
+
+    def learn() -> None:
+        if batch:
+            outcomes = [outcome_of(each.class_, each.point) for each, _ in batch]
+            player.learn([row for _, row in batch], [each for each, _ in batch], outcomes)
+            batch.clear()
+
+    for each in chain(rounds, (None,)):
+        if each is not None and last_round is not None and each.round > last_round:
+            each = None
+        while arrival is not None and (each is None or arrival[0].arrival <= each.arrivals):
+            came, row = arrival
+            if last_arrival is not None and came.arrival > last_arrival:
+                break
+            if came.kind == "outcome":
+                if row is None:
+                    raise FileError(f"arrival {came.arrival} is the outcome of a round that is not there.")
+                batch.append((came, row))
+            else:
+                learn()
+                player.closed(came, None if row is None else closing_copy(came, row))
+            if len(batch) >= _PAGE:
+                learn()
+            arrival = next(arrivals, None)
+        if each is None:
+            break
+        learn()
+        model, group = each.model_point(), each.group(player.config.group)
+        said = None
+        if player.pool is not None and not each.used:
+            said = player.take(model, group, each.round)
+        elif check is not None:
+            said = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
+        if check is not None and said is not None:
+            check(player, each, said)
+        player.opened(each)
+    learn()
+
+
+def _rounds(reader: Reader, stream: int, after: int) -> Iterator[Round]:
+    while rows := reader.query("rounds_after", stream, after, _PAGE):
+        for row in rows:
+            yield as_round(row)
+        after = rows[-1][0]
+
+
+def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[Arrival, Round | None]]:
+    while rows := reader.query("arrivals_after", stream, after, _PAGE):
+        for row in rows:
+            yield as_arrival(row)
+        after = rows[-1][0]
+
+
+def closing_copy(came: Arrival, row: Round) -> int | None:
+    """Return the copy that waits no longer after an arrival that is not learned."""
+    if came.kind == "used":
+        return row.copy
+    return row.waiting_copy() if came.kind in ("late", "void") else None
+
+
+def as_round(row: Row) -> Round:
+    """Return a row of `rounds`."""
+    return Round(*row)
+
+
+def as_arrival(row: Row) -> tuple[Arrival, Round | None]:
+    """Return a row of `arrivals` with its round."""
+    number, kind, at, class_, point, *rest = row
+    if rest[0] is None:
+        return Arrival(number, kind, 0, at, class_, point), None
+    return Arrival(number, kind, rest[0], at, class_, point), as_round(tuple(rest))
+
+
+def same(each: Round, said: Opening) -> bool:
+    """Return whether a round has, bit for bit, what would be announced in it."""
+    x = said.forecast
+    told = None if said.told is None else said.told.tobytes()
+    return (each.announced, each.points, each.told, each.copy) == (
+        np.ascontiguousarray(x.mean).tobytes(),
+        points_of(x),
+        told,
+        said.copy,
+    )

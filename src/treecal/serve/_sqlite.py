@@ -1,0 +1,171 @@
+"""The books in a file of SQLite, by APSW: write-ahead log, every commit synced."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from treecal._atomic import exclusive
+from treecal._optional import require
+from treecal.exceptions import FileError
+from treecal.serve._store import Broken, Row, pending_migrations, queries, unavailable
+
+apsw = require("apsw", extra="serve", what="the server's books")
+
+APPLICATION = 0x74726563  # "trec": marks the file as ours
+_BUSY_MS = 5000
+_CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
+
+
+class SqliteReader:
+    """A connection that reads.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._queries = queries()
+        self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
+        self._connection.set_busy_timeout(_BUSY_MS)
+
+    def query(self, name: str, *arguments: Any) -> list[Row]:
+        """Return the rows of a query."""
+        with _failures():
+            return list(self._connection.execute(self._queries[name], arguments))
+
+    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
+        """Yield the rows of a query as they are read."""
+        with _failures():
+            yield from self._connection.execute(self._queries[name], arguments)
+
+    def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows of a query asked for each of the arguments."""
+        with _failures():
+            return list(self._connection.executemany(self._queries[name], rows))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class Sqlite(SqliteReader):
+    """The books in a file, held by this process: another one that wants to write it is refused.
+
+    Parameters
+    ----------
+    path
+        The file; it is made if it does not exist, readable by its owner only.
+    beside
+        Whether another process may hold the file: this one then leaves the log alone.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:
+        self.path, self._beside, self._queries = Path(path), beside, queries()
+        self._open = ExitStack()
+        self._files: list[os.stat_result] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if not self.path.parent.is_dir():
+                raise FileError(f"there is no folder {self.path.parent}.", hint="create it first.")
+            try:
+                self._hold(stack)
+                if not self.path.exists():
+                    os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+                self._connection = apsw.Connection(os.fspath(self.path))
+                stack.callback(self._connection.close)
+                self._prepare()
+            except (apsw.NotADBError, apsw.CorruptError):
+                hint = "restore a backup; treecal doctor --data tells what is wrong."
+                raise FileError(f"{self.path} is no file of SQLite, or it is damaged.", hint=hint) from None
+            except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
+                raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.") from None
+            except apsw.FullError:
+                raise FileError(f"there is no room for {self.path}: the disk is full.") from None
+            except OSError as error:
+                raise FileError(f"{self.path} cannot be written: {error.strerror}.") from None
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def _hold(self, stack: ExitStack) -> None:
+        try:
+            stack.enter_context(exclusive(self.path))
+        except FileError:
+            if not self._beside:
+                raise
+
+    def _prepare(self) -> None:
+        connection = self._connection
+        connection.set_busy_timeout(_BUSY_MS)
+        ((ours,), (version,)) = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+        tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]
+        if tables and ours != APPLICATION:
+            raise FileError(f"{self.path} is a file of SQLite, and not one of treecal.", hint="choose another file.")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
+        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
+        for number, script in enumerate(pending_migrations(version, str(self.path)), version + 1):
+            with connection:  # all of it or none
+                connection.execute(script.replace("-- sqlite: ", ""))
+                connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")
+        self.query("streams")  # from here on there is a write-ahead log
+        self._files = self._named()
+
+    def _named(self) -> list[os.stat_result]:
+        return [os.stat(name) for name in (self._connection.filename, self._connection.filename_wal)]
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        with _failures():
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def run(self, name: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each of the arguments."""
+        with _failures():
+            self._connection.executemany(self._queries[name], rows)
+
+    def commit(self) -> None:
+        """End the transaction, synced, in files that are still there under their names."""
+        with _failures():
+            self._connection.execute("COMMIT")
+        try:
+            same = all(map(os.path.samestat, self._files, self._named()))
+        except OSError:
+            same = False
+        if not same:  # what is written now would be gone with the process
+            raise Broken(f"{self.path} or its write-ahead log was deleted or replaced")
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def reader(self) -> SqliteReader:
+        """Return a connection to read by."""
+        return SqliteReader(self.path)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn what a disk may do into what the server does about it."""
+    try:
+        yield
+    except apsw.FullError:
+        raise unavailable("the disk is full") from None
+    except apsw.ReadOnlyError:
+        raise unavailable("the file is read-only") from None
+    except apsw.BusyError:
+        raise unavailable("another program holds the file") from None
+    except (apsw.IOError, apsw.CorruptError, apsw.NotADBError) as error:
+        # After a failed sync nobody knows what is on the disk, and asking again may say that all is well.
+        raise Broken(f"the file of the books failed: {error}") from error

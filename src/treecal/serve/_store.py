@@ -1,0 +1,115 @@
+"""Where the books are: SQL by name, transactions, and numbered migrations, the same for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources
+from typing import Any, Protocol, Self
+
+from treecal.exceptions import FileError
+from treecal.serve._refusals import Refusal
+
+Row = tuple[Any, ...]
+
+
+class Reader(Protocol):
+    """A connection that reads: it sees what is committed. For one thread at a time."""
+
+    def query(self, name: str, *arguments: Any) -> list[Row]:
+        """Return the rows of a query, by its name in `queries.sql`."""
+
+    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
+        """Yield the rows of a query as they are read: for results larger than memory. All are of one moment."""
+
+    def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows of a query asked once for each of the arguments, one after the other."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class Store(Reader, Protocol):
+    """A connection that writes, for one thread; nobody else writes the log meanwhile."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    def run(self, name: str, rows: Sequence[Row]) -> None:
+        """Run a statement once for each of the arguments."""
+
+    def commit(self) -> None:
+        """End the transaction: when this returns, it survives a loss of power."""
+
+    def rollback(self) -> None:
+        """Undo the transaction; without one, nothing happens."""
+
+    def reader(self) -> Reader:
+        """Return another connection, to read by."""
+
+    def __enter__(self) -> Self:
+        """Open the books."""
+
+    def __exit__(self, *error: object) -> None:
+        """Close them."""
+
+
+class Broken(Exception):  # noqa: N818 # it is a state of the store, not a mistake
+    """The store failed in a way after which nothing it says can be relied on: the process must be started again."""
+
+
+def unavailable(problem: str) -> Refusal:
+    """Return the refusal of whatever cannot be recorded now; it may be sent again."""
+    return Refusal("unavailable", f"the books cannot be written: {problem}.", hint="send it again later: ids are kept.")
+
+
+@cache
+def queries() -> dict[str, str]:
+    """Return every query by its name.
+
+    Examples
+    --------
+    >>> queries()["archive_stream"]
+    'UPDATE streams SET archived = ? WHERE stream = ?'
+    """
+    text = (resources.files(__package__) / "sql" / "queries.sql").read_text("utf-8")
+    parts = re.split(r"^-- name: (\w+)$", text, flags=re.M)
+    return {
+        name: " ".join(re.sub(r"--.*", "", body).split()) for name, body in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+@cache
+def migrations() -> list[str]:
+    """Return the numbered SQL scripts, in order: script `n` brings books of version `n` to version `n + 1`."""
+    folder = resources.files(__package__) / "sql"
+    names = sorted(each.name for each in folder.iterdir() if re.match(r"\d{4}_\w+\.sql$", each.name))
+    if [int(name[:4]) for name in names] != list(range(1, len(names) + 1)):
+        raise AssertionError(f"migrations are not numbered from 1: {names}")
+    return [(folder / name).read_text("utf-8") for name in names]
+
+
+def pending_migrations(version: int, where: str) -> list[str]:
+    """Return the scripts that books of this version still need, or raise if they are newer than this treecal."""
+    scripts = migrations()
+    if version > len(scripts):
+        raise FileError(
+            f"{where} was written by a newer treecal: it has version {version}, and this one knows {len(scripts)}.",
+            hint="upgrade treecal.",
+        )
+    return scripts[version:]
+
+
+def open_store(data: str, *, beside: bool = False) -> Store:
+    """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
+
+    One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
+    """
+    if data.startswith(("postgresql://", "postgres://")):
+        from treecal.serve._postgres import Postgres
+
+        return Postgres(data, beside=beside)
+    from treecal.serve._sqlite import Sqlite
+
+    return Sqlite(data, beside=beside)

@@ -1,0 +1,220 @@
+"""The one thread that writes: requests wait in a queue, and those that wait together are committed together."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, NamedTuple, Self, TypeVar
+
+from treecal.exceptions import TreeCalError
+from treecal.serve._books import Books, Event
+from treecal.serve._refusals import Refusal
+from treecal.serve._store import Broken, Store
+
+T = TypeVar("T")
+_MOST = 512  # requests in one transaction
+log = logging.getLogger("treecal.serve")
+
+
+class Job(NamedTuple):
+    """What is to be done, and whoever waits for it."""
+
+    act: Callable[[Books], Any]
+    future: Future[Any]
+    writes: bool
+
+
+class Writer:
+    """Lets requests act on the books, one after the other, and answers once what they did is durable.
+
+    Parameters
+    ----------
+    store
+        The store, not yet opened: it belongs to the writer's thread.
+    clock
+        What tells the time.
+    on_commit
+        Is told what happened, after each commit, on the writer's thread.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.time,
+        on_commit: Callable[[list[Event]], None] = lambda events: None,
+    ) -> None:
+        self._store, self._clock, self.on_commit = store, clock, on_commit
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._ready: Future[None] = Future()
+        self._thread = Thread(target=self._run, name="treecal-writer", daemon=True)
+        self._stopping, self._door = False, Lock()
+        self._stale = False  # whether what is in memory may not be what the store has
+        self.failure: str | None = None
+        """Why nothing can be written until the process is started again; None if all is well."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.result()  # raises what opening the store raised
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do what is waiting, keep snapshots, close the store."""
+        with self._door:
+            self._stopping = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def submit(self, act: Callable[[Books], T]) -> Future[T]:
+        """Do something to the books; the result is there when it is durable."""
+        return self._put(act, writes=True)
+
+    def read(self, act: Callable[[Books], T]) -> Future[T]:
+        """Look at the books between two transactions: what is seen is committed."""
+        return self._put(act, writes=False)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue, about."""
+        return self._queue.qsize()
+
+    def _put(self, act: Callable[[Books], T], *, writes: bool) -> Future[T]:
+        future: Future[T] = Future()
+        with self._door:  # nothing is put after the word to stop
+            if not self._stopping:
+                self._queue.put(Job(act, future, writes))
+                return future
+        future.set_exception(Refusal("unavailable", "the server is stopping.", hint="send it again later."))
+        return future
+
+    def _run(self) -> None:
+        try:
+            with self._store as store:
+                books = Books(store, clock=self._clock)
+                self._ready.set_result(None)
+                while (jobs := self._next()) is not None:
+                    self._serve(books, jobs)
+                self._finish(books)
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error)
+                return
+            log.critical("the writer failed", exc_info=error)
+            self.failure = self.failure or str(error)
+            while (job := self._queue.get()) is not None:
+                _fail(job, self._broken())
+
+    def _next(self) -> list[Job] | None:
+        """Wait for a request; return all that wait, or None when told to stop."""
+        if (job := self._queue.get()) is None:
+            return None
+        jobs = [job]
+        while len(jobs) < _MOST and not self._queue.empty():
+            if (job := self._queue.get()) is None:
+                self._queue.put(None)  # after these
+                break
+            jobs.append(job)
+        return jobs
+
+    def _serve(self, books: Books, jobs: list[Job]) -> None:
+        if writes := [job for job in jobs if job.writes and job.future.set_running_or_notify_cancel()]:
+            self._commit(books, writes)
+        for job in jobs:
+            if not job.writes and job.future.set_running_or_notify_cancel():
+                try:
+                    job.future.set_result(self._look(books, job))
+                except BaseException as error:
+                    _fail(job, error)
+
+    def _look(self, books: Books, job: Job) -> Any:
+        if self.failure is not None:  # what is in memory may be ahead of the store
+            raise self._broken()
+        try:
+            self._refresh(books)
+            return job.act(books)
+        except Refusal as refusal:
+            self._stale |= refusal.code == "unavailable"  # the store was away: others may have written
+            raise
+
+    def _refresh(self, books: Books) -> None:
+        if self._stale:
+            books.forget()
+            self._stale = False
+
+    def _commit(self, books: Books, jobs: list[Job]) -> None:
+        """Let requests act, and commit; if one of them fails, each by itself, so that it cannot harm the others."""
+        if self.failure is not None:
+            for job in jobs:
+                _fail(job, self._broken())
+            return
+        results: list[Any] = []
+        try:
+            books.store.begin()
+            self._refresh(books)
+            for job in jobs:
+                try:
+                    results.append((True, job.act(books)))
+                except Refusal as refusal:
+                    if refusal.code == "unavailable":  # of the store, in the midst of it
+                        raise
+                    results.append((False, refusal))
+            books.shed()
+            events, books.events = books.events, []
+            books.store.commit()
+        except BaseException as error:
+            self._undo(books, error)
+            if len(jobs) > 1 and self.failure is None and not isinstance(error, Refusal):
+                for job in jobs:
+                    self._commit(books, [job])
+            else:
+                for job in jobs:
+                    _fail(job, self._broken() if self.failure is not None else error)
+            return
+        for job, (fine, result) in zip(jobs, results, strict=True):
+            if fine:
+                job.future.set_result(result)
+            else:
+                job.future.set_exception(result)
+        if events:
+            try:
+                self.on_commit(events)
+            except Exception:  # whoever listens is none of the books' business
+                log.exception("events were not told")
+
+    def _undo(self, books: Books, error: BaseException) -> None:
+        """Take back a transaction, in the store and in memory."""
+        self._stale = True
+        try:
+            if isinstance(error, Broken):
+                raise error
+            books.store.rollback()
+            if not isinstance(error, TreeCalError):
+                log.error("a request failed", exc_info=error)
+        except BaseException as failure:
+            self.failure = str(failure)
+            log.critical("the books failed: nothing is written until the server is started again", exc_info=failure)
+
+    def _broken(self) -> Refusal:
+        hint = "start the server again; what was acknowledged is kept."
+        return Refusal("unavailable", f"the books failed: {self.failure}.", hint=hint)
+
+    def _finish(self, books: Books) -> None:
+        """Keep snapshots, so that the next start is quick."""
+        if self.failure is None:
+            try:
+                books.store.begin()
+                self._refresh(books)
+                books.save_all()
+                books.store.commit()
+            except Exception as error:  # the log has it all; only the next start takes longer
+                books.store.rollback()
+                log.warning("no snapshots were kept: %s", error)
+
+
+def _fail(job: Job, error: BaseException) -> None:
+    if not job.future.done():
+        job.future.set_exception(error)

@@ -1,0 +1,128 @@
+// The view of one stream.
+
+import { get, post, Refused, streamPath } from "./api.js";
+import { alarmBanner, alarmList } from "./alarms.js";
+import { errorCourse, evidenceCourse } from "./course.js";
+import { el, fill, say } from "./dom.js";
+import { follow } from "./live.js";
+import { moment } from "./numbers.js";
+import { paced } from "./paced.js";
+import { guardedButton, problem } from "./parts.js";
+import { pendingList } from "./pending.js";
+import { reliability } from "./reliability.js";
+import { scoresTable } from "./scores.js";
+import { usage } from "./usage.js";
+import { facts, verdictCard } from "./verdict.js";
+import { made, plays } from "./words.js";
+
+/** @typedef {import("./wire.js").Stream} Stream */
+
+/** @param {HTMLElement} main @param {string} name */
+export async function showStream(main, name) {
+  const description = el("p", { class: "lead" });
+  const closed = el("p", { class: "note", hidden: true });
+  const trouble = el("div");
+  const banner = alarmBanner(name, show);
+  const [verdict, numbers] = [verdictCard(), facts()];
+  const [diagram, error, evidence] = [reliability(), errorCourse(), evidenceCourse()];
+  const [pending, alarms, scores, use] = [pendingList(name), alarmList(name), scoresTable(name), usage(name)];
+  const played = el("code");
+  const archive = guardedButton({
+    name: "Archive",
+    kind: "danger",
+    question: `Archive ${name}?`,
+    consequence: "It takes no new forecasts. Outcomes of pending ones are still taken, and all that was recorded stays. This cannot be undone here.",
+    act: async () => show(await post(streamPath(name, "archive"))),
+  });
+  const manage = el("section", { class: "card", "aria-labelledby": "manage-title" }, el("h2", { id: "manage-title" }, "This stream"), el("p", {}, "Announced by ", played), el("p", {}, archive));
+  const charts = el("div", { class: "charts" }, el("div", { class: "column" }, diagram.section, alarms.section), el("div", { class: "column" }, error.section, evidence.section));
+  const begun = el("div", {}, numbers.section, charts, pending.section, scores.section);
+  const content = el("div", { hidden: true }, banner.section, verdict.section, begun, use.section, manage);
+  fill(main, el("nav", { "aria-label": "Where you are" }, el("a", { href: "/" }, "Streams")), el("h1", {}, name), description, closed, trouble, content);
+  document.title = `${name} · treecal`;
+
+  /** @type {Stream | null} */
+  let stream = null;
+
+  /** @param {Stream} found */
+  function show(found) {
+    stream = found;
+    content.hidden = false;
+    begun.hidden = found.counts.forecasts === 0; // what to do first is all there is to see
+    say(description, made(found));
+    say(played, found.played);
+    closed.hidden = found.archived === null;
+    archive.hidden = found.archived !== null;
+    if (found.archived !== null) say(closed, `Archived ${moment(found.archived)}: it takes no new forecasts; outcomes of pending ones are still taken.`);
+    for (const part of [banner, verdict, numbers, use]) part.update(found);
+  }
+
+  /**
+   * Read something of the stream, now and then. What is refused is shown; that the server is away, the sign above says.
+   * @param {number} ms
+   * @param {(stream: Stream) => Promise<void>} work
+   */
+  function reader(ms, work) {
+    return paced(ms, async () => {
+      try {
+        if (stream) await work(stream);
+        fill(trouble);
+      } catch (error) {
+        if (error instanceof Refused && error.code === "not_found") return missing(main, name);
+        fill(trouble, problem(error));
+      }
+    });
+  }
+
+  const readCourse = reader(2000, async (of) => {
+    const curve = await get(streamPath(name, "curve"));
+    error.update(curve, !plays(of));
+    evidence.update(curve, (stream ?? of).monitors, !plays(of));
+  });
+  const readScores = reader(5000, async (of) => {
+    diagram.section.hidden = !of.config.classes;
+    if (of.config.classes) diagram.update(await get(streamPath(name, "scores")), !plays(of));
+    await scores.update(of);
+  });
+  const readPending = reader(2000, (of) => pending.update(of));
+  const readAlarms = reader(1000, () => alarms.update());
+  const readStream = paced(1000, async () => {
+    const first = stream === null;
+    try {
+      show(await get(streamPath(name)));
+    } catch (error) {
+      if (error instanceof Refused && error.code === "not_found") return missing(main, name);
+      return fill(trouble, problem(error));
+    }
+    if (first) readRest();
+  });
+
+  function readRest() {
+    for (const read of [readCourse, readScores, readPending, readAlarms]) read();
+  }
+
+  function readAll() {
+    readStream();
+    if (stream) readRest();
+  }
+
+  /** @param {string} kind */
+  function onEvent(kind) {
+    readStream();
+    if (kind !== "forecast") readCourse();
+    if (kind === "outcome") readScores();
+    if (kind === "forecast" || kind === "outcome") readPending();
+    if (kind === "alarm") readAlarms();
+  }
+
+  follow({ stream: name, onEvent, onLive: readAll });
+}
+
+/** @param {HTMLElement} main @param {string} name */
+function missing(main, name) {
+  fill(
+    main,
+    el("h1", {}, "No such stream"),
+    el("p", {}, `There is no stream named ${name}. `, el("a", { href: "/" }, "All streams, and a form to create one"), "."),
+  );
+}

@@ -1,0 +1,56 @@
+// The bodies of requests and answers, as `_wire.py` has them: for editors and type checkers, never loaded by the page.
+
+export interface Part { name: string; options?: Record<string, unknown> }
+export interface Watch { alpha?: number; arl?: number | null }
+export interface Shape { name: string; options?: Record<string, unknown> }
+export interface NewStream {
+  name: string; classes?: string[] | null; set?: Shape | null; corrector?: Part | null; gate?: boolean;
+  forecaster?: Part | null; monitor?: Watch | null; tags?: string[]; group?: string[]; limit?: number | null;
+}
+export interface Counts {
+  forecasts: number; learned: number; late: number; void: number; pending: number; overdue: number; amended: number;
+}
+export interface Alarm {
+  stream: string; of: "model" | "announced"; at: number; round: number; onset: number; kind: string;
+  where: string | number | null; direction: string; size: number; gap: number; e_value: number; group: string | null;
+  words: string;
+}
+export interface Evidence { value: number; peak: number; threshold: number; alarm: Alarm | null }
+export interface Mark {
+  rounds: number; at: number; model: number | null; announced: number | null; guarantee: number | null;
+  model_evidence: number | null; announced_evidence: number | null;
+}
+export interface Stream {
+  name: string; config: NewStream; created: number; archived: number | null; counts: Counts; state: string; played: string;
+  verdict: Verdict | null; model_verdict: Verdict | null; monitors: Record<string, Evidence>; last: number | null;
+}
+export interface Streams { streams: Stream[]; next: string | null }
+export interface Waiting {
+  id: string; round: number; at: number; due: number | null; overdue: boolean; forecast: number[];
+  tags: Record<string, string>;
+}
+export interface Pending { pending: Waiting[]; next: number | null }
+export interface Scores {
+  stream: string; rounds: number; of: number; model: Calibration | null; announced: Calibration | null; groups: Group[];
+}
+export interface Curve { stream: string; norm: string; error: string; marks: Mark[] }
+export interface Alarms { alarms: Alarm[] }
+export interface Problem { code: string; message: string; hint?: string | null; at?: string | null }
+
+// What the answers leave open: documents of the package's own.
+export type Level = "calibrated" | "nearly calibrated" | "somewhat off" | "far off" | "cannot tell";
+export interface Verdict {
+  level: Level; share: number; p_value: number; off: string[]; sentences: string[]; advice: string;
+}
+export interface Bin { low: number; high: number; forecast: number; weight: number; outcome: number; gap: number }
+export interface Bins {
+  ece: number; chance: { mean: number; high: number; p_value: number }; debiased_ece: number; interval: [number, number];
+  mean_forecast: number; mean_outcome: number; bins: Bin[];
+}
+export interface Calibration {
+  rounds: number; verdict: Verdict; brier: number; log_score: number | null; accuracy: number; skill: number | null;
+  classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+}
+export interface Group {
+  by: string | number | Record<string, string | number>; model?: Calibration | null; announced?: Calibration | null;
+}
