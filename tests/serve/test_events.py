@@ -282,3 +282,27 @@ def test_a_token_hears_its_streams_until_it_is_revoked(tmp_path: Path) -> None:
                 assert one.text.endswith(b": the token was revoked\n\n")
 
         house.run(test())
+
+
+def test_a_client_that_takes_nothing_is_left_behind(tmp_path: Path) -> None:
+    with served(tmp_path, most_seconds=0.05) as house:
+
+        async def test() -> list[str]:
+            sent = []
+
+            async def receive() -> Any:
+                await asyncio.sleep(60)
+
+            async def send(message: Any) -> None:
+                sent.append(message["type"])
+                if message.get("body"):
+                    await asyncio.sleep(60)  # the buffers are full
+
+            scope = {"type": "http", "method": "GET", "path": "/v1/events", "raw_path": b"/v1/events"}
+            more = {"query_string": b"", "headers": [(b"host", b"127.0.0.1")], "client": None}
+            async with asyncio.timeout(10):
+                await house.app({**scope, **more}, receive, send)
+            return sent
+
+        assert house.run(test()) == ["http.response.start", "http.response.body"]  # it has no end
+        assert house.desk.hub.clients == 0

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
 _IDLE = 75  # seconds for which a connection is kept for the next request
+_UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 
@@ -235,6 +236,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         why = getattr(error, "strerror", None) or str(error)
         raise TreeCalError(f"cannot listen on {host}, port {port}: {why}.", hint="choose another --port.") from None
     with listening:
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here: one that takes nothing is cut
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNREAD)
         yield listening
 
 
