@@ -41,7 +41,7 @@ def tags() -> Tags:
 
 
 def test_what_is_vendored_has_its_hash() -> None:
-    listed = dict(reversed(line.split()) for line in (VENDOR / "SHA256SUMS").read_text("ascii").splitlines())
+    listed = {name: digest for digest, name in map(str.split, (VENDOR / "SHA256SUMS").read_text("ascii").splitlines())}
     assert set(listed) == {path.name for path in VENDOR.iterdir()} - {"SHA256SUMS"}
     assert "LICENSE" in listed
     for name, expected in listed.items():

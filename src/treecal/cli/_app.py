@@ -14,6 +14,7 @@ from cyclopts import App, CycloptsError, Parameter
 from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import audit
+from treecal.cli._backup import backup
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
@@ -24,8 +25,10 @@ from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
 from treecal.cli._replay import replay
 from treecal.cli._sample_size import sample_size
+from treecal.cli._serve import serve
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, say
+from treecal.cli._token import token
 from treecal.exceptions import TreeCalError
 
 app = App(
@@ -44,7 +47,23 @@ with `--debug` anywhere, its traceback comes first.""",
     ),
     suppress_keyboard_interrupt=False,
 )
-for command in (forecast, replay, audit, monitor, recalibrate, plan, recommend, sample_size, arena, game, demo, doctor):
+for command in (
+    forecast,
+    replay,
+    audit,
+    monitor,
+    recalibrate,
+    plan,
+    recommend,
+    sample_size,
+    arena,
+    game,
+    serve,
+    token,
+    backup,
+    demo,
+    doctor,
+):
     app.command(command)
 app.register_install_completion_command(help="Set up completion in your shell.")
 

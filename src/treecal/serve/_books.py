@@ -276,7 +276,7 @@ class Books:
                 opening.copy,
                 int(each.used),
                 tags,
-                each.due,
+                None if each.due is None else each.due + 0.0,  # SQLite has no -0.0, and the hash would tell
                 player.state,
             )
             player.opened(row)
@@ -399,7 +399,7 @@ class Books:
             body = msgspec.json.encode(_plain(asdict(alarm) | {"words": str(alarm)})).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
-            self.events.append({"kind": "alarm", **msgspec.to_builtins(told)})
+            self.events.append({"event": "alarm", **msgspec.to_builtins(told)})
 
     # What all of them do
 
@@ -408,8 +408,8 @@ class Books:
         player.closed(came, copy)
         self.store.run("add_arrival", [_arrival_row(self.kept(name), came)])
 
-    def _tell(self, kind: str, name: str, **more: Any) -> None:
-        self.events.append({"kind": kind, "stream": name, **more})
+    def _tell(self, event: str, name: str, **more: Any) -> None:
+        self.events.append({"event": event, "stream": name, **more})
 
     def _save_if_due(self, name: str, player: Player) -> None:
         if player.rounds + player.arrivals - self._saved[name] >= SNAPSHOT_EVERY:

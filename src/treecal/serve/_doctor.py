@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from treecal.exceptions import TreeCalError
 from treecal.serve._player import Opening, Player
 from treecal.serve._replay import Kept, replay, same
 from treecal.serve._rounds import Round
@@ -33,11 +32,10 @@ def check_books(reader: Reader) -> list[Checked]:
     Every forecast must be what the stream would have announced, with the hash that the log had; numbers must have no
     gaps; the snapshot must be the state at its place; the rounds that wait must be those without an outcome.
     """
-    found = []
-    for row in reader.query("streams"):
-        kept = Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:])
-        found.append(_checked(reader, kept))
-    return found
+    with reader.moment():
+        rows = reader.query("streams")
+        kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
+        return [_checked(reader, each) for each in kept]
 
 
 def _checked(reader: Reader, kept: Kept) -> Checked:
@@ -62,8 +60,8 @@ def _checked(reader: Reader, kept: Kept) -> Checked:
         if last != player.arrivals:
             problems.append(f"there are {player.arrivals} arrivals that fit, and the last one has number {last}.")
         problems += _pending(reader, kept, player)
-    except TreeCalError as error:
-        problems.append(f"the log cannot be played after round {player.rounds}: {error}")
+    except Exception as error:  # of a damaged log anything may be true
+        problems.append(f"the log cannot be played after round {player.rounds}: {type(error).__name__}, {error}")
     return Checked(kept.name, player.rounds, player.arrivals, player.state.hex(), problems[:_MOST])
 
 

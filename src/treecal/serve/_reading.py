@@ -55,6 +55,8 @@ def stream(picture: Picture, reader: Reader, now: float) -> wire.Stream:
         told = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
         monitors[name] = wire.Evidence(value, peak, threshold, told)
     verdicts = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
+    if kept.config.forecaster is not None and (own := verdicts.get("announced")) is not None:
+        own["advice"] = _outlook(picture)
     return wire.Stream(
         kept.name,
         kept.config,
@@ -85,6 +87,17 @@ def _verdict(cells: Cells, config: wire.NewStream) -> dict[str, Any] | None:
     if not cells.weight.any():
         return None
     return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
+
+
+def _outlook(picture: Picture) -> str:
+    """Return what to expect of a stream that forecasts by itself: it has no model to put right."""
+    bound = picture.marks[-1].guarantee if picture.marks else math.nan
+    if math.isnan(bound):
+        return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
+    return (
+        f"It forecasts by itself: after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most "
+        f"{bound:.3g} a round, and that falls as rounds go by. The more forecasts wait, the slower."
+    )
 
 
 def _audit(groups: Groups, cells: Cells, classes: tuple[str, ...]) -> Audit:

@@ -6,10 +6,12 @@ from treecal.exceptions import TreeCalError
 
 STATUS = {
     "bad_json": 400,
+    "bad_request": 400,
     "unauthorized": 401,
     "forbidden": 403,
     "not_found": 404,
     "method": 405,
+    "timeout": 408,
     "conflict": 409,
     "archived": 409,
     "too_large": 413,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treecal.exceptions import TreeCalError
+from treecal.exceptions import FileError, TreeCalError
 from treecal.serve._player import Opening, Player
 from treecal.serve._rounds import Arrival, Round, outcome_of, points_of
 from treecal.serve._snapshots import unpacked
@@ -71,7 +71,8 @@ def replay(
             if last_arrival is not None and came.arrival > last_arrival:
                 break
             if came.kind == "outcome":
-                assert row is not None
+                if row is None:
+                    raise FileError(f"arrival {came.arrival} is the outcome of a round that is not there.")
                 batch.append((came, row))
             else:
                 learn()

@@ -31,20 +31,40 @@ class SqliteReader:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._queries = queries()
-        self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
-        self._connection.set_busy_timeout(_BUSY_MS)
+        if not os.path.exists(path):
+            raise FileError(f"there is no file {os.fspath(path)}.")
+        try:
+            self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection.set_busy_timeout(_BUSY_MS)
+            ((ours,), (version,)) = self._connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+        except (apsw.NotADBError, apsw.CorruptError):
+            raise FileError(f"{os.fspath(path)} is no file of SQLite, or it is damaged.") from None
+        except apsw.CantOpenError:
+            raise FileError(f"{os.fspath(path)} cannot be read.", hint="check its owner and mode.") from None
+        if ours != APPLICATION or pending_migrations(version, os.fspath(path)):
+            self._connection.close()
+            problem = "has an older format" if ours == APPLICATION else "is a file of SQLite, and not one of treecal"
+            hint = "treecal serve brings it up to date." if ours == APPLICATION else "choose another file."
+            raise FileError(f"{os.fspath(path)} {problem}.", hint=hint)
 
     def query(self, name: str, *arguments: Any) -> list[Row]:
         """Return the rows of a query."""
-        return list(self._connection.execute(self._queries[name], arguments))
-
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read."""
-        yield from self._connection.execute(self._queries[name], arguments)
+        with _failures():
+            return list(self._connection.execute(self._queries[name], arguments))
 
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
-        return list(self._connection.executemany(self._queries[name], rows))
+        with _failures():
+            return list(self._connection.executemany(self._queries[name], rows))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""
@@ -58,24 +78,24 @@ class Sqlite(SqliteReader):
     ----------
     path
         The file; it is made if it does not exist, readable by its owner only.
-    vfs
-        The name of the file system that SQLite is to use, for tests.
+    beside
+        Whether another process may hold the file: this one then leaves the log alone.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, vfs: str | None = None) -> None:
-        self.path, self._vfs, self._queries = Path(path), vfs, queries()
+    def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:
+        self.path, self._beside, self._queries = Path(path), beside, queries()
         self._open = ExitStack()
+        self._files: list[os.stat_result] = []
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             if not self.path.parent.is_dir():
                 raise FileError(f"there is no folder {self.path.parent}.", hint="create it first.")
-            if self._vfs is None:
-                stack.enter_context(exclusive(self.path))
+            try:
+                self._hold(stack)
                 if not self.path.exists():
                     os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-            try:
-                self._connection = apsw.Connection(os.fspath(self.path), vfs=self._vfs)
+                self._connection = apsw.Connection(os.fspath(self.path))
                 stack.callback(self._connection.close)
                 self._prepare()
             except (apsw.NotADBError, apsw.CorruptError):
@@ -85,27 +105,41 @@ class Sqlite(SqliteReader):
                 raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.") from None
             except apsw.FullError:
                 raise FileError(f"there is no room for {self.path}: the disk is full.") from None
+            except OSError as error:
+                raise FileError(f"{self.path} cannot be written: {error.strerror}.") from None
             self._open = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
+    def _hold(self, stack: ExitStack) -> None:
+        try:
+            stack.enter_context(exclusive(self.path))
+        except FileError:
+            if not self._beside:
+                raise
+
     def _prepare(self) -> None:
         connection = self._connection
         connection.set_busy_timeout(_BUSY_MS)
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        if mode != "wal":
-            raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
-        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
         ((ours,), (version,)) = connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]
         if tables and ours != APPLICATION:
             raise FileError(f"{self.path} is a file of SQLite, and not one of treecal.", hint="choose another file.")
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
+        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
         for number, script in enumerate(pending_migrations(version, str(self.path)), version + 1):
             with connection:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")
+        self.query("streams")  # from here on there is a write-ahead log
+        self._files = self._named()
+
+    def _named(self) -> list[os.stat_result]:
+        return [os.stat(name) for name in (self._connection.filename, self._connection.filename_wal)]
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -118,9 +152,15 @@ class Sqlite(SqliteReader):
             self._connection.executemany(self._queries[name], rows)
 
     def commit(self) -> None:
-        """End the transaction, synced."""
+        """End the transaction, synced, in files that are still there under their names."""
         with _failures():
             self._connection.execute("COMMIT")
+        try:
+            same = all(map(os.path.samestat, self._files, self._named()))
+        except OSError:
+            same = False
+        if not same:  # what is written now would be gone with the process
+            raise Broken(f"{self.path} or its write-ahead log was deleted or replaced")
 
     def rollback(self) -> None:
         """Undo the transaction."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, NamedTuple, Self, TypeVar
 
 from treecal.exceptions import TreeCalError
@@ -52,7 +52,8 @@ class Writer:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._ready: Future[None] = Future()
         self._thread = Thread(target=self._run, name="treecal-writer", daemon=True)
-        self._stopping = False
+        self._stopping, self._door = False, Lock()
+        self._stale = False  # whether what is in memory may not be what the store has
         self.failure: str | None = None
         """Why nothing can be written until the process is started again; None if all is well."""
 
@@ -63,8 +64,9 @@ class Writer:
 
     def __exit__(self, *error: object) -> None:
         """Do what is waiting, keep snapshots, close the store."""
-        self._stopping = True
-        self._queue.put(None)
+        with self._door:
+            self._stopping = True
+            self._queue.put(None)
         self._thread.join()
 
     def submit(self, act: Callable[[Books], T]) -> Future[T]:
@@ -82,19 +84,22 @@ class Writer:
 
     def _put(self, act: Callable[[Books], T], *, writes: bool) -> Future[T]:
         future: Future[T] = Future()
-        if self._stopping:
-            future.set_exception(Refusal("unavailable", "the server is stopping.", hint="send it again later."))
-        else:
-            self._queue.put(Job(act, future, writes))
+        with self._door:  # nothing is put after the word to stop
+            if not self._stopping:
+                self._queue.put(Job(act, future, writes))
+                return future
+        future.set_exception(Refusal("unavailable", "the server is stopping.", hint="send it again later."))
         return future
 
     def _run(self) -> None:
+        told_to_stop = False
         try:
             with self._store as store:
                 books = Books(store, clock=self._clock)
                 self._ready.set_result(None)
                 while (jobs := self._next()) is not None:
                     self._serve(books, jobs)
+                told_to_stop = True
                 self._finish(books)
         except BaseException as error:
             if not self._ready.done():
@@ -102,8 +107,7 @@ class Writer:
                 return
             log.critical("the writer failed", exc_info=error)
             self.failure = self.failure or str(error)
-            self._stopping = True
-            while (job := self._queue.get()) is not None:
+            while not told_to_stop and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
     def _next(self) -> list[Job] | None:
@@ -124,12 +128,27 @@ class Writer:
         for job in jobs:
             if not job.writes and job.future.set_running_or_notify_cancel():
                 try:
-                    job.future.set_result(job.act(books))
+                    job.future.set_result(self._look(books, job))
                 except BaseException as error:
                     _fail(job, error)
 
+    def _look(self, books: Books, job: Job) -> Any:
+        if self.failure is not None:  # what is in memory may be ahead of the store
+            raise self._broken()
+        try:
+            self._refresh(books)
+            return job.act(books)
+        except Refusal as refusal:
+            self._stale |= refusal.code == "unavailable"  # the store was away: others may have written
+            raise
+
+    def _refresh(self, books: Books) -> None:
+        if self._stale:
+            books.forget()
+            self._stale = False
+
     def _commit(self, books: Books, jobs: list[Job]) -> None:
-        """Let requests act, and commit; if that fails, one by one, so that one cannot harm the others."""
+        """Let requests act, and commit; if one of them fails, each by itself, so that it cannot harm the others."""
         if self.failure is not None:
             for job in jobs:
                 _fail(job, self._broken())
@@ -137,6 +156,7 @@ class Writer:
         results: list[Any] = []
         try:
             books.store.begin()
+            self._refresh(books)
             for job in jobs:
                 try:
                     results.append((True, job.act(books)))
@@ -149,7 +169,7 @@ class Writer:
             books.store.commit()
         except BaseException as error:
             self._undo(books, error)
-            if len(jobs) > 1 and self.failure is None:
+            if len(jobs) > 1 and self.failure is None and not isinstance(error, Refusal):
                 for job in jobs:
                     self._commit(books, [job])
             else:
@@ -162,15 +182,18 @@ class Writer:
             else:
                 job.future.set_exception(result)
         if events:
-            self.on_commit(events)
+            try:
+                self.on_commit(events)
+            except Exception:  # whoever listens is none of the books' business
+                log.exception("events were not told")
 
     def _undo(self, books: Books, error: BaseException) -> None:
         """Take back a transaction, in the store and in memory."""
+        self._stale = True
         try:
             if isinstance(error, Broken):
                 raise error
             books.store.rollback()
-            books.forget()
             if not isinstance(error, TreeCalError):
                 log.error("a request failed", exc_info=error)
         except BaseException as failure:
@@ -186,6 +209,7 @@ class Writer:
         if self.failure is None:
             try:
                 books.store.begin()
+                self._refresh(books)
                 books.save_all()
                 books.store.commit()
             except Exception as error:  # the log has it all; only the next start takes longer

@@ -103,3 +103,12 @@ SELECT COUNT(*) FROM pending WHERE stream = ?
 -- name: count_open
 SELECT COUNT(*) FROM pending p WHERE p.stream = ? AND NOT EXISTS (
     SELECT 1 FROM arrivals a WHERE a.stream = p.stream AND a.round = p.round AND a.kind IN ('outcome', 'late', 'void'))
+
+-- name: tokens
+SELECT id, name, hash, prefix, scopes, created, revoked FROM tokens
+
+-- name: add_token
+INSERT INTO tokens (id, name, hash, prefix, scopes, created) VALUES (?, ?, ?, ?, ?, ?)
+
+-- name: revoke_token
+UPDATE tokens SET revoked = ? WHERE id = ?

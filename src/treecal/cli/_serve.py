@@ -1,0 +1,80 @@
+"""`treecal serve`: the server with the books."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from treecal._optional import require
+from treecal.cli._terminal import Exit, say
+from treecal.exceptions import ParameterError
+
+Data = Annotated[
+    str | None, Parameter(help="Where the books are: a file of SQLite, or the address of a PostgreSQL database.")
+]
+
+
+def serve(
+    *,
+    data: Data = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    allow_host: tuple[str, ...] = (),
+    rate: float = 5000.0,
+    body: int = 8,
+    demo: bool = False,
+) -> int:
+    """Take forecasts by id, announce corrected ones, learn from outcomes when they come; show it all on a page.
+
+    The books are durable: what was acknowledged survives a crash and a loss of power. Until a token was made, the
+    server is open to this machine, and listens nowhere else.
+
+        treecal serve --data books.sqlite
+        treecal token create shop --data books.sqlite --scope forecast --scope outcome
+        treecal serve --data postgresql:///books --host 0.0.0.0 --allow-host forecasts.example.org
+        treecal serve --demo
+
+    It stops at Ctrl-C or SIGTERM, with code 0, when all that was asked is answered. Standard error is its log, a JSON
+    object in a line.
+
+    Parameters
+    ----------
+    host
+        Where to listen. An address that others can reach needs a token; put a proxy with TLS before it.
+    port
+        The port; 0 is any that is free.
+    allow_host
+        A name by which the server is reached, such as that of the proxy. May be given more than once.
+    rate
+        Requests a second of one token, or of one address where there is none.
+    body
+        Megabytes that a request may have.
+    demo
+        Replay flights, so that there is something to see. Without --data the books are in a temporary folder.
+    """
+    if not 0 <= port < 2**16:
+        raise ParameterError.expected("--port", port, "a number from 0 to 65535")
+    if not rate > 0:
+        raise ParameterError.expected("--rate", rate, "a number above 0")
+    if not 1 <= body <= 1024:
+        raise ParameterError.expected("--body", body, "a number from 1 to 1024")
+    for package in ("starlette", "uvicorn", "msgspec"):
+        require(package, extra="serve", what="the server")
+    from treecal.serve._run import serve as run
+
+    if data is None and not demo:
+        raise ParameterError("no books given.", hint="--data books.sqlite; or --demo to look around.")
+    with TemporaryDirectory(prefix="treecal-") as folder:
+        run(
+            data or f"{folder}/demo.sqlite",
+            host=host,
+            port=port,
+            hosts=allow_host,
+            rate=rate,
+            most_bytes=body * 2**20,
+            demo=demo,
+            say=say,
+        )
+    return Exit.FINE

@@ -1,0 +1,112 @@
+"""`treecal token`: who may do what with which streams of a server."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from treecal._optional import require
+from treecal.cli._options import Json
+from treecal.cli._terminal import emit, page, say, table
+
+if TYPE_CHECKING:
+    from treecal.serve._tokens import Token
+
+Data = Annotated[str, Parameter(help="Where the books are: a file of SQLite, or the address of a PostgreSQL database.")]
+token = App(
+    name="token",
+    help="""Make, list and revoke the tokens of a server; it may be running, and follows within a second or two.
+
+Once a token was made, every request needs one, also if all are revoked.""",
+)
+
+
+@token.command
+def create(
+    name: str,
+    /,
+    *,
+    data: Data,
+    prefix: str = "",
+    scope: tuple[Literal["forecast", "outcome", "read", "admin"], ...] = ("forecast", "outcome"),
+    json: Json = False,
+) -> None:
+    """Make a token, and print it: it is shown this once.
+
+        treecal token create shop --data books.sqlite --prefix shop- --scope forecast --scope outcome
+        treecal token create grafana --data books.sqlite --scope read
+
+    Parameters
+    ----------
+    name
+        What it is for.
+    prefix
+        It is for streams whose names start with this; by default for all.
+    scope
+        What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams). May be given
+        more than once.
+    """
+    require("msgspec", extra="serve", what="the server")
+    from treecal.serve import _tokens as tokens
+    from treecal.serve._store import open_store
+
+    text, made = tokens.make(name, prefix=prefix, scopes=scope, now=time.time())
+    with open_store(data, beside=True) as store:
+        tokens.add(store, made)
+    if json:
+        emit({"token": text, **_shown(made)})
+    else:
+        print(text, flush=True)
+        say(f"keep it: it is not shown again. Its id is {made.id}.")
+
+
+@token.command(name="list")
+def list_(*, data: Data, json: Json = False) -> None:
+    """List tokens, without their texts.
+
+    treecal token list --data books.sqlite
+    """
+    require("msgspec", extra="serve", what="the server")
+    from treecal.serve._store import open_store
+    from treecal.serve._tokens import tokens_of
+
+    with open_store(data, beside=True) as store:
+        found = sorted(tokens_of(store), key=lambda each: each.created)
+    if json:
+        emit([_shown(each) for each in found])
+        return
+    listed = table("Tokens", "id", "name", "prefix", "scopes", "created", "revoked")
+    for each in found:
+        shown = _shown(each)
+        listed.add_row(*(str(shown[key] or "") for key in ("id", "name", "prefix", "scopes", "created", "revoked")))
+    page().print(listed)
+
+
+@token.command
+def revoke(which: str, /, *, data: Data) -> None:
+    """Revoke a token, by its id or its name.
+
+        treecal token revoke shop --data books.sqlite
+
+    Parameters
+    ----------
+    which
+        The id or the name.
+    """
+    require("msgspec", extra="serve", what="the server")
+    from treecal.serve import _tokens as tokens
+    from treecal.serve._store import open_store
+
+    with open_store(data, beside=True) as store:
+        gone = tokens.revoke(store, which, now=time.time())
+    say(f"{gone.id} ({gone.name}) is revoked.")
+
+
+def _shown(each: Token) -> dict[str, object]:
+    times = {"created": each.created, "revoked": each.revoked}
+    words = {
+        key: None if at is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for key, at in times.items()
+    }
+    return {"id": each.id, "name": each.name, "prefix": each.prefix, "scopes": each.scopes, **words}

@@ -1,0 +1,84 @@
+"""A request that was let in, and what is sent back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from treecal.serve._refusals import Refusal
+from treecal.serve._tokens import Grant
+from treecal.serve._wire import encode
+
+JSON = b"application/json"
+
+
+class Answer(NamedTuple):
+    """What is sent back: all of it, or in parts."""
+
+    body: bytes | AsyncGenerator[bytes, None]
+    status: int = 200
+    kind: bytes = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    """These replace the server's own of the same names."""
+
+
+def answer(value: Any, status: int = 200) -> Answer:
+    """Return a value as JSON.
+
+    Examples
+    --------
+    >>> answer({"a": 1}).body
+    b'{"a":1}'
+    """
+    return Answer(encode(value), status)
+
+
+class Call(Struct, frozen=True):
+    """A request that was let in, and what it holds."""
+
+    grant: Grant
+    path: dict[str, str]
+    query: Any
+    body: Any
+    headers: dict[bytes, bytes]
+
+    @property
+    def stream(self) -> str:
+        """The stream in the path."""
+        return self.path["s"]
+
+    def need(self, scope: str, stream: str, *, at: str) -> None:
+        """Refuse unless this may be done with a stream."""
+        if not self.grant.allows(scope, stream):
+            raise forbidden(self.grant, scope, at=at)
+
+
+def forbidden(grant: Grant, scope: str, *, at: str) -> Refusal:
+    """Return the refusal of what a token does not allow."""
+    where = f" with streams that start with {grant.prefix!r}" if grant.prefix else ""
+    may = ", ".join(sorted(grant.scopes))
+    return Refusal("forbidden", f"this needs {scope}; the token allows {may}{where}.", at=at)
+
+
+class NoQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Nothing in the query."""
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """What a route does with a method: a row of the table from which the application and its description are made."""
+
+    method: str
+    path: str
+    does: Callable[[Any, Call], Awaitable[Answer]]
+    """Takes the desk, which has all that operations need, and the call."""
+    about: str
+    scope: str | None = None
+    """What a token must allow; None where everybody may."""
+    body: Any = None
+    query: type[Struct] = NoQuery
+    gives: dict[int, Any] = {}
+    """The types of its answers, by status: a class of `_wire`, or a media type."""
+    codes: tuple[str, ...] = ()
+    """Of refusals, besides those of all operations."""

@@ -1,0 +1,509 @@
+"""What the server does: the table of its operations, from which its routes and its OpenAPI document are made."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from treecal.exceptions import UnsupportedError
+from treecal.serve import _reading as reading
+from treecal.serve import _wire as wire
+from treecal.serve._answers import Answer, Call, Operation, answer
+from treecal.serve._events import Hub
+from treecal.serve._metrics import MOST_STREAMS, Metrics
+from treecal.serve._openapi import document
+from treecal.serve._page import Page
+from treecal.serve._readers import Readers
+from treecal.serve._refusals import Refusal
+from treecal.serve._tokens import tokens_of
+
+if TYPE_CHECKING:
+    from treecal.serve._access import Access
+    from treecal.serve._books import Books
+    from treecal.serve._metrics import Series
+    from treecal.serve._replay import Kept
+    from treecal.serve._store import Reader, Store
+    from treecal.serve._writer import Writer
+
+T = TypeVar("T")
+_PART = 2**16  # bytes of an export that are read at once
+_ALARMS = 1000
+
+
+class Desk:
+    """All that operations need.
+
+    Parameters
+    ----------
+    writer
+        What acts on the books.
+    store
+        Where they are.
+    access
+        Who is let in.
+    """
+
+    def __init__(self, writer: Writer, store: Store, access: Access) -> None:
+        self.access, self.hub, self.metrics, self.page = access, Hub(), Metrics(), Page()
+        self.writer, self._store = writer, store
+
+    def open(self) -> None:
+        """Begin, in the loop that is running."""
+        self.read = Readers(self._store)
+        self._tokens = Readers(self._store, threads=1)  # nobody waits at the door for somebody else's scores
+        self.access.read_by(lambda: self._tokens(tokens_of))
+        self.hub.open()
+        self.writer.on_commit = self.hub.publish
+
+    def close(self) -> None:
+        """End."""
+        self.hub.close()
+        self.read.close()
+        self._tokens.close()
+
+    async def write(self, act: Callable[[Books], T]) -> T:
+        """Let a function act on the books; return its result once that is durable."""
+        return await asyncio.wrap_future(self.writer.submit(act))
+
+    async def look(self, act: Callable[[Books], T]) -> T:
+        """Return what a function sees in the books."""
+        return await asyncio.wrap_future(self.writer.read(act))
+
+    async def kept(self, call: Call) -> Kept:
+        """Return the stream in the path, as its row says."""
+        return await self.look(lambda books: books.kept(call.stream))
+
+    async def shown(self, name: str) -> wire.Stream:
+        """Return how a stream stands."""
+        picture = await self.look(lambda books: books.picture(name))
+        return await self.read(lambda reader: reading.stream(picture, reader, time.time()))
+
+    @cached_property
+    def openapi(self) -> bytes:
+        """The OpenAPI document."""
+        return wire.encode(document(OPERATIONS))
+
+
+# Streams
+
+Limit = Annotated[int, Meta(ge=1, le=1000)]
+Time = Annotated[float, Meta(ge=-1e11, le=1e11)]
+
+
+class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which streams.
+
+    after: Those whose names come after this one.
+    limit: How many at most.
+    archived: Whether to list archived ones too.
+    prefix: Those whose names start with this.
+    """
+
+    after: Annotated[str, Meta(max_length=128)] = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    archived: bool = False
+    prefix: Annotated[str, Meta(max_length=128)] = ""
+
+
+async def list_streams(desk: Desk, call: Call) -> Answer:
+    """List streams that the token may read."""
+    query: ListQuery = call.query
+
+    def find(books: Books) -> list[str]:
+        found = (
+            name
+            for name in books.names()
+            if name > query.after
+            and name.startswith(query.prefix)
+            and call.grant.allows("read", name)
+            and (query.archived or books.kept(name).archived is None)
+        )
+        return list(islice(found, query.limit + 1))
+
+    names = await desk.look(find)
+    some = names[: query.limit]
+    streams = [await desk.shown(name) for name in some]  # one by one: writers come in between
+    return answer(wire.Streams(streams, some[-1] if len(names) > len(some) else None))
+
+
+async def create_stream(desk: Desk, call: Call) -> Answer:
+    """Create a stream."""
+    new: wire.NewStream = call.body
+    call.need("admin", new.name, at="name")
+    name, is_new = await desk.write(lambda books: books.create(new))
+    return answer(await desk.shown(name), 201 if is_new else 200)
+
+
+async def show_stream(desk: Desk, call: Call) -> Answer:
+    """Show a stream."""
+    return answer(await desk.shown(call.stream))
+
+
+async def archive_stream(desk: Desk, call: Call) -> Answer:
+    """Archive a stream."""
+    await desk.write(lambda books: books.archive(call.stream))
+    return answer(await desk.shown(call.stream))
+
+
+async def reset_stream(desk: Desk, call: Call) -> Answer:
+    """Let the monitors of a stream begin anew."""
+    await desk.write(lambda books: books.reset(call.stream))
+    return answer(await desk.shown(call.stream))
+
+
+# Forecasts and outcomes
+
+
+async def announce(desk: Desk, call: Call) -> Answer:
+    """Announce a forecast."""
+    name, new = call.path["s"], call.body
+    (announced,) = await desk.write(lambda books: books.forecast(name, [new]))
+    return answer(announced)
+
+
+async def announce_batch(desk: Desk, call: Call) -> Answer:
+    """Announce many forecasts."""
+    name, new = call.path["s"], call.body.forecasts
+    return answer(wire.Announcements(await desk.write(lambda books: books.forecast(name, new))))
+
+
+async def show_record(desk: Desk, call: Call) -> Answer:
+    """Show all that is known of a round."""
+    named = call.path["id"]
+    kept = await desk.kept(call)
+    return answer(await desk.read(lambda reader: reading.record(kept, reader, named)))
+
+
+async def settle(desk: Desk, call: Call) -> Answer:
+    """Take outcomes."""
+    new: list[wire.NewOutcome] = call.body.outcomes
+    for i, each in enumerate(new):
+        call.need("outcome", each.stream, at=f"outcomes[{i}].stream")
+    settled = await desk.write(lambda books: books.settle(new))
+    return answer(wire.Settlements(settled, dict(Counter(each.status for each in settled))))
+
+
+class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which rounds.
+
+    overdue: Only those whose outcomes are overdue.
+    after: Those after this round.
+    limit: How many at most.
+    """
+
+    overdue: bool = False
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    limit: Limit = 100
+
+
+async def list_pending(desk: Desk, call: Call) -> Answer:
+    """List rounds that await their outcomes."""
+    query: PendingQuery = call.query
+    kept = await desk.kept(call)
+
+    def find(reader: Reader) -> wire.Pending:
+        return reading.pending(
+            kept, reader, overdue=query.overdue, after=query.after, limit=query.limit, now=time.time()
+        )
+
+    return answer(await desk.read(find))
+
+
+# What is read
+
+
+class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which rounds, and how they are grouped.
+
+    by: A tag, or `time`; without it there are no groups.
+    window: The length of windows of time.
+    since: Outcomes that came at this time or later.
+    until: Outcomes that came before this time.
+    last: So many of the latest outcomes at most.
+    """
+
+    by: Annotated[str, Meta(max_length=128)] | None = None
+    window: Literal["minute", "hour", "day", "week", "month"] = "day"
+    since: Time | None = None
+    until: Time | None = None
+    last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = 100_000
+
+
+async def show_scores(desk: Desk, call: Call) -> Answer:
+    """Show errors, reliability and scores."""
+    query: ScoresQuery = call.query
+    kept = await desk.kept(call)
+
+    def find(reader: Reader) -> wire.Scores:
+        since, until = _between(query.since, query.until)
+        return reading.scores(kept, reader, by=query.by, window=query.window, since=since, until=until, last=query.last)
+
+    return answer(await desk.read(find))
+
+
+async def show_curve(desk: Desk, call: Call) -> Answer:
+    """Show the course of a stream."""
+    return answer(reading.curve(await desk.look(lambda books: books.picture(call.stream))))
+
+
+class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which rounds.
+
+    since: Outcomes that came at this time or later.
+    until: Outcomes that came before this time.
+    """
+
+    since: Time | None = None
+    until: Time | None = None
+
+
+async def export(desk: Desk, call: Call) -> Answer:
+    """Export rounds with their outcomes as a Parquet file."""
+    query: ExportQuery = call.query
+    kept = await desk.kept(call)
+    file, path = tempfile.mkstemp(suffix=".parquet", prefix="treecal-")
+    os.close(file)
+
+    def write(reader: Reader) -> int:
+        since, until = _between(query.since, query.until)
+        return reading.export(kept, reader, path, since=since, until=until)
+
+    try:
+        await desk.read(write)
+        content = open(path, "rb")  # noqa: SIM115 # closed when it is sent
+    except UnsupportedError as error:
+        raise Refusal("unavailable", "the server cannot write Parquet files.", hint=error.hint) from None
+    finally:
+        os.unlink(path)  # what is open stays readable
+
+    async def parts() -> AsyncGenerator[bytes, None]:
+        with content:
+            while part := await asyncio.to_thread(content.read, _PART):
+                yield part
+
+    name = b'attachment; filename="%b.parquet"' % kept.name.encode()
+    return Answer(parts(), kind=b"application/vnd.apache.parquet", headers=((b"content-disposition", name),))
+
+
+def _between(since: float | None, until: float | None) -> tuple[float, float]:
+    return -math.inf if since is None else since, math.inf if until is None else until
+
+
+class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which streams.
+
+    stream: Only this one; without it, all that the token may read.
+    """
+
+    stream: Annotated[str, Meta(max_length=128)] | None = None
+
+
+async def list_alarms(desk: Desk, call: Call) -> Answer:
+    """List alarms."""
+    only = _only(call)
+
+    def names(books: Books) -> tuple[dict[int, str], Kept | None]:
+        kept = [books.kept(name) for name in books.names() if call.grant.allows("read", name)]
+        return {each.stream: each.name for each in kept}, None if only is None else books.kept(only)
+
+    readable, kept = await desk.look(names)
+    return answer(await desk.read(lambda reader: reading.alarms(reader, readable, kept, _ALARMS)))
+
+
+async def listen(desk: Desk, call: Call) -> Answer:
+    """Listen to events."""
+    only, grant = _only(call), call.grant
+    if only is not None:
+        await desk.look(lambda books: books.kept(only))
+    heard = desk.hub.listen(
+        lambda name: grant.allows("read", name) and only in (None, name), lambda: desk.access.holds(grant)
+    )
+    return Answer(heard, kind=b"text/event-stream", headers=((b"x-accel-buffering", b"no"),))
+
+
+def _only(call: Call) -> str | None:
+    name: str | None = call.query.stream
+    if name is not None:
+        call.need("read", name, at="stream")
+    return name
+
+
+# The server itself
+
+
+async def openapi(desk: Desk, call: Call) -> Answer:
+    """Return this document."""
+    return Answer(desk.openapi)
+
+
+async def metrics(desk: Desk, call: Call) -> Answer:
+    """Return counts for Prometheus."""
+    if call.grant.prefix:
+        raise Refusal("forbidden", "the counts are of all streams, and the token is for some.", at="authorization")
+    names = await desk.look(lambda books: books.names())
+    shown = [await desk.look(lambda books, name=name: books.picture(name)) for name in names[:MOST_STREAMS]]  # type: ignore[misc]
+
+    def by_stream(field: str) -> Series:
+        return [((("stream", each.kept.name),), getattr(each, field)) for each in shown]
+
+    gauges: dict[str, tuple[str, Series]] = {
+        "treecal_streams": ("Streams.", [((), len(names))]),
+        "treecal_streams_left_out": ("Streams without series of their own.", [((), len(names) - len(shown))]),
+        "treecal_queue": ("Requests that wait for the writer.", [((), desk.writer.waiting)]),
+        "treecal_listeners": ("Clients that listen to events.", [((), desk.hub.clients)]),
+        "treecal_broken": ("1 if the books failed and the server must be started again.", [((), _broken(desk))]),
+        "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
+        "treecal_learned": ("Outcomes learned.", by_stream("learned")),
+        "treecal_late": ("Outcomes that came too late.", by_stream("late")),
+        "treecal_void": ("Rounds given up.", by_stream("void")),
+        "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
+        "treecal_evidence": (
+            "Where a monitor stands, as a share of its threshold: an alarm is raised at 1.",
+            [
+                ((("stream", each.kept.name), ("of", of)), standing.value / standing.threshold)
+                for each in shown
+                for of, standing in each.monitors.items()
+            ],
+        ),
+        "treecal_alarmed": (
+            "1 if a monitor has raised an alarm.",
+            [
+                ((("stream", each.kept.name), ("of", of)), float(standing.alarm is not None))
+                for each in shown
+                for of, standing in each.monitors.items()
+            ],
+        ),
+    }
+    return Answer(desk.metrics.text(gauges).encode(), kind=b"text/plain; version=0.0.4; charset=utf-8")
+
+
+def _broken(desk: Desk) -> float:
+    return float(desk.writer.failure is not None)
+
+
+class Health(Struct, frozen=True):
+    """The server runs."""
+
+    ok: bool = True
+
+
+async def healthz(desk: Desk, call: Call) -> Answer:
+    """Say that the server runs."""
+    return answer(Health())
+
+
+async def readyz(desk: Desk, call: Call) -> Answer:
+    """Say whether the books can be read and written."""
+    if desk.writer.failure is not None:
+        raise Refusal("unavailable", "the books failed.", hint="start the server again; its log says why.")
+    await desk.look(lambda books: None)
+    return answer(Health())
+
+
+async def index(desk: Desk, call: Call) -> Answer:
+    """Return the page."""
+    return desk.page.file("index.html", call.headers)
+
+
+async def page_of_stream(desk: Desk, call: Call) -> Answer:
+    """Return the page, which shows the stream of its address."""
+    return desk.page.file("index.html", call.headers)
+
+
+async def page_file(desk: Desk, call: Call) -> Answer:
+    """Return a file of the page."""
+    return desk.page.file(call.path["file"], call.headers)
+
+
+_S = "/v1/streams/{s}"
+_HTML = "text/html; charset=utf-8"
+
+OPERATIONS = (
+    Operation(
+        method="GET", path="/v1/streams", does=list_streams, about="List streams, by name", scope="read",
+        query=ListQuery, gives={200: wire.Streams},
+    ),
+    Operation(
+        method="POST", path="/v1/streams", does=create_stream, about="Create a stream", scope="admin",
+        body=wire.NewStream, gives={200: wire.Stream, 201: wire.Stream}, codes=("conflict",),
+    ),
+    Operation(
+        method="GET", path=_S, does=show_stream, about="Show a stream", scope="read", gives={200: wire.Stream},
+    ),
+    Operation(
+        method="POST", path=f"{_S}/archive", does=archive_stream, scope="admin", gives={200: wire.Stream},
+        about="Take no new forecasts; outcomes of those that wait are still taken",
+    ),
+    Operation(
+        method="POST", path=f"{_S}/reset", does=reset_stream, scope="admin", gives={200: wire.Stream},
+        about="Let the monitors begin anew, after an alarm was seen to",
+    ),
+    Operation(
+        method="POST", path=f"{_S}/forecasts", does=announce, scope="forecast", body=wire.NewForecast,
+        about="Announce a forecast; the same body again has the same answer", gives={200: wire.Announced},
+        codes=("conflict", "archived"),
+    ),
+    Operation(
+        method="POST", path=f"{_S}/forecasts/batch", does=announce_batch, scope="forecast", body=wire.NewForecasts,
+        about="Announce many forecasts: all of them or none", gives={200: wire.Announcements},
+        codes=("conflict", "archived"),
+    ),
+    Operation(
+        method="GET", path=f"{_S}/forecasts/{{id:path}}", does=show_record, scope="read",
+        about="Show all that is known of a round", gives={200: wire.Record},
+    ),
+    Operation(
+        method="POST", path="/v1/outcomes", does=settle, scope="outcome", body=wire.NewOutcomes,
+        about="Take outcomes, and say what became of each", gives={200: wire.Settlements},
+    ),
+    Operation(
+        method="GET", path=f"{_S}/pending", does=list_pending, scope="read", query=PendingQuery,
+        about="List rounds that await their outcomes, the oldest first", gives={200: wire.Pending},
+    ),
+    Operation(
+        method="GET", path=f"{_S}/scores", does=show_scores, scope="read", query=ScoresQuery,
+        about="Show errors, reliability and scores, by a tag or by time", gives={200: wire.Scores},
+    ),
+    Operation(
+        method="GET", path=f"{_S}/curve", does=show_curve, scope="read", gives={200: wire.Curve},
+        about="Show the error over time with its guarantee, and the evidence",
+    ),
+    Operation(
+        method="GET", path=f"{_S}/export", does=export, scope="read", query=ExportQuery,
+        about="Export rounds with their outcomes, for `treecal audit`", gives={200: "application/vnd.apache.parquet"},
+    ),
+    Operation(
+        method="GET", path="/v1/alarms", does=list_alarms, scope="read", query=StreamQuery,
+        about="List alarms, the latest first", gives={200: wire.Alarms}, codes=("not_found",),
+    ),
+    Operation(
+        method="GET", path="/v1/events", does=listen, scope="read", query=StreamQuery,
+        about="Listen to events: forecast, outcome, alarm, stream", gives={200: "text/event-stream"},
+        codes=("not_found",),
+    ),
+    Operation(
+        method="GET", path="/v1/openapi.json", does=openapi, about="This document", gives={200: "application/json"},
+    ),
+    Operation(
+        method="GET", path="/metrics", does=metrics, scope="read", about="Counts, for Prometheus",
+        gives={200: "text/plain; version=0.0.4; charset=utf-8"},
+    ),
+    Operation(method="GET", path="/healthz", does=healthz, about="Whether the server runs", gives={200: Health}),
+    Operation(
+        method="GET", path="/readyz", does=readyz, about="Whether it reads and writes the books", gives={200: Health},
+    ),
+    Operation(method="GET", path="/", does=index, about="The page", gives={200: _HTML}, codes=("not_found",)),
+    Operation(method="GET", path="/streams/{s}", does=page_of_stream, about="The page of a stream", gives={200: _HTML}),
+    Operation(method="GET", path="/page/{file:path}", does=page_file, about="A file of the page", gives={200: "*/*"}),
+)  # fmt: skip
+"""In the order in which they are looked for: `/forecasts/batch` comes before the ids."""

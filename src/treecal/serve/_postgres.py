@@ -1,0 +1,236 @@
+"""The books in PostgreSQL, by psycopg 3: one server at a time holds them, and every commit is flushed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from treecal._optional import require
+from treecal.exceptions import FileError
+from treecal.serve._refusals import Refusal
+from treecal.serve._store import Broken, Row, pending_migrations, queries, unavailable
+
+psycopg = require("psycopg", extra="serve", what="books in PostgreSQL")
+
+_HOLD = 0x74726563  # "trec": the advisory lock of the server that writes, one in each database
+_PATIENCE = "5s"  # for the session of a server that was killed to end
+_PATIENT = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
+"""So that a network that is gone is noticed in half a minute; what the address says comes first."""
+_VERSION = "CREATE TABLE IF NOT EXISTS books (version BIGINT NOT NULL)"
+
+
+class PostgresReader:
+    """A connection that reads. One that was lost is made anew for the next query.
+
+    Parameters
+    ----------
+    address
+        `postgresql://user@host/database`, or any other that libpq takes.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address, self._given = address, _read(address)
+        self._queries = {name: text.replace("%", "%%").replace("?", "%s") for name, text in queries().items()}
+        self._connection: Any = None
+
+    @property
+    def where(self) -> str:
+        """The address without what is secret in it."""
+        host, database = self._given.get("host", "localhost"), self._given.get("dbname", "")
+        return f"postgresql://{host}/{database}"
+
+    def query(self, name: str, *arguments: Any) -> list[Row]:
+        """Return the rows of a query."""
+        with self._connected() as connection, connection.cursor(binary=True) as cursor:
+            rows: list[Row] = cursor.execute(self._queries[name], arguments).fetchall()
+            return rows
+
+    def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
+        """Return the rows of a query asked for each of the arguments."""
+        if not rows:
+            return []
+        with self._connected() as connection, connection.cursor(binary=True) as cursor:
+            cursor.executemany(self._queries[name], rows, returning=True)
+            found: list[Row] = cursor.fetchall()
+            while cursor.nextset():
+                found.extend(cursor.fetchall())
+            return found
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        with self._connected() as connection, connection.transaction(force_rollback=True):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        with _failures(self._connection):
+            yield self._connection
+
+    def _connect(self) -> Any:
+        connection = _connected(self._given)
+        connection.execute("SET default_transaction_read_only = on")
+        return connection
+
+
+class Postgres(PostgresReader):
+    """The books in a database, held by this session: another server that wants to write them is refused.
+
+    The lock and the transactions are of one session. So when it is lost, so is what it had not committed, and this
+    server writes on only once it has the lock again. Whoever calls must forget all that it knew then: the last commit
+    may have happened or not, and others may have written meanwhile.
+
+    Parameters
+    ----------
+    address
+        `postgresql://user@host/database`, or any other that libpq takes. The database should be the server's own.
+    beside
+        Whether another process may hold the books: this one then leaves the log alone.
+    """
+
+    def __init__(self, address: str, *, beside: bool = False) -> None:
+        super().__init__(address)
+        self._beside, self._in_transaction = beside, False
+
+    def __enter__(self) -> Self:
+        try:
+            with self._connected() as connection:
+                self._prepare(connection)
+        except Refusal as refusal:
+            raise FileError(refusal.message, hint="let the other one end first; see that it runs.") from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise FileError(f"{self.where} cannot be written: {_brief(error)}.") from None
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _connect(self) -> Any:
+        connection = _connected(self._given)
+        try:
+            connection.execute("SET synchronous_commit = on")
+            if self._beside:
+                return connection
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+                connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
+        except psycopg.errors.LockNotAvailable:
+            connection.close()
+            raise unavailable(f"another treecal serve holds {self.where}") from None
+        except psycopg.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: Any) -> None:
+        with connection.transaction():  # all of it or none
+            connection.execute(_VERSION)
+            found = connection.execute("SELECT version FROM books").fetchone()
+            version = 0 if found is None else found[0]
+            scripts = pending_migrations(version, self.where)
+            try:
+                for script in scripts:
+                    connection.execute(script, prepare=False)
+            except psycopg.errors.DuplicateTable as error:
+                problem = f"{self.where} has tables of another program: {_brief(error)}."
+                raise FileError(problem, hint="choose a database of its own.") from None
+            if found is None:
+                connection.execute("INSERT INTO books (version) VALUES (%s)", (len(scripts),))
+            elif scripts:
+                connection.execute("UPDATE books SET version = %s", (version + len(scripts),))
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        if self._in_transaction:  # a new connection would know nothing of it
+            with _failures(self._connection):
+                yield self._connection
+        else:
+            with super()._connected() as connection:
+                yield connection
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        with self._connected() as connection:
+            connection.execute("BEGIN")
+            self._in_transaction = True
+
+    def run(self, name: str, rows: Sequence[Row]) -> None:
+        """Run a statement for each of the arguments."""
+        with self._connected() as connection, connection.cursor() as cursor:
+            cursor.executemany(self._queries[name], rows)
+
+    def commit(self) -> None:
+        """End the transaction, flushed."""
+        with self._connected() as connection:
+            self._in_transaction = False
+            done = connection.execute("COMMIT").statusmessage
+        if done != "COMMIT":  # of a transaction in which something failed, it undoes all
+            raise unavailable(f"PostgreSQL answered {done}")
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        self._in_transaction = False
+        if self._connection is not None and not self._connection.closed:
+            try:
+                self._connection.rollback()
+            except psycopg.Error:
+                self._connection.close()  # which undoes it too
+
+    def reader(self) -> PostgresReader:
+        """Return a connection to read by."""
+        return PostgresReader(self._address)
+
+
+def _read(address: str) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(address)
+    except psycopg.ProgrammingError:  # whose message may have the password
+        hint = "postgresql://user@host/database."
+        raise FileError("this is no address of a PostgreSQL database.", hint=hint) from None
+    return _PATIENT | {"application_name": "treecal"} | given
+
+
+def _connected(given: dict[str, Any]) -> Any:
+    try:
+        connection = psycopg.connect(**given, autocommit=True, prepare_threshold=0)
+    except psycopg.OperationalError as error:
+        raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
+    # One type for all whole numbers, so that a query is prepared once and not for each size of its arguments.
+    connection.adapters.register_dumper(int, psycopg.types.numeric.Int8BinaryDumper)
+    connection.adapters.register_dumper(float, psycopg.types.numeric.FloatBinaryDumper)
+    connection.adapters.register_dumper(bytes, psycopg.types.string.BytesBinaryDumper)
+    return connection
+
+
+@contextmanager
+def _failures(connection: Any) -> Iterator[None]:
+    """Turn what a database may do into what the server does about it."""
+    try:
+        yield
+    except psycopg.errors.DiskFull:
+        raise unavailable("the disk of PostgreSQL is full") from None
+    except psycopg.errors.ReadOnlySqlTransaction:
+        raise unavailable("PostgreSQL is read-only") from None
+    except (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted) as error:
+        raise Broken(f"PostgreSQL failed: {_brief(error)}") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        connection.close()  # whatever it was, begin anew
+        raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
+
+
+def _brief(error: Exception) -> str:
+    """The first line of what PostgreSQL says: it is about the server, and never has the password."""
+    return (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".")

@@ -1,0 +1,59 @@
+"""Threads that read the store while the writer writes, each by a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from treecal.serve._refusals import Refusal
+
+if TYPE_CHECKING:
+    from treecal.serve._store import Reader, Store
+
+T = TypeVar("T")
+
+
+class Readers:
+    """Lets functions read the store on other threads.
+
+    Parameters
+    ----------
+    store
+        What to read.
+    threads
+        How many read at once; more would only wait for each other, and for the writer.
+    """
+
+    def __init__(self, store: Store, *, threads: int = 2) -> None:
+        self._store = store
+        self._own = threading.local()
+        self._opened: list[Reader] = []
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="treecal-reader")
+
+    async def __call__(self, act: Callable[[Reader], T]) -> T:
+        """Return what a function finds in the store."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._act, act)
+
+    def _act(self, act: Callable[[Reader], T]) -> T:
+        reader = getattr(self._own, "reader", None)
+        if reader is None:
+            reader = self._own.reader = self._store.reader()
+            self._opened.append(reader)
+        try:
+            return act(reader)
+        except Refusal:
+            raise
+        except BaseException:  # a connection that was lost, perhaps: the next one who reads has a new one
+            del self._own.reader
+            self._opened.remove(reader)
+            reader.close()
+            raise
+
+    def close(self) -> None:
+        """Wait for what is being read, and close the connections."""
+        self._threads.shutdown()
+        for reader in self._opened:
+            reader.close()

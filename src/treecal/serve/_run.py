@@ -1,0 +1,260 @@
+"""The process of the server: it listens, logs, and stops in order."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from treecal.exceptions import ParameterError, TreeCalError
+from treecal.serve._access import Access
+from treecal.serve._http import MOST_BYTES, application, failure
+from treecal.serve._log import Handler, Log
+from treecal.serve._refusals import Refusal
+from treecal.serve._store import open_store
+from treecal.serve._tokens import tokens_of
+from treecal.serve._writer import Writer
+
+PORT = 8000
+_HEADERS = 15.0  # seconds in which the headers of a request must have come
+_DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
+
+
+def serve(
+    data: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = PORT,
+    hosts: Iterable[str] = (),
+    rate: float = 5000.0,
+    most_bytes: int = MOST_BYTES,
+    demo: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Serve the books until SIGTERM or Ctrl-C; then answer what was asked, keep snapshots and return.
+
+    Parameters
+    ----------
+    data
+        A file of SQLite, or the address of a PostgreSQL database.
+    host, port
+        Where to listen. Port 0 is any that is free. A host that others can reach needs a token.
+    hosts
+        Names by which the server is reached, as through a proxy.
+    rate
+        Requests a second of one token, or of one address where there is none.
+    most_bytes
+        Bytes of a body.
+    demo
+        Whether to play flights into the books.
+    say
+        Tells the person who watches where the page is, and what the demo does.
+    """
+    log = Log()
+    with ExitStack() as stack:
+        stack.enter_context(_logging(log))
+        stack.callback(log.flush)
+        signals = stack.enter_context(_Signals())
+        store = open_store(data)
+        writer = stack.enter_context(Writer(store))
+        reader = store.reader()
+        try:
+            some = bool(tokens_of(reader))
+        finally:
+            reader.close()
+        loopback = _is_loopback(host)
+        if not loopback and not some:
+            raise ParameterError(
+                f"others can reach {host}, and no token was made yet.",
+                hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
+            )
+        listening = stack.enter_context(_listening(host, port))
+        if demo:
+            from treecal.serve._demo import Demo
+
+            stack.enter_context(Demo(writer, say=say))
+        access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
+        app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
+        config = uvicorn.Config(
+            app,
+            http=_patient(),
+            loop="uvloop" if find_spec("uvloop") else "asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_DRAIN,
+        )
+        server = _Server(config, app.state.desk.hub.close)
+        signals.server = server
+        address = _address(host, listening.getsockname()[1])
+
+        def at_start() -> None:
+            log.line("started", address=address)
+            say(f"the page is at {address}")
+
+        server.at_start = at_start
+        server.run([listening])
+        log.line("stopping")
+    log.line("stopped")
+
+
+class _Server(uvicorn.Server):
+    """Ends connections that would last, such as those of pages that listen, when it stops."""
+
+    def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._hang_up = hang_up
+        self.at_start: Callable[[], object] = lambda: None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self.started:
+            self.at_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and answer what was asked."""
+        self._hang_up()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to those who called: they are in force until the books are closed."""
+        yield
+
+
+class _Signals:
+    """Lets a signal stop the server, and a second one hurry it."""
+
+    server: _Server | None = None
+
+    def __enter__(self) -> _Signals:
+        self._before: dict[int, Any] = {}
+        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+        for number in numbers:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self.server is None:  # nothing was begun
+            raise KeyboardInterrupt
+        self.server.force_exit = self.server.should_exit
+        self.server.should_exit = True
+
+
+def _patient() -> Any:
+    """Return the protocol of HTTP that is installed, with a limit on how long headers may take, and our errors."""
+    if find_spec("httptools"):
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as Protocol
+    else:
+        from uvicorn.protocols.http.h11_impl import H11Protocol as Protocol  # type: ignore[assignment]
+
+    class Patient(Protocol):
+        """Waits for headers, but not forever."""
+
+        _timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._wait()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if self._timer is not None:
+                self._timer.cancel()
+
+        def _wait(self) -> None:
+            if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+            elif self._timer is None:
+                self._timer = self.loop.call_later(_HEADERS, self.transport.close)
+
+        def send_400_response(self, msg: str) -> None:
+            body = failure(Refusal("bad_request", "this is no request of HTTP.")).body
+            assert isinstance(body, bytes)
+            head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+            self.transport.write(head + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+
+    return Patient
+
+
+@contextmanager
+def _logging(log: Log) -> Iterator[None]:
+    """Write what uvicorn and the writer log as lines of the log, but for what it says about itself."""
+    handler = Handler(log)
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "treecal.serve", "asyncio")]
+    before = [(each.level, each.propagate) for each in loggers]
+    for each in loggers:
+        each.addHandler(handler)
+        each.setLevel(logging.INFO if each.name == "treecal.serve" else logging.WARNING)
+        each.propagate = False
+    try:
+        yield
+    finally:
+        for each, (level, propagate) in zip(loggers, before, strict=True):
+            each.removeHandler(handler)
+            each.setLevel(level)
+            each.propagate = propagate
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """Hold a socket that listens."""
+    try:
+        family, *_, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.create_server(where[:2], family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise TreeCalError(f"cannot listen on {host}, port {port}: {why}.", hint="choose another --port.") from None
+    with listening:
+        yield listening
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host.
+
+    Examples
+    --------
+    >>> _is_loopback("127.0.0.1"), _is_loopback("::1"), _is_loopback("localhost"), _is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _address(host: str, port: int) -> str:
+    """Return the address of the page.
+
+    Examples
+    --------
+    >>> _address("::1", 8000), _address("0.0.0.0", 80)
+    ('http://[::1]:8000/', 'http://127.0.0.1:80/')
+    """
+    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
