@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,13 +102,14 @@ def _serve(data: str, answers: int) -> None:
 
     told = False
 
-    def ready(address: str) -> None:
+    def say(text: str) -> None:
         nonlocal told
-        os.write(answers, f"{address}\n".encode())
-        told = True
+        for address in re.findall(r"http://\S+", text)[: not told]:
+            os.write(answers, f"{address}\n".encode())
+            told = True
 
     try:
-        serve(data, port=0, rate=1e9, ready=ready)
+        serve(data, port=0, rate=1e9, say=say)
     except BaseException as error:
         if not told:
             os.write(answers, f"{type(error).__name__} {str(error).splitlines()[0]}\n".encode())
