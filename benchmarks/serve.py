@@ -308,17 +308,21 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
             pool = await Pool(server.port).open(64)
             streams = await pool.create(10)
             rounds = Rounds()
-            for i in range(200):  # code is compiled and caches are filled by the first ones
-                await pool.call(
-                    "POST", f"/v1/streams/{streams[i % 10]}/forecasts", f'{{"id":"w{i}","p":{rounds.p[i]}}}'.encode()
-                )
+            for i in range(200):
+                body = f'{{"id":"w{i}","p":{rounds.p[i]}}}'.encode()
+                await pool.call("POST", f"/v1/streams/{streams[i % 10]}/forecasts", body)
+            begin = time.perf_counter()
+            body = ",".join(f'{{"stream":"{streams[i % 10]}","id":"w{i}","outcome":{i % 3}}}' for i in range(200))
+            await pool.call("POST", "/v1/outcomes", f'{{"outcomes":[{body}]}}'.encode())
+            first = time.perf_counter() - begin
             used, own, start = server.processor(), time.process_time(), time.perf_counter()
             found = await _arrivals(pool, rounds, streams, rate=rate, seconds=seconds)
             wall = time.perf_counter() - start
             pool.close()
-            return (*found, (server.processor() - used) / wall, (time.process_time() - own) / wall)
+            return (*found, (server.processor() - used) / wall, (time.process_time() - own) / wall, first)
 
-        due, latency, acknowledged, failed, used, own = asyncio.run(load())
+        due, latency, acknowledged, failed, used, own, first = asyncio.run(load())
+        yield Line("the first 200 outcomes after a start, once", "", f"{first * 1e3:.0f} ms")
         what = f"single forecasts, {rate:,}/s for {seconds:,} s, outcomes beside them"
         yield Line(what, "p99 ≤ 50 ms", percentiles(latency), f"{failed} of {len(latency):,} refused or lost")
         minutes = [latency[(due >= low) & (due < low + 60)] for low in range(0, int(due[-1]) + 1, 60)]
@@ -563,13 +567,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, help="of single forecasts; 600, or 20 with --quick")
     parser.add_argument("--markdown", action="store_true", help="the table as in the docs")
     options = parser.parse_args()
+    if (load := os.getloadavg()[0]) > 0.5:
+        print(f"other programs run (load {load:.1f}): the figures will not be the server's own", file=sys.stderr)
     lines = list[Line]()
     for part in options.only:
         print(f"{part} …", file=sys.stderr, flush=True)
         lines += PARTS[part](options)
     show(lines, markdown=options.markdown)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("apsw", "uvicorn", "uvloop"))
-    print(f"\n{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {versions}")
+    where = f"{os.cpu_count()} cores, {platform.machine()}, load before {load:.1f}"
+    print(f"\n{where}; Python {platform.python_version()}, {versions}")
 
 
 if __name__ == "__main__":

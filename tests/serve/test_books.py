@@ -455,7 +455,7 @@ def test_a_job_that_fails_harms_no_other(path: Path) -> None:
             futures[1].result()
         assert writer.read(lambda books: books.picture("s").rounds).result() == 3
         sound_writer(writer)
-    assert [each["rounds"] for each in events if each["kind"] == "forecast"] == [1, 2, 3]
+    assert [each["rounds"] for each in events if each["event"] == "forecast"] == [1, 2, 3]
     with pytest.raises(Refusal, match="stopping"):
         good(3).result()
 

@@ -159,12 +159,11 @@ class Hub:
         if self._closed or len(self._clients) >= MOST:
             why = "the server stops." if self._closed else f"{MOST} clients listen already."
             raise Refusal("unavailable", why, hint="try again later, or poll.")
-        client = Client(wanted)
-        self._clients.add(client)
-        return self._heard(client, still)
+        return self._heard(Client(wanted), still)
 
     async def _heard(self, client: Client, still: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         quiet = 0.0
+        self._clients.add(client)
         try:
             yield b"retry: 2000\n: listening\n\n"
             while True:

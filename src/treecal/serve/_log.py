@@ -45,6 +45,7 @@ class Log:
         """Write where an error arose. Its message may quote a request, and is left out."""
         frames = [f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)]
         self._put("error", "failure", {"route": route, "error": type(error).__name__, "frames": frames})
+        self.flush()
 
     def line(self, event: str, *, level: str = "info", **details: Any) -> None:
         """Write something else, at once."""

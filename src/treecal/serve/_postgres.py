@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import count
+from contextlib import contextmanager
 from typing import Any, Self
 
 from treecal._optional import require
@@ -34,8 +33,6 @@ class PostgresReader:
         self._address, self._given = address, _read(address)
         self._queries = {name: text.replace("%", "%%").replace("?", "%s") for name, text in queries().items()}
         self._connection: Any = None
-        self._scans = count()
-        self._open_scans = 0
 
     @property
     def where(self) -> str:
@@ -49,16 +46,6 @@ class PostgresReader:
             rows: list[Row] = cursor.execute(self._queries[name], arguments).fetchall()
             return rows
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read, by a cursor of the server."""
-        with (
-            self._connected() as connection,
-            self._cursors(connection),
-            connection.cursor(f"scan{next(self._scans)}", binary=True) as cursor,
-        ):
-            cursor.itersize = 1000
-            yield from cursor.execute(self._queries[name], arguments)
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
         if not rows:
@@ -70,6 +57,13 @@ class PostgresReader:
                 found.extend(cursor.fetchall())
             return found
 
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        with self._connected() as connection, connection.transaction(force_rollback=True):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:
@@ -79,7 +73,6 @@ class PostgresReader:
     @contextmanager
     def _connected(self) -> Iterator[Any]:
         if self._connection is None or self._connection.closed:
-            self._open_scans = 0
             self._connection = self._connect()
         with _failures(self._connection):
             yield self._connection
@@ -88,20 +81,6 @@ class PostgresReader:
         connection = _connected(self._given)
         connection.execute("SET default_transaction_read_only = on")
         return connection
-
-    @contextmanager
-    def _cursors(self, connection: Any) -> Iterator[None]:
-        """A cursor lives in a transaction: one for all that are open."""
-        if self._open_scans == 0:
-            connection.execute("BEGIN")
-        self._open_scans += 1
-        try:
-            yield
-        finally:
-            self._open_scans -= 1
-            if self._open_scans == 0:
-                with suppress(psycopg.Error):  # the error that is on its way says more
-                    connection.execute("ROLLBACK")
 
 
 class Postgres(PostgresReader):
@@ -121,7 +100,7 @@ class Postgres(PostgresReader):
 
     def __init__(self, address: str, *, beside: bool = False) -> None:
         super().__init__(address)
-        self._in_transaction, self._beside = False, beside
+        self._beside, self._in_transaction = beside, False
 
     def __enter__(self) -> Self:
         try:
@@ -143,10 +122,11 @@ class Postgres(PostgresReader):
         connection = _connected(self._given)
         try:
             connection.execute("SET synchronous_commit = on")
-            if not self._beside:
-                with connection.transaction():
-                    connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
-                    connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
+            if self._beside:
+                return connection
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+                connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
         except psycopg.errors.LockNotAvailable:
             connection.close()
             raise unavailable(f"another treecal serve holds {self.where}") from None

@@ -31,23 +31,40 @@ class SqliteReader:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._queries = queries()
-        self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
-        self._connection.set_busy_timeout(_BUSY_MS)
+        if not os.path.exists(path):
+            raise FileError(f"there is no file {os.fspath(path)}.")
+        try:
+            self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection.set_busy_timeout(_BUSY_MS)
+            ((ours,), (version,)) = self._connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+        except (apsw.NotADBError, apsw.CorruptError):
+            raise FileError(f"{os.fspath(path)} is no file of SQLite, or it is damaged.") from None
+        except apsw.CantOpenError:
+            raise FileError(f"{os.fspath(path)} cannot be read.", hint="check its owner and mode.") from None
+        if ours != APPLICATION or pending_migrations(version, os.fspath(path)):
+            self._connection.close()
+            problem = "has an older format" if ours == APPLICATION else "is a file of SQLite, and not one of treecal"
+            hint = "treecal serve brings it up to date." if ours == APPLICATION else "choose another file."
+            raise FileError(f"{os.fspath(path)} {problem}.", hint=hint)
 
     def query(self, name: str, *arguments: Any) -> list[Row]:
         """Return the rows of a query."""
         with _failures():
             return list(self._connection.execute(self._queries[name], arguments))
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read."""
-        with _failures():
-            yield from self._connection.execute(self._queries[name], arguments)
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
         with _failures():
             return list(self._connection.executemany(self._queries[name], rows))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,0 +1,104 @@
+"""Delivery of what is in the spool: in order, in batches, without what the server refuses for good."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from itertools import takewhile
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from treecal.client._line import AwayError, Call, Reply
+from treecal.client._replies import read
+from treecal.client._spool import Item, Spool, SpooledForecast, SpooledOutcome
+from treecal.exceptions import ServerError
+from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements
+
+MOST = 1000
+_STREAM = {"archived", "not_found"}  # what is wrong with the stream is wrong with all its rows
+_ROWS = {
+    "bad_json",
+    "conflict",
+    "invalid",
+    "too_large",
+}  # all other refusals are not about the rows, and are waited out
+_encode = msgspec.json.Encoder().encode
+
+Calls = Generator[Call, Reply, None]
+Rows = TypeVar("Rows", bound=Item)
+
+
+class Delivery:
+    """Takes batches from a spool; smaller ones after one that took too long.
+
+    A batch is a run of forecasts or a run of outcomes: all goes in the order in which it came, so that an outcome finds
+    its forecast. What was delivered just before a failure is delivered again, which ids make harmless.
+    """
+
+    def __init__(self, spool: Spool, timeout: float) -> None:
+        self.spool, self._timeout, self._most = spool, timeout, MOST
+
+    def batch(self) -> Calls:
+        """Deliver a batch: yields the calls to make, and is sent their replies; raises if the server is away."""
+        records = self.spool.head(self._most)
+        run = list(takewhile(lambda record: type(record.item) is type(records[0].item), records))
+        refused: list[tuple[Item, Problem]] = []
+        forecasts: dict[str, list[SpooledForecast]] = {}
+        outcomes: list[SpooledOutcome] = []
+        for item, _ in run:
+            if isinstance(item, SpooledForecast):
+                forecasts.setdefault(item.stream, []).append(item)
+            else:
+                outcomes.append(item)
+        try:
+            for rows in forecasts.values():
+                yield from self._forecasts(rows, refused)
+            if outcomes:
+                yield from self._outcomes(outcomes, refused)
+        except AwayError as away:
+            self._most = max(self._most // 2, 1) if away.slow else self._most
+            raise
+        self._most = min(self._most * 2, MOST)
+        if run:
+            self.spool.advance(run, refused=refused)
+
+    def _forecasts(self, rows: list[SpooledForecast], refused: list[tuple[Item, Problem]]) -> Calls:
+        body = _encode(NewForecasts([row.forecast for row in rows]))
+        reply = yield self._call(f"/v1/streams/{quote(rows[0].stream, safe='')}/forecasts/batch", body)
+        try:
+            read(reply, Announcements)
+        except ServerError as error:
+            for part in _without(rows, error, refused, _ROWS | _STREAM):
+                yield from self._forecasts(part, refused)
+
+    def _outcomes(self, rows: list[SpooledOutcome], refused: list[tuple[Item, Problem]]) -> Calls:
+        reply = yield self._call("/v1/outcomes", _encode(NewOutcomes([row.outcome for row in rows])))
+        try:
+            settled = read(reply, Settlements).outcomes
+        except ServerError as error:
+            for part in _without(rows, error, refused, _ROWS):
+                yield from self._outcomes(part, refused)
+            return
+        for row, each in zip(rows, settled, strict=True):
+            if each.status == "unknown":
+                refused.append((row, Problem("unknown", "there is no forecast with this id")))
+            elif each.status == "conflict":
+                refused.append((row, Problem("conflict", "the round has another outcome")))
+
+    def _call(self, target: str, body: bytes) -> Call:
+        return Call("POST", target, time.monotonic() + self._timeout, body)
+
+
+def _without(
+    rows: list[Rows], error: ServerError, refused: list[tuple[Item, Problem]], final: set[str]
+) -> list[list[Rows]]:
+    """Return the parts to try, since all of a batch or none is taken; a part that is refused for good is kept apart."""
+    if error.code not in final:
+        raise AwayError(f"{error.code}: {error}", denied=True)
+    if len(rows) > 1 and error.code not in _STREAM:
+        return [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    message = str(error).partition("\n\nHint: ")[0]
+    refused += [(row, Problem(error.code, message, error.hint, error.at)) for row in rows]
+    return []
