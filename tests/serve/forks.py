@@ -48,12 +48,16 @@ class Forks:
         self._server = None
         assert ended == str(-signal.SIGKILL), f"the server had ended by itself: {ended}; {self.log.read_text()[-3000:]}"
 
+    def end(self) -> None:
+        """Kill the server if one runs."""
+        if self._server is not None:
+            self.kill()
+
     def close(self) -> None:
         """Kill what runs, and end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if self._server is not None:
-            self.kill()
+        self.end()
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
