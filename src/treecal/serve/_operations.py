@@ -242,11 +242,13 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
 async def show_scores(desk: Desk, call: Call) -> Answer:
     """Show errors, reliability and scores."""
     query: ScoresQuery = call.query
-    kept = await desk.kept(call)
+    kept, of = await desk.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
 
     def find(reader: Reader) -> wire.Scores:
         since, until = _between(query.since, query.until)
-        return reading.scores(kept, reader, by=query.by, window=query.window, since=since, until=until, last=query.last)
+        return reading.scores(
+            kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
+        )
 
     return answer(await desk.read(find))
 

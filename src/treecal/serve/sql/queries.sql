@@ -35,7 +35,8 @@ SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, 
 FROM rounds r WHERE r.stream = ? AND r.id = ?
 
 -- name: arrivals_of_round
-SELECT round, kind, at, class, point FROM arrivals WHERE stream = ? AND round = ? ORDER BY arrival
+-- Every kind is at least '': without this SQLite reads all arrivals of the stream, in their order.
+SELECT round, kind, at, class, point FROM arrivals WHERE stream = ? AND round = ? AND kind >= '' ORDER BY arrival
 
 -- name: oldest_pending
 SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
@@ -71,7 +72,7 @@ FROM arrivals a LEFT JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival > ? ORDER BY a.arrival LIMIT ?
 
 -- name: last_arrival
-SELECT COALESCE(MAX(arrival), 0), COALESCE(MAX(at), 0) FROM arrivals WHERE stream = ?
+SELECT COALESCE(MAX(arrival), 0) FROM arrivals WHERE stream = ?
 
 -- name: snapshot
 SELECT round, arrival, content FROM snapshots WHERE stream = ?
