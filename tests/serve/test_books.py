@@ -247,7 +247,7 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     picture = books.picture("s")
     assert picture.monitors["model"].value == monitor.statistic
     assert picture.monitors["model"].alarm == monitor.alarm
-    (alarm,) = _reading.alarms(books.store, {1: "s"}, None, 10).alarms
+    (alarm,) = _reading.alarms(books.store, "", None, 10).alarms
     assert alarm.words == str(monitor.alarm)
     assert _reading.stream(picture, books.store, 0.0).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks

@@ -131,3 +131,40 @@ def test_what_could_not_play_a_round_is_refused_at_once(books: Books, given: dic
         books.create(wire.NewStream("s", **{"classes": CLASSES, **given}))
     assert (refused.value.code, refused.value.at) == ("invalid", at)
     assert books.names() == []
+
+
+def test_a_log_grows_no_longer_than_it_may_before_a_snapshot_though_the_server_is_killed_often(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_books, "SNAPSHOT_EVERY", 50)
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    for i in range(5):
+        forecast(books, *(wire.NewForecast(f"{i}.{j}", P) for j in range(20)))
+        books.forget()  # as whoever starts again knows nothing
+    ((rounds, _, _),) = books.store.query("snapshot", 1)
+    assert rounds > 50
+    assert [each.problems for each in check_books(books.store)] == [[]]
+
+
+def test_streams_are_listed_in_order_from_anywhere(books: Books) -> None:
+    names = ["b", "a-2", "a-1", "a", "A", "a.1", "ab", "0", "a_1"]
+    for name in names:
+        done(books, lambda: books.create(wire.NewStream(name, classes=CLASSES)))  # noqa: B023
+    for _ in range(2):
+        assert books.names() == sorted(names)
+        assert books.names(prefix="a") == sorted(name for name in names if name.startswith("a"))
+        assert books.names(after="a-1", prefix="a-") == ["a-2"]
+        assert books.names(after="a-1") == sorted(name for name in names if name > "a-1")
+        assert books.names(after="z") == books.names(prefix="z") == books.names(after="b", prefix="a") == []
+        books.forget()
+
+
+def test_alarms_of_other_streams_hide_none(books: Books) -> None:
+    for name in ("a-1", "b-1", "b-2"):
+        done(books, lambda: books.create(wire.NewStream(name, classes=CLASSES)))  # noqa: B023
+        new = [wire.NewForecast(str(i), [0.01, 0.01, 0.98]) for i in range(30)]
+        done(books, lambda: books.forecast(name, new))  # noqa: B023
+        done(books, lambda: books.settle([wire.NewOutcome(name, each.id, 0) for each in new]))  # noqa: B023
+    assert [each.stream for each in _reading.alarms(books.store, "", None, 10).alarms] == ["b-2", "b-1", "a-1"]
+    assert [each.stream for each in _reading.alarms(books.store, "a-", None, 1).alarms] == ["a-1"]
+    assert [each.stream for each in _reading.alarms(books.store, "", books.kept("b-1"), 10).alarms] == ["b-1"]

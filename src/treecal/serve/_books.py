@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
@@ -95,6 +96,7 @@ class Books:
         self.store, self.clock = store, clock
         self.events: list[Event] = []
         self._kept: dict[str, Kept] = {}
+        self._names: list[str] = []
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
         self.forget()
@@ -107,10 +109,12 @@ class Books:
         rows = self.store.query("streams")
         kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=wire.NewStream), *row[3:]) for row in rows]
         self._kept = {each.name: each for each in kept}
+        self._names = sorted(self._kept)
 
-    def names(self) -> list[str]:
-        """Return the names of all streams, in order."""
-        return sorted(self._kept)
+    def names(self, *, after: str = "", prefix: str = "") -> list[str]:
+        """Return the names of streams that come after one and start with a prefix, in order."""
+        first = max(bisect_right(self._names, after) if after else 0, bisect_left(self._names, prefix))
+        return self._names[first : bisect_left(self._names, prefix + "\x7f")]  # greater than any letter of a name
 
     def kept(self, name: str) -> Kept:
         """Return a stream as its row says, or refuse."""
@@ -123,8 +127,8 @@ class Books:
         """Return a stream in memory, loaded if it must be, or refuse."""
         kept = self.kept(name)
         if (player := self._players.get(name)) is None:
-            player = self._players[name] = loaded(self.store, kept)
-            self._saved[name] = player.rounds + player.arrivals
+            player, saved = loaded(self.store, kept)
+            self._players[name], self._saved[name] = player, saved
         self._players.move_to_end(name)
         return player
 
@@ -143,9 +147,10 @@ class Books:
             return new.name, False
         rehearse(new)
         player, now = Player(new), self.clock()
-        stream = max((each.stream for each in self._kept.values()), default=0) + 1
+        stream = len(self._kept) + 1  # none is ever deleted
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), now)])
         self._kept[new.name] = Kept(stream, new.name, new, now, None)
+        insort(self._names, new.name)
         self._players[new.name], self._saved[new.name] = player, 0
         self._tell("stream", new.name, what="created")
         return new.name, True

@@ -169,16 +169,13 @@ def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int
     return wire.Pending(found, found[-1].round if len(rounds) > limit else None)
 
 
-def alarms(reader: Reader, names: dict[int, str], only: Kept | None, limit: int) -> wire.Alarms:
-    """Return alarms, the latest first: of one stream, or of those that are named."""
-    rows = reader.query("alarms", limit) if only is None else reader.query("alarms_of", only.stream, limit)
-    return wire.Alarms(
-        [
-            wire_alarm(names[number], watched, at, msgspec.json.decode(body))
-            for number, watched, at, body in rows
-            if number in names
-        ]
-    )
+def alarms(reader: Reader, prefix: str, only: Kept | None, limit: int) -> wire.Alarms:
+    """Return alarms, the latest first: of one stream, or of those whose names start with a prefix."""
+    if only is None:
+        rows = reader.query("alarms", len(prefix), prefix, limit)
+    else:
+        rows = [(only.name, *row[1:]) for row in reader.query("alarms_of", only.stream, limit)]
+    return wire.Alarms([wire_alarm(name, watched, at, msgspec.json.decode(body)) for name, watched, at, body in rows])
 
 
 class Read(NamedTuple):

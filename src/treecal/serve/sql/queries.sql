@@ -85,7 +85,8 @@ ON CONFLICT (stream) DO UPDATE SET round = excluded.round, arrival = excluded.ar
 INSERT INTO alarms (stream, arrival, watched, at, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: alarms
-SELECT stream, watched, at, body FROM alarms ORDER BY at DESC, stream, arrival DESC LIMIT ?
+SELECT s.name, a.watched, a.at, a.body FROM alarms a JOIN streams s ON s.stream = a.stream
+WHERE substr(s.name, 1, CAST(? AS INTEGER)) = ? ORDER BY a.at DESC, a.stream, a.arrival DESC LIMIT ?
 
 -- name: alarms_of
 SELECT stream, watched, at, body FROM alarms WHERE stream = ? ORDER BY arrival DESC LIMIT ?
