@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from treecal.exceptions import FileError
 from treecal.serve import _books, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
@@ -168,3 +169,14 @@ def test_alarms_of_other_streams_hide_none(books: Books) -> None:
     assert [each.stream for each in _reading.alarms(books.store, "", None, 10).alarms] == ["b-2", "b-1", "a-1"]
     assert [each.stream for each in _reading.alarms(books.store, "a-", None, 1).alarms] == ["a-1"]
     assert [each.stream for each in _reading.alarms(books.store, "", books.kept("b-1"), 10).alarms] == ["b-1"]
+
+
+def test_books_are_not_brought_up_to_date_beneath_the_server_that_holds_them(books: Books) -> None:
+    assert isinstance(books.store, Sqlite)
+    path, connection = books.store.path, books.store._connection
+    with Sqlite(path, beside=True):  # of the same version
+        pass
+    connection.execute("DROP TABLE tokens; PRAGMA user_version = 1")
+    with pytest.raises(FileError, match="older format"), Sqlite(path, beside=True):
+        pass
+    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
