@@ -46,10 +46,11 @@ def ask(port: int, method: str, path: str, body: Any = None, token: str | None =
 
 
 @contextmanager
-def process(*options: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def process(*options: object, temporary: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start the server, wait until it listens, and end it if it is still there."""
     command = [sys.executable, "-m", "treecal", "serve", "--port", "0", *map(str, options)]
-    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
+    env = os.environ | ({} if temporary is None else {"TMPDIR": str(temporary)})
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts, env=env)
     assert started.stderr is not None
     try:
         words = ""
@@ -76,8 +77,10 @@ def ended(started: subprocess.Popen[str]) -> list[Any]:
 
 
 def test_a_server_runs_and_stops_in_order(tmp_path: Path) -> None:
-    data = tmp_path / "books.sqlite"
-    with process("--data", data) as (started, port):
+    data, temporary = tmp_path / "books.sqlite", tmp_path / "tmp"
+    temporary.mkdir()
+    with process("--data", data, temporary=temporary) as (started, port):
+        assert not list(temporary.iterdir())  # nothing is left when it is killed
         assert ask(port, "POST", "/v1/streams", NEW)[0] == 201
         refused(run("serve", "--data", data), "in use by another treecal")
         token = run("token", "create", "all", "--data", data, *["--scope", "read", "--scope", "forecast"]).out.strip()
