@@ -22,7 +22,7 @@ def serve(
     data: Data = None,
     host: str = "127.0.0.1",
     port: int = 8000,
-    allow_host: tuple[str, ...] = (),
+    allow_host: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     rate: float = 5000.0,
     body: int = 8,
     demo: bool = False,
