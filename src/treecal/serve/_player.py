@@ -170,7 +170,7 @@ class Player:
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
-            monitor.update_many(watched, Y, groups=groups)
+            monitor._learn_many(watched, Y, groups)
         self._score(rounds, P, X, Y, classes)
         for each in arrivals:
             self.state = each.chained(self.state)
@@ -187,7 +187,9 @@ class Player:
             compiled = type(front)._played is not Corrector._played
             known = None if compiled else [each.forecast(self.space) for each in rounds]
             assert P is not None
-            front.update_many(P, Y, announced=known, groups=groups)
+            with front._lock:
+                front._catch_up()
+                front._learn_many(Batch(P, Y, groups, None, known))  # all of it is valid since it came
             return
         for i, each in enumerate(rounds):
             number, told = each.waiting_copy(), None if each.told is None else np.frombuffer(each.told)
