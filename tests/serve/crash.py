@@ -32,7 +32,7 @@ import msgspec
 import numpy as np
 
 from tests.serve.forks import Forks, forks
-from tests.serve.postgres import Cluster, running
+from tests.serve.postgres import MISSING, Cluster, programs, running
 from treecal.serve._doctor import check_books
 from treecal.serve._store import Reader, open_store
 from treecal.serve._wire import NewStream, Part, Watch
@@ -290,11 +290,11 @@ class Books:
 @contextmanager
 def servers(kind: str) -> Iterator[tuple[Forks, Cluster | None, Path]]:
     """A process to fork servers from, a PostgreSQL if that is asked for, and a folder."""
+    folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
-        stack.callback(shutil.rmtree, folder)
         cluster = stack.enter_context(running()) if kind == "postgres" else None
         yield stack.enter_context(forks(folder / "log")), cluster, folder
+    shutil.rmtree(folder)  # unless something failed: then the books are there to be looked at
 
 
 def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, Path]) -> Iterator[Counter[str]]:
@@ -307,7 +307,7 @@ def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, 
             for _ in range(min(KILLS_OF_BOOKS, kills - start)):
                 books.kill()
         finally:
-            forked.kill()
+            forked.end()
         for client in books.clients:
             books.counts += client.counts
         yield books.counts
@@ -321,6 +321,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=2000)
     parser.add_argument("--counts", type=Path, required=True, help="a file of JSON, which is added to")
     given = parser.parse_args()
+    if given.data == "postgres" and programs() is None:
+        raise SystemExit(MISSING)
+    given.counts.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     with servers(given.data) as found:

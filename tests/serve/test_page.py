@@ -299,7 +299,8 @@ def test_text_from_the_server_is_never_markup(browser: Any, tmp_path: Path) -> N
         assert page.locator("img").count() == 0
         assert page.evaluate("window.bad") is None
         command = page.locator("pre").nth(1).text_content()
-        assert command.endswith("""-d '{ "outcomes": [ { "stream": "s", "id": "round-1", "outcome": "'\\''; $(x)" } ] }'""")
+        sent = """'{ "outcomes": [ { "stream": "s", "id": "round-1", "outcome": "'\\''; $(x)" } ] }'"""
+        assert command.endswith(f"-d {sent}")
 
 
 def test_a_refused_form_says_why_and_where(browser: Any, books: str) -> None:

@@ -105,8 +105,8 @@ class Sqlite(SqliteReader):
                 raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.") from None
             except apsw.FullError:
                 raise FileError(f"there is no room for {self.path}: the disk is full.") from None
-            except OSError as error:
-                raise FileError(f"{self.path} cannot be written: {error.strerror}.") from None
+            except (apsw.Error, OSError) as error:
+                raise FileError(f"{self.path} cannot be opened: {error}.") from None
             self._open = stack.pop_all()
         return self
 
@@ -127,6 +127,8 @@ class Sqlite(SqliteReader):
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]
         if tables and ours != APPLICATION:
             raise FileError(f"{self.path} is a file of SQLite, and not one of treecal.", hint="choose another file.")
+        if connection.readonly("main"):  # which SQLite takes for granted until something is written
+            raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
@@ -135,7 +137,7 @@ class Sqlite(SqliteReader):
             with connection:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")
-        self.query("streams")  # from here on there is a write-ahead log
+        connection.execute("SELECT COUNT(*) FROM streams").fetchone()  # from here on there is a write-ahead log
         self._files = self._named()
 
     def _named(self) -> list[os.stat_result]:
