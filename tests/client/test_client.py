@@ -420,6 +420,24 @@ def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, t
     assert server.books.log == [("forecast", "rain", "a"), ("outcome", "rain", "a")]
 
 
+@pytest.mark.parametrize("limit", [None, 1])
+def test_forecasts_go_ahead_only_where_they_push_out_none(
+    limit: int | None, make: Make, server: Server, tmp_path: Path
+) -> None:
+    server.books.streams["rain"]["limit"] = limit
+    server.stop()
+    with make(server.url, spool=tmp_path / "spool") as client:
+        for name in "abc":
+            client.forecast("rain", [0.25, 0.75], id=name)
+            client.outcome("rain", name, 1)
+        server.start()
+        assert client.flush() == 0
+    came = [(what, name) for what, _, name in server.books.log]
+    alternating = [(what, name) for name in "abc" for what in ("forecast", "outcome")]
+    assert came == (alternating if limit else sorted(alternating))
+    assert sum(method == "POST" for method, *_ in server.seen) == (6 if limit else 2)
+
+
 def test_the_next_client_delivers_what_one_left(make: Make, server: Server, tmp_path: Path) -> None:
     server.stop()
     with make(server.url, spool=tmp_path / "spool") as client:

@@ -108,8 +108,9 @@ class House:
         headers: dict[str, str] | Sequence[tuple[str, str]] = (),
         pause: float = 0.0,
         token: str | None = None,
+        leave: bool = False,
     ) -> Reply:
-        """Send a request, its body in parts, and return the answer."""
+        """Send a request, its body in parts, and return the answer, or as much as there is at once."""
         if json is not None:
             parts = [json if isinstance(json, bytes) else msgspec.json.encode(json)]
         given = list(headers.items()) if isinstance(headers, dict) else list(headers)
@@ -137,7 +138,8 @@ class House:
                 await asyncio.sleep(pause)
                 part = waiting.pop(0)
                 return {"type": "http.request", "body": part, "more_body": bool(waiting)}
-            await answered.wait()
+            if not leave:
+                await answered.wait()
             return {"type": "http.disconnect"}
 
         sent: list[Any] = []

@@ -372,6 +372,7 @@ class Client:
         self._line.close()
         if self._sender is not None:
             self._sender.join()
+            self._line.close()  # and what it opened meanwhile
         self._desk.close()
 
     def __enter__(self) -> Self:

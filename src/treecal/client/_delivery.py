@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from itertools import takewhile
+from collections.abc import Generator, Iterator
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -12,9 +11,9 @@ import msgspec
 
 from treecal.client._line import AwayError, Call, Reply
 from treecal.client._replies import read
-from treecal.client._spool import Item, Spool, SpooledForecast, SpooledOutcome
+from treecal.client._spool import Item, Record, Spool, SpooledForecast, SpooledOutcome
 from treecal.exceptions import ServerError
-from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements
+from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
 
 MOST = 1000
 _STREAM = {"archived", "not_found"}  # what is wrong with the stream is wrong with all its rows
@@ -33,36 +32,48 @@ Rows = TypeVar("Rows", bound=Item)
 class Delivery:
     """Takes batches from a spool; smaller ones after one that took too long.
 
-    A batch is a run of forecasts or a run of outcomes: all goes in the order in which it came, so that an outcome finds
-    its forecast. What was delivered just before a failure is delivered again, which ids make harmless.
+    Forecasts and outcomes go in the order in which they came, and no outcome before its forecast. Forecasts may go
+    before outcomes that came earlier, so that a batch is large where they alternate; not in a stream that lets only so
+    many rounds wait, in which that could push out the oldest. What was delivered just before a failure is delivered
+    again, which ids make harmless.
     """
 
     def __init__(self, spool: Spool, timeout: float) -> None:
         self.spool, self._timeout, self._most = spool, timeout, MOST
+        self._limited: dict[str, bool] = {}
 
     def batch(self) -> Calls:
         """Deliver a batch: yields the calls to make, and is sent their replies; raises if the server is away."""
         records = self.spool.head(self._most)
-        run = list(takewhile(lambda record: type(record.item) is type(records[0].item), records))
-        refused: list[tuple[Item, Problem]] = []
-        forecasts: dict[str, list[SpooledForecast]] = {}
-        outcomes: list[SpooledOutcome] = []
-        for item, _ in run:
-            if isinstance(item, SpooledForecast):
-                forecasts.setdefault(item.stream, []).append(item)
-            else:
-                outcomes.append(item)
         try:
-            for rows in forecasts.values():
-                yield from self._forecasts(rows, refused)
-            if outcomes:
-                yield from self._outcomes(outcomes, refused)
+            for stream in {record.item.stream for record in records if isinstance(record.item, SpooledForecast)}:
+                if stream not in self._limited:
+                    self._limited[stream] = yield from self._is_limited(stream)
+            for part in _parts(records, {stream for stream, limited in self._limited.items() if limited}):
+                refused: list[tuple[Item, Problem]] = []
+                forecasts: dict[str, list[SpooledForecast]] = {}
+                outcomes: list[SpooledOutcome] = []
+                for item, _ in part:
+                    if isinstance(item, SpooledForecast):
+                        forecasts.setdefault(item.stream, []).append(item)
+                    else:
+                        outcomes.append(item)
+                for rows in forecasts.values():
+                    yield from self._forecasts(rows, refused)
+                if outcomes:
+                    yield from self._outcomes(outcomes, refused)
+                self.spool.advance(part, refused=refused)
         except AwayError as away:
             self._most = max(self._most // 2, 1) if away.slow else self._most
             raise
         self._most = min(self._most * 2, MOST)
-        if run:
-            self.spool.advance(run, refused=refused)
+
+    def _is_limited(self, stream: str) -> Generator[Call, Reply, bool]:
+        reply = yield Call("GET", f"/v1/streams/{quote(stream, safe='')}", time.monotonic() + self._timeout)
+        try:
+            return read(reply, Stream).config.limit is not None
+        except ServerError:  # its forecasts will be refused, or may be read by others only
+            return True
 
     def _forecasts(self, rows: list[SpooledForecast], refused: list[tuple[Item, Problem]]) -> Calls:
         body = _encode(NewForecasts([row.forecast for row in rows]))
@@ -89,6 +100,21 @@ class Delivery:
 
     def _call(self, target: str, body: bytes) -> Call:
         return Call("POST", target, time.monotonic() + self._timeout, body)
+
+
+def _parts(records: list[Record], limited: set[str]) -> Iterator[list[Record]]:
+    """Yield stretches in which all forecasts may go before all outcomes."""
+    part: list[Record] = []
+    settled: set[str] = set()
+    for record in records:
+        if isinstance(record.item, SpooledOutcome):
+            settled.add(record.item.outcome.stream)
+        elif record.item.stream in limited & settled:
+            yield part
+            part, settled = [], set()
+        part.append(record)
+    if part:
+        yield part
 
 
 def _without(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -40,6 +40,7 @@ T = TypeVar("T")
 Act = Generator[Call | float, Any, T]
 """Yields calls, whose replies it is sent, and delays in seconds, and is sent whether there is a hurry."""
 
+_MOST_NUMBERS = 200_000  # in a request: some 4 MB
 _SYNC = 1.0  # seconds between syncs of the spool while the server is away
 encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("treecal.client")
@@ -130,8 +131,7 @@ class Desk:
         rows_of = zip(points, _column("ids", ids, len(points)), _column("tags", tags, len(points)), strict=True)
         new = [new_forecast(p, id_, tag, due, at) for at, (p, id_, tag) in enumerate(rows_of)]
         answers: list[Answer] = []
-        for start in range(0, len(new), MOST_ROWS):
-            rows = new[start : start + MOST_ROWS]
+        for rows in _requests(new):
             why = self.pause.why(timeout)
             if why is None:
                 try:
@@ -292,6 +292,14 @@ def with_query(target: str, **given: object) -> str:
 def _announced(announced: Announced, names: Sequence[str] | None) -> Answer:
     forecast = announced.forecast if names is None else dict(zip(names, announced.forecast, strict=True))
     return Answer(announced.id, forecast, True, True, None, announced.round, announced.state)
+
+
+def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
+    """Yield as many rows as a request may have; fewer, if they are long."""
+    longest = max((len(row.p) for row in new if row.p is not None), default=1)
+    most = max(min(MOST_ROWS, _MOST_NUMBERS // max(longest, 1)), 1)
+    for start in range(0, len(new), most):
+        yield new[start : start + most]
 
 
 def _column(name: str, column: Iterable[T] | None, count: int) -> list[T] | list[None]:

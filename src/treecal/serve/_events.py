@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -121,7 +122,8 @@ class Hub:
             if self._asked or not (self._counts or self._others):
                 return
             self._asked = True
-        self._loop.call_soon_threadsafe(self._take)
+        with suppress(RuntimeError):  # the loop has ended meanwhile: nobody listens any more
+            self._loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
         """Send alarms and changes of streams, and counts when their time has come."""

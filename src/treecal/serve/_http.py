@@ -263,8 +263,11 @@ async def _stream(
                 await anext(parts, None)  # what was not begun is not closed
             else:
                 async for part in parts:
-                    async with asyncio.timeout(seconds):  # one that reads nothing is left behind
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                    try:
+                        async with asyncio.timeout(seconds):
+                            await send({"type": "http.response.body", "body": part, "more_body": True})
+                    except TimeoutError:
+                        raise Gone from None  # one that reads nothing is left behind
         await send({"type": "http.response.body", "body": b""})
 
     async def leave() -> None:
@@ -280,7 +283,7 @@ async def _stream(
         told = tasks[0].done()
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
     if told:
         tasks[0].result()
 
@@ -337,7 +340,7 @@ class _Front:
                     raise
                 await _send(forward, failure(refusal), method)
         except Gone:
-            status = 499  # as others write it in their logs: nobody waits for an answer
+            status = status or 499  # as others write it in their logs: nobody waits for an answer
         except Exception as error:
             self._log.failure(error, route=_route(scope))
             if status:
