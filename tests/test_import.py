@@ -11,6 +11,7 @@ HEAVY = (
     "cvxpy",
     "cyclopts",
     "duckdb",
+    "httpcore",
     "httpx",
     "jinja2",
     "matplotlib",

@@ -126,3 +126,22 @@ class FileError(TreeCalError):
         """Name the (1-based) row, and in a text file its line."""
         where = f"row {row:,}" if line is None else f"line {line:,} (row {row:,})"
         return cls(f"{name}, {where}: {problem}", hint=hint)
+
+
+class ServerError(TreeCalError):
+    """What a treecal server refused, or that it could not be reached in time.
+
+    `code` is the server's, such as "conflict", "not_found" or "unauthorized", and "away" if no answer came; `status` is
+    that of HTTP, 0 if no answer came; `at` is the place in what was sent, such as "outcomes[3].id".
+    """
+
+    code: str = ""
+    status: int = 0
+    at: str | None = None
+
+    @classmethod
+    def of(cls, code: str, status: int, message: str, *, hint: str | None = None, at: str | None = None) -> ServerError:
+        """Name the code, the status, the problem and its place."""
+        error = cls(message, hint=hint)
+        error.code, error.status, error.at = code, status, at
+        return error

@@ -7,7 +7,7 @@ After each kill the books are audited: every acknowledged forecast and outcome i
 request without an answer is there whole or not at all; nothing else is there; and a replay of the log gives every
 forecast and the snapshots, bit for bit. Then clients send again what was not answered, and some of what was.
 
-It can be stopped at any time: counts are added to the file after every dozen kills, and the next run adds to them.
+It can be stopped at any time: counts are added to the file after every ten kills, and the next run adds to them.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ import msgspec
 import numpy as np
 
 from tests.serve.forks import Forks, forks
-from tests.serve.postgres import Cluster, running
+from tests.serve.postgres import MISSING, Cluster, programs, running
 from treecal.serve._doctor import check_books
 from treecal.serve._store import Reader, open_store
 from treecal.serve._wire import NewStream, Part, Watch
 
 TARGET = 10_000
-KILLS_OF_BOOKS = 12
+KILLS_OF_BOOKS = 10
 """After so many kills the books are begun anew, so that the audits stay quick."""
 CLIENTS = 4
 STREAMS = [
@@ -195,7 +195,10 @@ class Books:
         threads = [threading.Thread(target=each.run, args=(self.address, stop)) for each in self.clients]
         for each in threads:
             each.start()
-        time.sleep(self.rng.uniform(0.0, 0.15) + (0.05 if self.rng.random() < 0.5 else 0.0))
+        answered, some = self._answered(), self.rng.randrange(40)
+        while self._answered() < answered + some and any(each.is_alive() for each in threads):
+            time.sleep(0.001)
+        time.sleep(self.rng.uniform(0.0, 0.01))
         if what == "server":
             self.servers.kill()
             stop.set()
@@ -220,6 +223,9 @@ class Books:
             reader = open_store(self.data).reader()
             self.audit(reader)
             reader.close()
+
+    def _answered(self) -> int:
+        return sum(client.counts["requests"] for client in self.clients)
 
     def audit(self, reader: Reader) -> None:
         """Compare the books with what clients were told."""
@@ -284,15 +290,15 @@ class Books:
 @contextmanager
 def servers(kind: str) -> Iterator[tuple[Forks, Cluster | None, Path]]:
     """A process to fork servers from, a PostgreSQL if that is asked for, and a folder."""
+    folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
-        stack.callback(shutil.rmtree, folder)
         cluster = stack.enter_context(running()) if kind == "postgres" else None
         yield stack.enter_context(forks(folder / "log")), cluster, folder
+    shutil.rmtree(folder)  # unless something failed: then the books are there to be looked at
 
 
 def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, Path]) -> Iterator[Counter[str]]:
-    """Kill so many times; yield counts after every dozen."""
+    """Kill so many times; yield counts after every ten."""
     forked, cluster, folder = found
     for start in range(0, kills, KILLS_OF_BOOKS):
         data = str(folder / f"books{start}.sqlite") if cluster is None else cluster.database()
@@ -301,7 +307,7 @@ def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, 
             for _ in range(min(KILLS_OF_BOOKS, kills - start)):
                 books.kill()
         finally:
-            forked.kill()
+            forked.end()
         for client in books.clients:
             books.counts += client.counts
         yield books.counts
@@ -315,6 +321,9 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=2000)
     parser.add_argument("--counts", type=Path, required=True, help="a file of JSON, which is added to")
     given = parser.parse_args()
+    if given.data == "postgres" and programs() is None:
+        raise SystemExit(MISSING)
+    given.counts.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     with servers(given.data) as found:

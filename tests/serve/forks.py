@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,12 +48,16 @@ class Forks:
         self._server = None
         assert ended == str(-signal.SIGKILL), f"the server had ended by itself: {ended}; {self.log.read_text()[-3000:]}"
 
+    def end(self) -> None:
+        """Kill the server if one runs."""
+        if self._server is not None:
+            self.kill()
+
     def close(self) -> None:
         """Kill what runs, and end."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        if self._server is not None:
-            self.kill()
+        self.end()
         self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
@@ -103,8 +108,9 @@ def _serve(data: str, answers: int) -> None:
 
     def say(text: str) -> None:
         nonlocal told
-        os.write(answers, f"{text.split()[-1]}\n".encode())
-        told = True
+        for address in re.findall(r"http://\S+", text)[: not told]:
+            os.write(answers, f"{address}\n".encode())
+            told = True
 
     try:
         serve(data, port=0, rate=1e9, say=say)

@@ -20,9 +20,8 @@ from treecal.correctors._scores import Round as Scored
 from treecal.correctors._scores import Sums, Tallies
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Forecaster
 from treecal.geometry import Simplex
-from treecal.late._pool import Pool, announce, divided, following
+from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
 from treecal.late._rounds import Outcome
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, monitors_of, space_of, thing_of
@@ -123,14 +122,9 @@ class Player:
     def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
         """Let a copy announce, and wait for this round."""
         assert self.pool is not None
-        said = None if self.front is None else announce(self.front, model, group)
-        number, told = self.pool.best(None), None
-        copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
-        if said is not None and isinstance(copy, Forecaster):
-            copy = following(copy, said.mean)
-        elif said is not None:
-            told = said.mean
-        x = announce(copy, model if told is None else told, group)
+        x, told, number, copy = ask(self.front, self.pool, model, group, None)
+        assert number is not None
+        assert copy is not None
         self.pool.take(number, copy, holder)
         return Opening(x, told, number)
 
@@ -191,26 +185,18 @@ class Player:
         if isinstance(front, Corrector) and self.pool is None:
             # What was announced is scored here, not there; it only saves those without a compiled batch some work.
             compiled = type(front)._played is not Corrector._played
-            said = None if compiled else [each.forecast(self.space) for each in rounds]
+            known = None if compiled else [each.forecast(self.space) for each in rounds]
             assert P is not None
-            front.update_many(P, Y, announced=said, groups=groups)
+            front.update_many(P, Y, announced=known, groups=groups)
             return
         for i, each in enumerate(rounds):
-            group, y = None if groups is None else groups[i], Y[i]
-            x = each.forecast(self.space)
-            if isinstance(front, Corrector):
-                assert P is not None
-                front.learn(P[i], y, announced=x, group=group)
-            elif front is not None:
-                front.update(y)
-            if self.pool is not None and (number := each.waiting_copy()) is not None:
-                copy = self.pool.copies[number]
-                if isinstance(copy, Corrector):
-                    told = each.model_point() if each.told is None else np.frombuffer(each.told)
-                    assert told is not None
-                    copy.learn(told, y, group=group)
-                else:
-                    copy.update(y)
+            number, told = each.waiting_copy(), None if each.told is None else np.frombuffer(each.told)
+            copy = None if number is None or self.pool is None else self.pool.copies[number]
+            said = Said(each.forecast(self.space), told)
+            group = None if groups is None else groups[i]
+            for _, act in lessons(front, copy, said, None if P is None else P[i], Y[i], group):
+                act()
+            if number is not None and self.pool is not None:
                 self.pool.release(number)
 
     def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -24,8 +24,13 @@ from treecal.serve._store import open_store
 from treecal.serve._tokens import tokens_of
 from treecal.serve._writer import Writer
 
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
 PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
+_IDLE = 75  # seconds for which a connection is kept for the next request
+_UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 
@@ -84,20 +89,7 @@ def serve(
             stack.enter_context(Demo(writer, say=say))
         access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
         app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
-        config = uvicorn.Config(
-            app,
-            http=_patient(),
-            loop="uvloop" if find_spec("uvloop") else "asyncio",
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_DRAIN,
-        )
-        server = _Server(config, app.state.desk.hub.close)
-        signals.server = server
+        server = signals.server = Server(app)
         address = _address(host, listening.getsockname()[1])
 
         def at_start() -> None:
@@ -110,12 +102,25 @@ def serve(
     log.line("stopped")
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Ends connections that would last, such as those of pages that listen, when it stops."""
 
-    def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
+    def __init__(self, app: Starlette) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_patient(),
+            loop="uvloop" if find_spec("uvloop") else "asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_IDLE,
+            timeout_graceful_shutdown=_DRAIN,
+        )
         super().__init__(config)
-        self._hang_up = hang_up
+        self._hang_up: Callable[[], None] = app.state.desk.hub.close
         self.at_start: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -138,7 +143,7 @@ class _Server(uvicorn.Server):
 class _Signals:
     """Lets a signal stop the server, and a second one hurry it."""
 
-    server: _Server | None = None
+    server: Server | None = None
 
     def __enter__(self) -> _Signals:
         self._before: dict[int, Any] = {}
@@ -231,6 +236,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         why = getattr(error, "strerror", None) or str(error)
         raise TreeCalError(f"cannot listen on {host}, port {port}: {why}.", hint="choose another --port.") from None
     with listening:
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here: one that takes nothing is cut
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNREAD)
         yield listening
 
 

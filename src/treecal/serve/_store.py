@@ -13,6 +13,7 @@ from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
 
 Row = tuple[Any, ...]
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 class Reader(Protocol):
@@ -102,12 +103,23 @@ def pending_migrations(version: int, where: str) -> list[str]:
     return scripts[version:]
 
 
+def open_reader(data: str) -> Reader:
+    """Return a connection that reads the books of `--data`, whether a server runs or not."""
+    if data.startswith(_POSTGRES):
+        from treecal.serve._postgres import PostgresReader
+
+        return PostgresReader(data)
+    from treecal.serve._sqlite import SqliteReader
+
+    return SqliteReader(data)
+
+
 def open_store(data: str, *, beside: bool = False) -> Store:
     """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
 
     One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
     """
-    if data.startswith(("postgresql://", "postgres://")):
+    if data.startswith(_POSTGRES):
         from treecal.serve._postgres import Postgres
 
         return Postgres(data, beside=beside)

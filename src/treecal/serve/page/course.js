@@ -81,6 +81,7 @@ export function evidenceCourse() {
       marks = curve.marks.filter((mark) => mark.model_evidence !== null || mark.announced_evidence !== null);
       both = !same && marks.some((mark) => mark.model_evidence !== null);
       const now = monitors.announced ?? monitors.model;
+      own.section.hidden = !now; // what a stream forecasts by itself is not watched
       if (!marks.length || !now) return own.update(null);
       own.update({
         summary: evidenceSummary(monitors, both),

@@ -2,7 +2,7 @@
 
 import { get, streamPath } from "./api.js";
 import { el, fill, table } from "./dom.js";
-import { count, decimals, moment } from "./numbers.js";
+import { count, decimals } from "./numbers.js";
 import { badge, problem } from "./parts.js";
 import { plays } from "./words.js";
 
@@ -42,21 +42,23 @@ export function scoresTable(name) {
 
   function columns() {
     const both = stream && plays(stream);
-    const one = ["verdict", "ECE", "by chance", ...(both ? ["Brier", "the model’s"] : ["Brier"]), "accuracy", "rounds"];
-    return [{ name: chooser.selectedOptions[0]?.textContent ?? "" }, ...one.map((column) => ({ name: column, number: column !== "verdict" }))];
+    const numbers = stream?.config.classes
+      ? ["ECE", "by chance", "Brier", ...(both ? ["the model’s"] : []), "accuracy", "rounds"]
+      : ["squared error", ...(both ? ["the model’s"] : []), "rounds"];
+    const first = [{ name: chooser.selectedOptions[0]?.textContent ?? "" }, ...(stream?.config.classes ? [{ name: "verdict" }] : [])];
+    return [...first, ...numbers.map((column) => ({ name: column, number: true }))];
   }
 
-  /** @param {Group} group @param {boolean} times */
+  /** @param {Group} group @param {boolean} times @returns {import("./dom.js").Child[]} */
   function cells(group, times) {
+    const label = group.by === null ? "none" : times ? start(group.by) : group.by;
     const own = group.announced ?? group.model;
-    const value = typeof group.by === "object" ? Object.values(group.by).join(", ") : group.by;
-    const label = times ? start(value) : String(value);
+    const model = stream && plays(stream) ? group.model : undefined;
+    const theirs = model === undefined ? [] : [decimals(model?.brier ?? model?.squared_error)];
     if (!own) return [label];
-    const both = stream && plays(stream);
-    return [
-      label, badge(own.verdict.level), decimals(own.top_label.ece), decimals(own.top_label.chance.mean), decimals(own.brier),
-      ...(both ? [decimals(group.model?.brier)] : []), decimals(own.accuracy), count(own.rounds),
-    ];
+    if (!own.verdict) return [label, decimals(own.squared_error), ...theirs, count(own.rounds)];
+    const { ece, chance } = own.top_label;
+    return [label, badge(own.verdict.level), decimals(ece), decimals(chance.mean), decimals(own.brier), ...theirs, decimals(own.accuracy), count(own.rounds)];
   }
 
   return {
@@ -69,16 +71,15 @@ export function scoresTable(name) {
         fill(chooser, (found.config.tags ?? []).map((tag) => el("option", { value: `=${tag}` }, tag)), WINDOWS.map((window) => el("option", { value: `time ${window}` }, window)));
         if (!found.config.tags?.length) chooser.value = "time day";
       }
-      section.hidden = !found.config.classes;
       await load();
     },
   };
 }
 
-/** The start of a window. @param {string | number} value */
-function start(value) {
-  const seconds = typeof value === "number" ? value : Date.parse(value) / 1000;
-  return Number.isFinite(seconds) ? moment(seconds).replace(/( 00:00)?:00$/, "") : String(value);
+/** The start of a window, which the server has in UTC. @param {string} text */
+function start(text) {
+  const [day, hour] = text.split("T");
+  return hour === undefined ? day : `${day} ${hour.includes(":") ? hour : `${hour}:00`} UTC`;
 }
 
 /** @param {number} found */

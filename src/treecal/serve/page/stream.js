@@ -86,36 +86,35 @@ export async function showStream(main, name) {
   });
   const readPending = reader(2000, (of) => pending.update(of));
   const readAlarms = reader(1000, () => alarms.update());
+  const all = [readCourse, readScores, readPending, readAlarms];
+  /** @type {Set<() => void>} */
+  const due = new Set(all);
+  // The stream comes first: the other parts are shown beside its counts, and must not be older.
   const readStream = paced(1000, async () => {
-    const first = stream === null;
     try {
       show(await get(streamPath(name)));
     } catch (error) {
       if (error instanceof Refused && error.code === "not_found") return missing(main, name);
       return fill(trouble, problem(error));
     }
-    if (first) readRest();
+    for (const read of due) read();
+    due.clear();
   });
 
-  function readRest() {
-    for (const read of [readCourse, readScores, readPending, readAlarms]) read();
-  }
-
-  function readAll() {
+  /** @param {(() => void)[]} parts */
+  function changed(parts) {
+    for (const part of parts) due.add(part);
     readStream();
-    if (stream) readRest();
   }
 
-  /** @param {string} kind */
-  function onEvent(kind) {
-    readStream();
-    if (kind !== "forecast") readCourse();
-    if (kind === "outcome") readScores();
-    if (kind === "forecast" || kind === "outcome") readPending();
-    if (kind === "alarm") readAlarms();
-  }
-
-  follow({ stream: name, onEvent, onLive: readAll });
+  /** @type {Record<string, (() => void)[]>} */
+  const touched = {
+    forecast: [readPending],
+    outcome: [readCourse, readScores, readPending],
+    alarm: [readCourse, readAlarms],
+    stream: [readCourse],
+  };
+  follow({ stream: name, onEvent: (kind) => changed(touched[kind] ?? []), onLive: () => changed(all) });
 }
 
 /** @param {HTMLElement} main @param {string} name */

@@ -102,8 +102,7 @@ export function made(stream) {
     : forecaster
       ? `forecast by ${forecaster.name}`
       : "the model’s forecasts as they are";
-  const watched =
-    monitor === null ? "not watched" : monitor?.arl ? `one false alarm in ${count(monitor.arl)} rounds` : `false alarms at most ${amount(monitor?.alpha ?? 0.05)}`;
+  const watched = forecaster || monitor === null ? "not watched" : monitor?.arl ? `one false alarm in ${count(monitor.arl)} rounds` : `false alarms at most ${amount(monitor?.alpha ?? 0.05)}`;
   return `${of} · ${by} · ${watched}`;
 }
 

@@ -1,0 +1,443 @@
+"""The client for threads."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+from treecal._atomic import new_file
+from treecal.client._answers import Answer, Receipt
+from treecal.client._desk import Act, Desk, encode, quoted, route, with_query
+from treecal.client._line import AwayError, Call, Line, Reply
+from treecal.client._pause import LONGEST
+from treecal.client._replies import read
+from treecal.client._rows import Label, Vector
+from treecal.client._spool import LIMIT, SpoolCounts
+from treecal.client._streams import Given, new_stream
+from treecal.serve._wire import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
+
+T = TypeVar("T")
+_log = logging.getLogger("treecal.client")
+FORECAST = 0.2
+"""Seconds that a model's answer may wait for its correction."""
+BATCH = 1.0
+"""The same, for many at once."""
+ALL = 10.0
+"""Seconds for everything else, attempts and delays together."""
+POLL = 0.005
+"""Seconds between looks at the spool while it is flushed."""
+
+
+class Client:
+    """A client of `treecal serve`; several threads may share it.
+
+    `forecast` never holds up a model's answer: if the server is away, or takes longer than the timeout, the answer is
+    the model's own forecast, marked as such. With a spool it is kept in a file, and delivered when the server is back,
+    under the same id, as the forecast that was used; and so are outcomes. While the server is away, most calls do not
+    even try: one does, after 0.1 s and then after longer and longer times up to 5 s.
+
+    Everything else, and outcomes if there is no spool, is tried again until the timeout, with random delays, under the
+    same ids, so that nothing is recorded twice. What the server refuses raises `treecal.exceptions.ServerError`, with
+    its code and hint.
+
+    Parameters
+    ----------
+    url
+        Where the server is, such as "http://127.0.0.1:8000".
+    token
+        What `treecal token create` printed, if the server wants one.
+    timeout
+        Seconds for a call, with all attempts; `forecast` and `forecast_many` have their own.
+    spool
+        A file for what cannot be delivered at once, which one process may use at a time. It survives the end of the
+        process, also by kill -9; of the last second, a power cut may lose some. By default there is none.
+    spool_limit
+        The most bytes that may wait in it. A spool that is full keeps the oldest: forecasts are then answered but not
+        kept, which `spooled.dropped` counts, and outcomes raise. Its last quarter is for outcomes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> client = Client("http://127.0.0.1:9", spool=f"{folder.name}/spool")  # nobody listens there
+    >>> answer = client.forecast("rain", [0.3, 0.7], id="monday")
+    >>> answer.forecast, answer.corrected, answer.kept
+    ([0.3, 0.7], False, True)
+    >>> client.outcome("rain", "monday", 1).status
+    'spooled'
+    >>> client.spooled.waiting
+    2
+    >>> client.close(); folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout: float = ALL,
+        spool: str | os.PathLike[str] | None = None,
+        spool_limit: int = LIMIT,
+    ) -> None:
+        self._desk = Desk(url, token=token, timeout=timeout, spool=spool, limit=spool_limit)
+        self._line = Line(self._desk.address)
+        self._lock = threading.Lock()
+        self._more, self._hurry = threading.Event(), threading.Event()
+        self._sender: threading.Thread | None = None
+        self._wake()
+
+    # Forecasts and outcomes
+
+    def forecast(
+        self,
+        stream: str,
+        p: Vector | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+        tags: Mapping[str, str] | None = None,
+        due: float | None = None,
+        timeout: float = FORECAST,
+    ) -> Answer:
+        """Return the forecast to use: the corrected one, or the model's own if there is no answer in time.
+
+        Parameters
+        ----------
+        stream
+            The name of the stream.
+        p
+            The model's forecast: probabilities in the order of the classes, or by their names; the answer is like it.
+            None is for a stream that forecasts by itself; if the server is away then, that raises.
+        id
+            The name under which the outcome will come; by default a random one, `answer.id`.
+        tags
+            Values of tags of the stream.
+        due
+            The last moment at which the outcome counts, in seconds since 1970.
+        timeout
+            Seconds to wait for an answer, all in all.
+        """
+        return self._run(self._desk.forecast(stream, p, id, tags, due, timeout))
+
+    def forecast_many(
+        self,
+        stream: str,
+        P: Iterable[Vector],
+        *,
+        ids: Iterable[str] | None = None,
+        tags: Iterable[Mapping[str, str]] | None = None,
+        due: float | None = None,
+        timeout: float = BATCH,
+    ) -> list[Answer]:
+        """Return the forecasts to use, in order, as `forecast` does; 10,000 go in one request, all of them or none.
+
+        Parameters
+        ----------
+        stream
+            The name of the stream.
+        P
+            The model's forecasts, such as an array with a row for each.
+        ids
+            Their ids; by default random ones.
+        tags
+            Tags of each.
+        due
+            The last moment at which their outcomes count, in seconds since 1970.
+        timeout
+            Seconds to wait for an answer, all in all.
+        """
+        return self._run(self._desk.forecast_many(stream, P, ids, tags, due, timeout))
+
+    def outcome(
+        self,
+        stream: str,
+        id: str,  # noqa: A002
+        y: Label,
+        *,
+        amend: bool = False,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Settle a round.
+
+        Parameters
+        ----------
+        stream
+            The name of the stream.
+        id
+            The id of the forecast.
+        y
+            The outcome: a class by its index or name, or a point of the set.
+        amend
+            Whether it replaces an earlier outcome in the records.
+        timeout
+            Seconds; by default the client's.
+        """
+        return self.outcomes([(stream, id, y)], amend=amend, timeout=timeout)[0]
+
+    def outcomes(
+        self, rows: Iterable[tuple[str, str, Label]], *, amend: bool = False, timeout: float | None = None
+    ) -> list[Receipt]:
+        """Settle many rounds, of any streams, in order; 10,000 go in one request.
+
+        The server tells what became of each: ok, replayed, amended, late, conflict or unknown. They are "spooled" if it
+        is away, and also while the spool is not empty, so that no outcome overtakes its forecast.
+
+        Parameters
+        ----------
+        rows
+            For each a stream, an id and an outcome.
+        amend
+            Whether they replace earlier outcomes in the records.
+        timeout
+            Seconds; by default the client's.
+        """
+        return self._run(self._desk.outcomes(rows, amend, timeout))
+
+    # Streams
+
+    def create(
+        self,
+        name: str,
+        *,
+        classes: Iterable[object] | None = None,
+        set: Mapping[str, Any] | None = None,  # noqa: A002
+        corrector: Given | None = None,
+        gate: bool = False,
+        forecaster: Given | None = None,
+        monitor: bool | Mapping[str, Any] = True,
+        tags: Iterable[str] = (),
+        group: Iterable[str] = (),
+        limit: int | None = None,
+    ) -> Stream:
+        """Create a stream, or return it if there is the same already; another one of that name raises.
+
+        Parameters
+        ----------
+        name
+            Letters, digits, dots, underscores and hyphens.
+        classes
+            The names of the classes, in order.
+        set
+            In place of classes, a set such as `{"name": "Box", "options": {"low": 0, "high": 1, "dim": 2}}`.
+        corrector
+            What corrects the model's forecasts: a name, or `{"name": "VectorScaling", "options": {...}}`.
+        gate
+            Whether it acts only once there is evidence that it helps.
+        forecaster
+            In place of a corrector, what forecasts by itself.
+        monitor
+            Whether to watch the forecasts; or how, such as `{"alpha": 0.01}`.
+        tags
+            Names of the tags that forecasts may have.
+        group
+            Tags that say which group a round is of.
+        limit
+            The most rounds that may await their outcomes.
+        """
+        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
+        return self._run(self._desk.ask_stream("POST", "/v1/streams", encode(new)))
+
+    def stream(self, name: str) -> Stream:
+        """Return how a stream was made, and how it stands."""
+        return self._run(self._desk.ask_stream("GET", route(name)))
+
+    def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
+        """Return all streams in the order of their names; those of a prefix, or archived ones too."""
+        return self._run(self._desk.ask_streams(prefix, archived))
+
+    def archive(self, name: str) -> Stream:
+        """Take no new forecasts; outcomes of those that wait are still taken."""
+        return self._run(self._desk.ask_stream("POST", f"{route(name)}/archive"))
+
+    def reset(self, name: str) -> Stream:
+        """Let the monitors begin anew, after an alarm was seen to."""
+        return self._run(self._desk.ask_stream("POST", f"{route(name)}/reset"))
+
+    # What the books say
+
+    def record(self, stream: str, id: str) -> Record:  # noqa: A002
+        """Return all that is known of a round."""
+        return self._run(self._desk.ask("GET", f"{route(stream)}/forecasts/{quoted(id)}", Record))
+
+    def pending(self, stream: str, *, overdue: bool = False, after: int = 0, limit: int = 100) -> Pending:
+        """Return a page of rounds that await their outcomes, the oldest first; its `next` is the next `after`."""
+        target = with_query(f"{route(stream)}/pending", overdue=overdue, after=after, limit=limit)
+        return self._run(self._desk.ask("GET", target, Pending))
+
+    def scores(
+        self,
+        stream: str,
+        *,
+        by: str | None = None,
+        window: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        last: int | None = None,
+    ) -> Scores:
+        """Return errors, reliability and scores, before and after.
+
+        Parameters
+        ----------
+        stream
+            The name of the stream.
+        by
+            Also for each value of a tag; or "time", for each window.
+        window
+            "minute", "hour", "day", "week" or "month".
+        since, until
+            The stretch of time, in seconds since 1970.
+        last
+            The most rounds, the last ones.
+        """
+        target = with_query(f"{route(stream)}/scores", by=by, window=window, since=since, until=until, last=last)
+        return self._run(self._desk.ask("GET", target, Scores))
+
+    def curve(self, stream: str) -> Curve:
+        """Return error over time with its guarantee, and evidence."""
+        return self._run(self._desk.ask("GET", f"{route(stream)}/curve", Curve))
+
+    def alarms(self, stream: str | None = None) -> list[Alarm]:
+        """Return the alarms of a stream, or of all, the latest first."""
+        return self._run(self._desk.ask("GET", with_query("/v1/alarms", stream=stream), Alarms)).alarms
+
+    def export(
+        self,
+        stream: str,
+        path: str | os.PathLike[str],
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        force: bool = False,
+    ) -> None:
+        """Write the rounds of a stream to a Parquet file, which `treecal audit` reads.
+
+        Parameters
+        ----------
+        stream
+            The name of the stream.
+        path
+            The file. It is there when it is complete.
+        since, until
+            The stretch of time, in seconds since 1970.
+        force
+            Replace an existing file.
+        """
+        self._desk.check()
+        target = with_query(f"{route(stream)}/export", since=since, until=until)
+        with new_file(path, force=force) as temporary, open(temporary, "wb") as file:
+            try:
+                with self._line.download(target, self._desk.timeout) as (status, parts):
+                    if status != 200:
+                        read(Reply(status, [], b"".join(parts)), Stream)
+                    file.writelines(parts)
+            except AwayError as away:
+                raise self._desk.away(away) from None
+
+    # The spool
+
+    @property
+    def spooled(self) -> SpoolCounts:
+        """What waits in the spool, and what became of the rest."""
+        return self._desk.counts
+
+    def flush(self, timeout: float | None = None) -> int:
+        """Deliver now what is in the spool; return how many still wait when it is empty, or the time is over.
+
+        Parameters
+        ----------
+        timeout
+            Seconds; by default the client's.
+        """
+        deadline = time.monotonic() + self._desk.limit(timeout)
+        self._wake()
+        while left := self._desk.counts.waiting:
+            if time.monotonic() >= deadline:
+                return left
+            self._hurry.set()
+            time.sleep(POLL)
+        return 0
+
+    def close(self) -> None:
+        """Close the connections and the spool; what waits in it is delivered by the next client that has it."""
+        with self._lock:
+            closed, self._desk.closed = self._desk.closed, True
+        if closed:
+            return
+        self._more.set()
+        self._hurry.set()
+        self._line.close()
+        if self._sender is not None:
+            self._sender.join()
+            self._line.close()  # and what it opened meanwhile
+        self._desk.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Running acts
+
+    def _run(self, act: Act[T]) -> T:
+        self._desk.check()
+        try:
+            return run(act, self._line.send, time.sleep)
+        finally:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Let the sender begin, if there is something to deliver."""
+        if self._desk.spool is None or not len(self._desk.spool):
+            return
+        with self._lock:
+            if self._sender is None and not self._desk.closed:
+                self._sender = threading.Thread(target=self._work, name="treecal-spool", daemon=True)
+                self._sender.start()
+        self._more.set()
+
+    def _work(self) -> None:
+        """Deliver what is in the spool, whenever there is something."""
+        while not self._desk.closed:
+            self._more.wait()
+            self._more.clear()
+            with suppress(_ClosedError):
+                try:
+                    run(self._desk.deliver(), self._line.send, self._doze)
+                except OSError:
+                    _log.exception("delivery from the spool failed")
+                    self._doze(LONGEST)
+
+    def _doze(self, seconds: float) -> bool:
+        hurry = self._hurry.wait(seconds)
+        self._hurry.clear()
+        if self._desk.closed:
+            raise _ClosedError
+        return hurry
+
+
+class _ClosedError(Exception):
+    """The client was closed while the sender slept."""
+
+
+def run(act: Act[T], send: Callable[[Call], Reply], sleep: Callable[[float], bool | None]) -> T:
+    """Run an act: make its calls, wait its delays, and return its answer."""
+    try:
+        step = next(act)
+        while True:
+            if not isinstance(step, Call):
+                step = act.send(sleep(step))
+                continue
+            try:
+                reply = send(step)
+            except AwayError as away:
+                step = act.throw(away)
+            else:
+                step = act.send(reply)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer

@@ -1,0 +1,262 @@
+"""The line to the server: one call, one reply, by a deadline that holds for all of it.
+
+A timeout of each read would let a server that answers byte by byte, or a resolver that does not answer, hold a model up
+for much longer. So reads and writes take what is left until the deadline, and names are resolved by another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpcore
+
+from treecal.exceptions import ParameterError
+
+_CONNECTIONS = 64
+_DROPPED = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)  # perhaps while it was idle
+_FAILED = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, OSError)
+_now = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request to send by a deadline, in seconds of the monotonic clock."""
+
+    method: str
+    target: str
+    deadline: float
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class AwayError(Exception):
+    """No reply, or none that is final: the same call may be answered later.
+
+    Attributes
+    ----------
+    after
+        Seconds that the server asks to wait, if it does.
+    slow
+        Whether the deadline passed.
+    denied
+        Whether the server is there, and lets this client do something else only.
+    """
+
+    def __init__(self, why: str, *, after: float | None = None, slow: bool = False, denied: bool = False) -> None:
+        super().__init__(why)
+        self.after, self.slow, self.denied = after, slow, denied
+
+
+class Address:
+    """Where the server is, and the headers that every call has."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise ParameterError.expected("url", url, "an address such as http://127.0.0.1:8000")
+        if token is not None and not (isinstance(token, str) and token.isascii() and token.isprintable() and token):
+            raise ParameterError("token is not what `treecal token create` printed.")  # and is not shown
+        self.url = url.rstrip("/")
+        self._origin = parts.scheme.encode(), parts.hostname.encode("idna"), parts.port
+        self._prefix = parts.path.rstrip("/")
+        self.headers = [(b"accept", b"*/*"), (b"content-type", b"application/json")]
+        if token is not None:
+            self.headers.append((b"authorization", b"Bearer " + token.encode()))
+
+    def of(self, target: str) -> httpcore.URL:
+        """Return the address of a route."""
+        scheme, host, port = self._origin
+        return httpcore.URL(scheme=scheme, host=host, port=port, target=(self._prefix + target).encode())
+
+
+class Line:
+    """Calls from any thread, on connections that are kept alive."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pool = httpcore.ConnectionPool(
+            max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, network_backend=_Backend()
+        )
+
+    def send(self, call: Call) -> Reply:
+        """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
+        with _errors(), _until(call.deadline):
+            try:
+                return self._send(call)
+            except _DROPPED:
+                return self._send(call)
+
+    def _send(self, call: Call) -> Reply:
+        extensions = {"timeout": {"pool": max(call.deadline - _now(), 0.0)}}
+        url, headers = self._address.of(call.target), self._address.headers
+        got = self._pool.request(call.method, url, headers=headers, content=call.body, extensions=extensions)
+        return Reply(got.status, got.headers, got.content)
+
+    @contextmanager
+    def download(self, target: str, timeout: float) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """Give the status and the parts of a body of any size; each part may take the timeout."""
+        times = dict.fromkeys(("pool", "connect", "read", "write"), timeout)
+        url, headers = self._address.of(target), self._address.headers
+        with _errors(), self._pool.stream("GET", url, headers=headers, extensions={"timeout": times}) as got:
+            yield got.status, got.iter_stream()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._pool.close()
+
+
+class AsyncLine:
+    """The same in an event loop."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pool = httpcore.AsyncConnectionPool(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
+
+    async def send(self, call: Call) -> Reply:
+        """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
+        with _errors():
+            async with asyncio.timeout(max(call.deadline - _now(), 0.0)):
+                try:
+                    return await self._send(call)
+                except _DROPPED:
+                    return await self._send(call)
+
+    async def _send(self, call: Call) -> Reply:
+        url, headers = self._address.of(call.target), self._address.headers
+        got = await self._pool.request(call.method, url, headers=headers, content=call.body)
+        return Reply(got.status, got.headers, got.content)
+
+    @asynccontextmanager
+    async def download(self, target: str, timeout: float) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
+        """Give the status and the parts of a body of any size; each part may take the timeout."""
+        times = dict.fromkeys(("pool", "connect", "read", "write"), timeout)
+        url, headers = self._address.of(target), self._address.headers
+        with _errors():
+            async with self._pool.stream("GET", url, headers=headers, extensions={"timeout": times}) as got:
+                yield got.status, got.aiter_stream()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._pool.aclose()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (httpcore.TimeoutException, TimeoutError):
+        raise AwayError("no answer in time", slow=True) from None
+    except _FAILED as error:
+        raise AwayError(f"no connection: {str(error) or type(error).__name__}") from None
+
+
+# A connection serves one call at a time, from the thread that sends it: so the thread knows the deadline.
+_thread = threading.local()
+
+
+@contextmanager
+def _until(deadline: float) -> Iterator[None]:
+    _thread.deadline = deadline
+    try:
+        yield
+    finally:
+        _thread.deadline = None
+
+
+def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float | None:
+    deadline = getattr(_thread, "deadline", None)
+    if deadline is None:
+        return timeout
+    left = float(deadline - _now())
+    if left <= 0:
+        raise late("the deadline passed")
+    return left
+
+
+class _Stream(httpcore.NetworkStream):
+    """A stream whose reads and writes take no longer than what is left."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._stream.write(buffer, _left(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)
+
+
+class _Backend(httpcore.SyncBackend):
+    """Connects by the deadline, the resolution of the name included, which the system gives no timeout to."""
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        connect, options = super().connect_tcp, None if socket_options is None else list(socket_options)
+        if _is_address(host):
+            return _Stream(connect(host, port, left, local_address, options))
+        future: Future[httpcore.NetworkStream] = Future()
+
+        def work() -> None:
+            stream, problem = None, None
+            try:
+                stream = connect(host, port, left, local_address, options)
+            except Exception as error:
+                problem = error
+            if future.set_running_or_notify_cancel():
+                future.set_exception(problem) if stream is None else future.set_result(stream)
+            elif stream is not None:  # nobody waits for it any more
+                stream.close()
+
+        threading.Thread(target=work, name="treecal-connect", daemon=True).start()
+        try:
+            return _Stream(future.result(left))
+        except TimeoutError:
+            if not future.cancel():  # it connected this very moment
+                with suppress(Exception):
+                    future.result().close()
+            raise httpcore.ConnectTimeout("the deadline passed") from None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

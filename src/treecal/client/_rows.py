@@ -1,0 +1,95 @@
+"""Forecasts and outcomes as they are given, checked before they are sent or spooled."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError
+from treecal.serve._wire import NewForecast, NewOutcome
+
+Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
+"""A model's forecast: numbers in the order of the classes, or by the names of the classes."""
+Label = int | str | Sequence[float] | np.integer[Any] | NDArray[Any]
+"""An outcome: a class by its index or name, or a point of the set."""
+_LONGEST_ID = 200
+
+
+def new_forecast(
+    p: Vector | None,
+    id: str | None,  # noqa: A002
+    tags: Mapping[str, str] | None,
+    due: float | None,
+    row: int | None = None,
+) -> NewForecast:
+    """Return a forecast to send; an id is made if there is none."""
+    if due is not None and not (isinstance(due, int | float) and math.isfinite(due)):
+        raise ParameterError.expected("due", due, "seconds since 1970, as time.time() + 86400")
+    words = {} if tags is None else dict(tags)
+    if not all(isinstance(word, str) for pair in words.items() for word in pair):
+        raise ParameterError.expected(_name("tags", row), tags, "names and values as text")
+    return NewForecast(uuid4().hex if id is None else _id(id, row), _point(p, row), words, due)
+
+
+def new_outcome(
+    stream: str,
+    id: str,  # noqa: A002
+    outcome: Label,
+    amend: bool,
+    row: int | None = None,
+) -> NewOutcome:
+    """Return an outcome to send."""
+    if not isinstance(stream, str) or not stream:
+        raise ParameterError.expected(_name("stream", row), stream, "the name of a stream")
+    return NewOutcome(stream, _id(id, row), _outcome(outcome, row), amend)
+
+
+def _name(name: str, row: int | None) -> str:
+    return name if row is None else f"{name}[{row}]"
+
+
+def _id(given: Any, row: int | None) -> str:
+    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID:
+        raise ParameterError.expected(_name("id", row), given, f"text of 1 to {_LONGEST_ID} characters")
+    return str(given)
+
+
+def _point(p: Any, row: int | None) -> list[float] | dict[str, float] | None:
+    if p is None:
+        return None
+    try:
+        if isinstance(p, Mapping):
+            return {str(name): _finite(x) for name, x in p.items()}
+        return [_finite(x) for x in (p.tolist() if hasattr(p, "tolist") else p)]
+    except (TypeError, ValueError):
+        raise ForecastError(f"{_name('p', row)} is {p!r}, expected finite numbers, one for each class.") from None
+
+
+def _finite(x: Any) -> float:
+    if isinstance(x, str) or not math.isfinite(x):
+        raise ValueError
+    return float(x)
+
+
+def _outcome(y: Any, row: int | None) -> int | str | list[float]:
+    if isinstance(y, str):
+        return str(y)
+    try:
+        if not isinstance(y, bool):
+            return operator.index(y)
+    except TypeError:
+        pass
+    try:
+        if isinstance(y, Sequence) or getattr(y, "ndim", 0) == 1:
+            return [_finite(x) for x in (y.tolist() if hasattr(y, "tolist") else y)]
+    except (TypeError, ValueError):
+        pass
+    raise OutcomeError(
+        f"{_name('outcome', row)} is {y!r}, expected the index or the name of a class, or a point of the set."
+    )
