@@ -480,6 +480,20 @@ def test_streams_that_are_not_in_memory_are_read_again(books: Books, monkeypatch
     sound(books)
 
 
+def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_books, "MOST_GROUPS", 3)
+    new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
+    done(books, lambda: books.create(new))
+    for i in range(3):
+        done(books, lambda: books.forecast("s", [wire.NewForecast(str(i), [0.2, 0.3, 0.5], {"r": str(i)})]))  # noqa: B023
+        done(books, lambda: books.settle([wire.NewOutcome("s", str(i), 1)]))  # noqa: B023
+    books.forget()
+    done(books, lambda: books.forecast("s", [wire.NewForecast("3", [0.2, 0.3, 0.5], {"r": "2"})]))
+    with pytest.raises(Refusal, match="no more are taken"):
+        books.forecast("s", [wire.NewForecast("4", [0.2, 0.3, 0.5], {"r": "new"})])
+    sound(books)
+
+
 def test_a_player_of_the_state_of_another_goes_on_alike(books: Books) -> None:
     new = filled(books, corrector=wire.Part("vector"))
     player, twin = books.player("s"), Player(new)
