@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
 from treecal.serve._store import open_store
 from treecal.serve._tokens import tokens_of
+from treecal.serve._warm import warm_up
 from treecal.serve._writer import Writer
 
 if TYPE_CHECKING:
@@ -84,6 +86,9 @@ def serve(
                 hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
             )
         listening = stack.enter_context(_listening(host, port))
+        begin = time.monotonic()
+        kinds = warm_up(writer.read(lambda books: [books.kept(name).config for name in books.names()]).result())
+        log.line("compiled", kinds=kinds, seconds=round(time.monotonic() - begin, 3))
         if demo:
             from treecal.serve._demo import Demo
 
