@@ -381,16 +381,16 @@ class Books:
                 continue
             past = had[row.round]
             known = past[1:]
-            if each.amend and known and outcome != known[-1]:
+            if not known or (each.amend and outcome != known[-1]):  # one that is void has none yet
                 learn()
                 came = Arrival(player.arrivals + 1, "amended", row.round, now, *outcome_columns(outcome))
                 self._record(name, player, came)
                 past.append(outcome)
-                found.append("amended")
-            elif past[0] != "outcome":
-                found.append("late")
+                found.append("amended" if known else "late")
+            elif outcome not in known:
+                found.append("conflict")
             else:
-                found.append("replayed" if outcome in known else "conflict")
+                found.append("replayed" if past[0] == "outcome" else "late")
         learn()
         self._raise(kept, raised, now)
         if {"ok", "late", "amended"} & set(found):
@@ -445,13 +445,12 @@ class Books:
             if player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
 
-    def shed(self) -> None:
-        """Save and drop the streams that were used longest ago, if too many are in memory."""
+    def shed(self, *, save: bool) -> None:
+        """Drop the streams that were used longest ago, if too many are in memory; within a transaction, save them."""
         while len(self._players) > IN_MEMORY:
             name, player = next(iter(self._players.items()))
-            if player.rounds + player.arrivals != self._saved[name]:
+            if save and player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
-                self._players.move_to_end(name, last=False)
             del self._players[name], self._saved[name]
 
     def picture(self, name: str) -> Picture:

@@ -250,7 +250,7 @@ class Pending(Struct, frozen=True):
 
 
 class Amendment(Struct, frozen=True):
-    """An outcome that came later than another, and replaces it in the records."""
+    """An outcome that came for a closed round: in place of another in the records, or the first of a void one."""
 
     at: float
     outcome: Outcome
