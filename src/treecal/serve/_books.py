@@ -219,7 +219,10 @@ class Books:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
             self._save_if_due(name, player)
         # By what the body says, so that it has the same answer before and after the model's forecast was used.
-        return [announced(player, known[each.id]._replace(marked=int(each.used))) for each in new]
+        return [
+            announced(player, known[each.id]._replace(marked=int(each.used)), named=isinstance(each.p, dict))
+            for each in new
+        ]
 
     def _model(self, player: Player, each: wire.NewForecast, at: str) -> Array | None:
         if isinstance(player.thing, Corrector) or player.thing is None:
@@ -481,13 +484,16 @@ class Books:
         )
 
 
-def announced(player: Player, each: Round) -> wire.Announced:
+def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
     """Return what was announced in a round, as it is answered: the same whenever it is asked for."""
+    mean: list[float] = each.mean().tolist()
+    names = player.space.classes if named and isinstance(player.space, Simplex) else None
+    forecast = mean if names is None else dict(zip(names, mean, strict=True))
     points = weights = None
     if each.several():
         x = each.forecast(player.space)
         points, weights = x.points.tolist(), x.weights.tolist()
-    return wire.Announced(each.id, each.round, each.mean().tolist(), each.state.hex(), points, weights)
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:
