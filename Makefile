@@ -11,7 +11,7 @@ BROWSER := .venv/.browser
 BENCH := .venv/.bench
 EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark,theory
 
-.PHONY: help demo test heavy attack arena bench load docs lint format clean
+.PHONY: help demo test heavy attack crash arena bench load docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -49,6 +49,10 @@ heavy: $(BROWSER)  ## the long checks, left out of `make test`
 
 attack: $(READY)  ## hostile input by the thousand; ATTACK="--attack-seed random --attack-seconds 60" draws and bounds it
 	$(BIN)/python -m pytest tests/attack -m attack $(ATTACK)
+
+crash: $(READY)  ## kill the server and its database under load, KILLS=2000 times each; counts add up in .crash/counts.json
+	$(BIN)/python -m tests.serve.crash --data sqlite --kills $(or $(KILLS),2000) --counts .crash/counts.json
+	$(BIN)/python -m tests.serve.crash --data postgres --kills $(or $(KILLS),2000) --counts .crash/counts.json
 
 arena: $(READY)  ## race the forecasters and print the tables of the docs; it resumes
 	$(BIN)/python examples/arena.py

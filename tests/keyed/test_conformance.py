@@ -27,6 +27,11 @@ def forecaster(request: pytest.FixtureRequest) -> Any:
     return FORECASTERS[request.param]
 
 
+ON_SPARK = pytest.mark.parametrize(
+    "forecaster", [pytest.param("tree", marks=pytest.mark.heavy), "adaptive"], indirect=True, scope="module"
+)
+
+
 @pytest.fixture(scope="module")
 def expected(days: list[pa.Table], forecaster: Any) -> list[list[Row]]:
     return one_by_one(days, forecaster)
@@ -52,6 +57,7 @@ def test_in_a_pool(days: list[pa.Table], forecaster: Any, expected: list[list[Ro
             state = step.state
 
 
+@ON_SPARK
 @pytest.mark.xdist_group("spark")
 def test_in_epochs_of_spark(
     days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path
@@ -76,6 +82,7 @@ def in_one_shard(days: list[pa.Table], forecaster: Any) -> pa.Table:
     return state
 
 
+@ON_SPARK
 @pytest.mark.xdist_group("spark")
 def test_in_a_stream_of_spark(
     days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path

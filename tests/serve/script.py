@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from treecal.serve._books import Books
 from treecal.serve._refusals import Refusal
@@ -75,6 +76,8 @@ def steps(seed: int = 0, rounds: int = 60) -> list[Step]:
         if k % 2:
             some = rng.choice(len(sent), size=min(len(sent), int(rng.integers(1, 7))), replace=False)
             found.append(_settling([_outcome(sent[i], rng) for i in some]))
+        if k % 4 == 2 and new.forecaster is None:  # whoever asked did not wait for the answer
+            found.append(_forecasting(new.name, [structs.replace(forecasts[0], used=True)]))
         if k % 7 == 3:
             found.append(found[int(rng.integers(3, len(found)))])  # a delivery comes twice
     found.insert(len(found) // 2, Step("reset", lambda books: books.reset("corrected"), repeatable=False))
@@ -85,7 +88,8 @@ def steps(seed: int = 0, rounds: int = 60) -> list[Step]:
 def _forecast(new: NewStream, id: str, k: int, rng: np.random.Generator) -> NewForecast:  # noqa: A002
     p = None if new.forecaster is not None else [0.75, 0.25]
     tags = {"site": f"s{k % 3}"} if new.tags else {}
-    return NewForecast(id, p=p, tags=tags, due=float(k + 50) if rng.random() < 0.3 else None)
+    due = float(k + 50) if rng.random() < 0.3 else None
+    return NewForecast(id, p=p, tags=tags, due=due, used=p is not None and k % 11 == 5)
 
 
 def _outcome(of: tuple[str, str], rng: np.random.Generator) -> NewOutcome:
@@ -112,7 +116,7 @@ def send(writer: Writer, clock: Clock, number: int, step: Step) -> Future[Any]:
 def answer(future: Future[Any]) -> Any:
     """The answer, or the code of the refusal where it is one that is deserved: archived streams take no forecasts."""
     error = future.exception()
-    if isinstance(error, Refusal) and error.code == "archived":
+    if isinstance(error, Refusal) and error.code in ("archived", "conflict"):
         return error.code
     return future.result()
 
@@ -133,7 +137,7 @@ def send_all(
 
 
 def _tell(told: Callable[[int], None], number: int, future: Future[Any]) -> None:
-    if future.exception() is None or answer(future) == "archived":
+    if future.exception() is None or answer(future) in ("archived", "conflict"):
         told(number)
 
 

@@ -455,7 +455,7 @@ def test_a_job_that_fails_harms_no_other(path: Path) -> None:
             futures[1].result()
         assert writer.read(lambda books: books.picture("s").rounds).result() == 3
         sound_writer(writer)
-    assert [each["rounds"] for each in events if each["kind"] == "forecast"] == [1, 2, 3]
+    assert [each["rounds"] for each in events if each["event"] == "forecast"] == [1, 2, 3]
     with pytest.raises(Refusal, match="stopping"):
         good(3).result()
 
@@ -477,6 +477,20 @@ def test_streams_that_are_not_in_memory_are_read_again(books: Books, monkeypatch
         done(books, books.shed)
         assert len(books._players) <= 4
     assert [books.player(f"s{i}").rounds for i in range(8)] == [3, 1, 1, 1, 0, 1, 0, 1]
+    sound(books)
+
+
+def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_books, "MOST_GROUPS", 3)
+    new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
+    done(books, lambda: books.create(new))
+    for i in range(3):
+        done(books, lambda: books.forecast("s", [wire.NewForecast(str(i), [0.2, 0.3, 0.5], {"r": str(i)})]))  # noqa: B023
+        done(books, lambda: books.settle([wire.NewOutcome("s", str(i), 1)]))  # noqa: B023
+    books.forget()
+    done(books, lambda: books.forecast("s", [wire.NewForecast("3", [0.2, 0.3, 0.5], {"r": "2"})]))
+    with pytest.raises(Refusal, match="no more are taken"):
+        books.forecast("s", [wire.NewForecast("4", [0.2, 0.3, 0.5], {"r": "new"})])
     sound(books)
 
 

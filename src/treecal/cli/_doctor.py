@@ -1,4 +1,4 @@
-"""`treecal doctor`: what is installed, and whether every part works here."""
+"""`treecal doctor`: what is installed, and whether every part works; or whether the books of a server are sound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from treecal.cli._options import Json
-from treecal.cli._terminal import Exit, emit, page, table
+from treecal.cli._terminal import Exit, counted, emit, page, table
 from treecal.exceptions import UnsupportedError
 
 _STYLES = {"works": "green", "not installed": "yellow", "broken": "bold red"}
@@ -27,15 +27,28 @@ class Finding(NamedTuple):
     result: str
 
 
-def doctor(*, json: Json = False) -> int:
+def doctor(*, data: str | None = None, json: Json = False) -> int:
     """List versions and optional packages, and try every part of treecal on a small job with a known answer.
 
     Optional packages may be absent.
 
         treecal doctor
 
-    Exit codes: 0 everything installed works, 1 something is broken.
+    With --data, play the log of a server's books again instead, from the first row, and compare every forecast and the
+    state with what was announced and kept, bit for bit. The server may run meanwhile: what it had recorded when the
+    check began is checked.
+
+        treecal doctor --data books.sqlite
+
+    Exit codes: 0 everything installed works, or the books are sound; 1 something is broken, or they are not.
+
+    Parameters
+    ----------
+    data
+        The books of a server: a file of SQLite, or the address of a PostgreSQL database.
     """
+    if data is not None:
+        return _check_books(data, json=json)
     from treecal.cli import _checks as checks
 
     extras = sorted(metadata.metadata("treecal").get_all("Provides-Extra") or [])
@@ -59,6 +72,40 @@ def doctor(*, json: Json = False) -> int:
         parts.add_row(part, Text(state, _STYLES[state]), Text(result))
     paper.print(optional, parts)
     paper.print("Something is broken: see above." if code else "Everything installed works.")
+    return code
+
+
+def _check_books(data: str, *, json: bool) -> int:
+    from treecal.serve._doctor import check_books
+    from treecal.serve._store import open_reader
+
+    reader = open_reader(data)
+    try:
+        with Console(stderr=True, quiet=not sys.stderr.isatty()).status("playing the log again …"):
+            found = check_books(reader)
+    finally:
+        reader.close()
+    flawed = [each for each in found if each.problems]
+    code = Exit.FLAWED if flawed else Exit.FINE
+    if json:
+        emit({"sound": not flawed, "streams": [each._asdict() for each in found]})
+        return code
+    paper = page()
+    listed = table("Streams", "stream", "forecasts", "arrivals", "hash of the log", "")
+    for each in found:
+        state = Text(counted(len(each.problems), "problem"), "bold red") if each.problems else Text("sound", "green")
+        listed.add_row(each.name, f"{each.rounds:,}", f"{each.arrivals:,}", each.state, state)
+    if found:
+        paper.print(listed)
+    for each in flawed:
+        for problem in each.problems:
+            paper.print(Text(f"{each.name}: {problem}"))
+    rounds = counted(sum(each.rounds for each in found), "forecast")
+    paper.print(
+        "The books are not sound: see above. Restore a backup, and keep this file."
+        if flawed
+        else f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it."
+    )
     return code
 
 

@@ -17,8 +17,7 @@ from treecal.correctors import Corrector
 from treecal.correctors._batch import Group
 from treecal.exceptions import ForecastError, IdError, OutcomeError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster
-from treecal.late._pool import Pool, Thing, announce, divided, following, redrawn
+from treecal.late._pool import Pool, Said, Thing, ask, divided, lessons
 from treecal.late._rounds import (
     REMEMBERED,
     VOID,
@@ -171,14 +170,15 @@ class Desk:
         full = self.limit is not None and len(self.pending) >= self.limit
         oldest = next(iter(self.pending.items())) if full else None
         task = Task() if oldest is None else self._voiding(oldest[0])
-        x, told, number, copy = said, forecast, None, None
-        if x is None:
+        asked = None if said is None else Said(said)
+        if asked is None:
             try:
-                x, told, number, copy = self._announce(forecast, group, None if oldest is None else oldest[1].copy)
+                asked = ask(self.front, self.pool, forecast, group, None if oldest is None else oldest[1].copy)
             except Exception as error:
                 raise about(named, error) from None
+        x, told, number, copy = asked
         counts = self.counts if task.counts is None else task.counts
-        waiting = Pending(counts.opened, forecast, group, told, x, due, number)
+        waiting = Pending(counts.opened, forecast, group, forecast if told is None else told, x, due, number)
         self._do(task._replace(opening=(named, waiting, copy), counts=counts._replace(opened=counts.opened + 1)))
         return x
 
@@ -190,24 +190,6 @@ class Desk:
             self.front._catch_up()
             return self.front._forecasts(np.array(forecasts), groups)
 
-    def _announce(
-        self, forecast: Array | None, group: Group, leaving: int | None
-    ) -> tuple[Forecast, Array | None, int | None, Thing | None]:
-        """Return what to announce, what a copy is told, and the copy with its number."""
-        said = None if self.front is None else announce(self.front, forecast, group)
-        if self.pool is None:
-            assert said is not None
-            return said, forecast, None, None
-        number, told = self.pool.best(leaving), forecast
-        copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
-        if number == leaving:
-            copy = redrawn(copy)
-        if said is not None and isinstance(copy, Forecaster):
-            copy = following(copy, said.mean)
-        elif said is not None:
-            told = said.mean
-        return announce(copy, told, group), told, number, copy
-
     def learn(self, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None) -> None:
         """Learn the outcomes of rounds that wait, in order: points, and the same in brief."""
         if len(ids) > 1 and isinstance(self.front, Corrector) and self.pool is None:
@@ -217,15 +199,11 @@ class Desk:
             self._learn(named, np.array(Y[i]), outcomes[i], 1.0 if weights is None else weights[i])
 
     def _learn(self, named: Id, y: Array, outcome: Outcome, weight: float) -> None:
-        waiting, steps = self.pending[named], []
+        waiting = self.pending[named]
         copy = None if waiting.copy is None or self.pool is None else self.pool.copies[waiting.copy]
-        for part, told in ((self.front, waiting.forecast), (copy, waiting.told)):
-            if part is not None:
-                act: Callable[[], object] = partial(part.update, y)
-                if isinstance(part, Corrector) and told is not None:
-                    x = waiting.announced
-                    act = partial(part.learn, told, y, announced=x, group=waiting.group, weight=weight)
-                steps.append(Step(part, part.rounds, act))
+        said = Said(waiting.announced, waiting.told)
+        acts = lessons(self.front, copy, said, waiting.forecast, y, waiting.group, weight)
+        steps = [Step(part, part.rounds, act) for part, act in acts]
         if self.ledger is not None:
             steps.append(Step(self.ledger, self.ledger.rounds, partial(self.ledger.record, waiting.announced, y)))
         self._do(Task(tuple(steps), ((named, (outcome,)),)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +28,7 @@ FINE = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Said(State):
+class Kept(State):
     """The point to announce, and the outcomes seen."""
 
     rounds: int
@@ -39,12 +40,12 @@ class Told(Forecaster):
 
     def __init__(self, space: ConvexSet) -> None:
         super().__init__(space)
-        self._state = Said(0, np.array(space.centre))
+        self._state = Kept(0, np.array(space.centre))
 
     def _announce(self) -> Forecast:
         return Forecast.trusted(self._state.point[None], uniform(1), None, self.space)
 
-    def _after(self, state: Said, outcome: Array) -> Said:
+    def _after(self, state: Kept, outcome: Array) -> Kept:
         return replace(state, rounds=state.rounds + 1)
 
     _fork = Forecaster._light_fork
@@ -55,7 +56,7 @@ class Told(Forecaster):
         twin._state, twin._announced = replace(self._state, point=np.array(point)), None
         return twin
 
-    def _check(self, state: Said) -> None:
+    def _check(self, state: Kept) -> None:
         check_count("rounds", state.rounds)
         check_array("the point", state.point, (self.space.dim,))
         check_sums("the point", state.point[None], np.ones(1), self.space, rounds=1)
@@ -116,6 +117,50 @@ def announce(copy: Thing, told: Array | None, group: Group) -> Forecast:
 def redrawn(copy: Thing) -> Thing:
     """Return the copy to ask after a void round: `Sampled` promises a fresh draw, which nobody has seen."""
     return copy._redrawn() if isinstance(copy, Sampled) else copy
+
+
+class Said(NamedTuple):
+    """What is announced; what a copy was told, if that is not the forecast; and the copy, with its number."""
+
+    forecast: Forecast
+    told: Array | None = None
+    number: int | None = None
+    copy: Thing | None = None
+
+
+def ask(front: Thing | None, pool: Pool | None, forecast: Array | None, group: Group, leaving: int | None) -> Said:
+    """Return what the parts of a divided thing announce; nothing changes until the pool takes the copy."""
+    said = None if front is None else announce(front, forecast, group)
+    if pool is None:
+        assert said is not None
+        return Said(said)
+    number, told = pool.best(leaving), None
+    copy = pool.copies[number] if number < len(pool.copies) else pool.new()
+    if number == leaving:
+        copy = redrawn(copy)
+    if said is not None and isinstance(copy, Forecaster):
+        copy = following(copy, said.mean)
+    elif said is not None:
+        told = said.mean
+    return Said(announce(copy, forecast if told is None else told, group), told, number, copy)
+
+
+def lessons(
+    front: Thing | None,
+    copy: Thing | None,
+    said: Said,
+    forecast: Array | None,
+    outcome: Array,
+    group: Group,
+    weight: float = 1.0,
+) -> Iterator[tuple[Thing, Callable[[], object]]]:
+    """Yield the parts that learn a round, each with what lets it learn. A copy knows itself what it announced."""
+    told = forecast if said.told is None else said.told
+    for part, given, announced in ((front, forecast, said.forecast), (copy, told, None)):
+        if isinstance(part, Corrector) and given is not None:
+            yield part, partial(part.learn, given, outcome, announced=announced, group=group, weight=weight)
+        elif part is not None:
+            yield part, partial(part.update, outcome)
 
 
 class Pool:

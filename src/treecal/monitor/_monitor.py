@@ -247,6 +247,10 @@ class Monitor:
         names = None
         if groups is not None:
             names = [None if name is None else self._checked_group(name) for name in groups]
+        self._learn_many(P, Y, names)
+
+    def _learn_many(self, P: Array, Y: Array, names: list[Group] | None) -> None:
+        """Learn valid rounds, in order."""
         with self._lock:
             for at in range(0, len(P), _CHUNK):
                 part = slice(at, at + _CHUNK)

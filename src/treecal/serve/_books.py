@@ -45,6 +45,8 @@ SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
 IN_MEMORY = 4096
 """Streams that are kept in memory, those used last."""
+MOST_GROUPS = 10_000
+"""Groups of a stream."""
 TOLERANCE = 1e-6
 
 Event = dict[str, Any]
@@ -195,6 +197,7 @@ class Books:
                 problem = f"id {row.id!r} has its outcome, and what was announced is scored."
                 raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
         fresh = [i for each, i in first.items() if each not in known]
+        self._check_groups(player, {self._group(player, new[i]): where[i] for i in fresh})
         if fresh and kept.archived is not None:
             raise Refusal("archived", f"stream {name!r} is archived: it takes no new forecasts.", at="stream")
         if player.limit is not None and len(fresh) > player.limit:
@@ -245,6 +248,16 @@ class Books:
             if new[i].used:
                 found[i] = player.as_it_is(models[i])
         return found
+
+    def _check_groups(self, player: Player, asked: dict[Hashable, str]) -> None:
+        """Refuse a group too many: each has a state of its own, and what differs from round to round is no group."""
+        for group, at in asked.items() if len(player.groups) >= MOST_GROUPS else ():
+            if group not in player.groups:
+                problem = (
+                    f"the stream has {MOST_GROUPS:,} groups by {', '.join(player.config.group)}: no more are taken."
+                )
+                hint = "group by tags with fewer values; a tag that is no group may have any number."
+                raise Refusal("invalid", problem, hint=hint, at=f"{at}tags")
 
     def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
         return group_of(each.tags, player.config.group) if player.config.group else None

@@ -32,11 +32,10 @@ def check_books(reader: Reader) -> list[Checked]:
     Every forecast must be what the stream would have announced, with the hash that the log had; numbers must have no
     gaps; the snapshot must be the state at its place; the rounds that wait must be those without an outcome.
     """
-    found = []
-    for row in reader.query("streams"):
-        kept = Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:])
-        found.append(_checked(reader, kept))
-    return found
+    with reader.moment():
+        rows = reader.query("streams")
+        kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
+        return [_checked(reader, each) for each in kept]
 
 
 def _checked(reader: Reader, kept: Kept) -> Checked:

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -121,7 +122,8 @@ class Hub:
             if self._asked or not (self._counts or self._others):
                 return
             self._asked = True
-        self._loop.call_soon_threadsafe(self._take)
+        with suppress(RuntimeError):  # the loop has ended meanwhile: nobody listens any more
+            self._loop.call_soon_threadsafe(self._take)
 
     def _take(self) -> None:
         """Send alarms and changes of streams, and counts when their time has come."""
@@ -159,12 +161,11 @@ class Hub:
         if self._closed or len(self._clients) >= MOST:
             why = "the server stops." if self._closed else f"{MOST} clients listen already."
             raise Refusal("unavailable", why, hint="try again later, or poll.")
-        client = Client(wanted)
-        self._clients.add(client)
-        return self._heard(client, still)
+        return self._heard(Client(wanted), still)
 
     async def _heard(self, client: Client, still: Callable[[], Awaitable[bool]]) -> AsyncGenerator[bytes, None]:
         quiet = 0.0
+        self._clients.add(client)
         try:
             yield b"retry: 2000\n: listening\n\n"
             while True:

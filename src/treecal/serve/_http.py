@@ -93,14 +93,24 @@ def application(
     for each in operations:
         paths.setdefault(each.path, []).append(each)
     app = Starlette(
-        routes=[Route(path, _Endpoint(each, desk, access, most_bytes, most_seconds)) for path, each in paths.items()],
-        middleware=[Middleware(_Front, access=access, log=log, metrics=desk.metrics, most_seconds=most_seconds)],
+        routes=[_Path(path, _Endpoint(each, desk, access, most_bytes, most_seconds)) for path, each in paths.items()],
+        middleware=[Middleware(_Front, access=access, log=log, metrics=desk.metrics)],
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.router.default = _nowhere
     app.state.desk = desk
     return app
+
+
+class _Path(Route):
+    """A path; one that lacks the method leaves a request to those after it, and refuses it if there are none."""
+
+    def __init__(self, path: str, endpoint: _Endpoint) -> None:
+        super().__init__(path, endpoint, methods=endpoint.methods)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
 
 
 class _Endpoint:
@@ -116,10 +126,11 @@ class _Endpoint:
             self._operations[each.method] = (each, decoder)
             if each.method == "GET":
                 self._operations["HEAD"] = (each, decoder)
+        self.methods = sorted(self._operations)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (found := self._operations.get(scope["method"])) is None:
-            raise _NoMethod(sorted(self._operations))
+            raise _NoMethod(self.methods)
         operation, decoder = found
         headers, path, grant = scope["treecal.headers"], scope["path_params"], _NOBODY
         if operation.scope is not None:
@@ -248,10 +259,15 @@ async def _stream(
 
     async def tell() -> None:
         async with aclosing(parts):
-            if method != "HEAD":
+            if method == "HEAD":
+                await anext(parts, None)  # what was not begun is not closed
+            else:
                 async for part in parts:
-                    async with asyncio.timeout(seconds):  # one that reads nothing is left behind
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
+                    try:
+                        async with asyncio.timeout(seconds):
+                            await send({"type": "http.response.body", "body": part, "more_body": True})
+                    except TimeoutError:
+                        raise Gone from None  # one that reads nothing is left behind
         await send({"type": "http.response.body", "body": b""})
 
     async def leave() -> None:
@@ -267,7 +283,7 @@ async def _stream(
         told = tasks[0].done()
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await asyncio.gather(*tasks, return_exceptions=True)
     if told:
         tasks[0].result()
 
@@ -297,7 +313,7 @@ def failure(refusal: Refusal) -> Answer:
 class _Front:
     """What every request passes first: where it comes from, what became of it, and headers for browsers."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, log: Log, metrics: Metrics, most_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, log: Log, metrics: Metrics) -> None:
         self._app, self._access, self._log, self._metrics = app, access, log, metrics
         self._at_once = 0
 
@@ -324,7 +340,7 @@ class _Front:
                     raise
                 await _send(forward, failure(refusal), method)
         except Gone:
-            status = 499  # as others write it in their logs: nobody waits for an answer
+            status = status or 499  # as others write it in their logs: nobody waits for an answer
         except Exception as error:
             self._log.failure(error, route=_route(scope))
             if status:

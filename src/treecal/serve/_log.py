@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 import time
 import traceback
 from typing import Any, TextIO
@@ -34,6 +35,7 @@ class Log:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._lines: list[str] = []
+        self._lock = threading.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
     def request(self, method: str, route: str, status: int, seconds: float, token: str | None) -> None:
@@ -45,6 +47,7 @@ class Log:
         """Write where an error arose. Its message may quote a request, and is left out."""
         frames = [f"{each.filename}:{each.lineno} {each.name}" for each in traceback.extract_tb(error.__traceback__)]
         self._put("error", "failure", {"route": route, "error": type(error).__name__, "frames": frames})
+        self.flush()
 
     def line(self, event: str, *, level: str = "info", **details: Any) -> None:
         """Write something else, at once."""
@@ -54,7 +57,9 @@ class Log:
     def _put(self, level: str, event: str, details: dict[str, Any]) -> None:
         now = time.time()
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
-        self._lines.append(_encode({"at": at, "level": level, "event": event, **details}).decode())
+        line = _encode({"at": at, "level": level, "event": event, **details}).decode()
+        with self._lock:
+            self._lines.append(line)
         if self._timer is None:
             try:
                 loop = asyncio.get_running_loop()
@@ -66,7 +71,8 @@ class Log:
     def flush(self) -> None:
         """Write what is left."""
         self._timer = None  # one that is under way finds nothing: it may be of another thread's loop
-        lines, self._lines = self._lines, []
+        with self._lock:
+            lines, self._lines = self._lines, []
         if lines:
             try:
                 self._stream.write("\n".join(lines) + "\n")

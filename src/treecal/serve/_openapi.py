@@ -17,6 +17,7 @@ from treecal.serve._wire import Failure, Id, Name
 _REF = "#/components/schemas/{name}"
 _WORDS = {
     "bad_json": "The body is not JSON.",
+    "bad_request": "This is no request of HTTP.",
     "unauthorized": "There is no token, or it is not known.",
     "forbidden": "The token does not allow it, or the request came from another site.",
     "not_found": "There is no such stream, id or path.",

@@ -16,14 +16,14 @@ from treecal._typing import Array, Integers
 from treecal.auditing._counts import Cells, Rows
 from treecal.correctors import Corrector
 from treecal.correctors._batch import Batch
+from treecal.correctors._names import saved_names
 from treecal.correctors._scores import Round as Scored
 from treecal.correctors._scores import Sums, Tallies
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import Forecaster
 from treecal.geometry import Simplex
-from treecal.late._pool import Pool, announce, divided, following
-from treecal.late._rounds import Outcome
+from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
+from treecal.late._rounds import Outcome, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, monitors_of, space_of, thing_of
 from treecal.serve._rounds import START, Arrival, Round
@@ -83,6 +83,8 @@ class Player:
         Forecasts and arrivals in the log.
     learned, late, void, amended
         Rounds that were learned, came too late, or are void; and amendments.
+    groups
+        The groups of the rounds learned.
     state
         The hash of the log.
     """
@@ -100,6 +102,7 @@ class Player:
             self.cells = {role: Cells.empty(classes=self.space.dim, bins=BINS) for role in roles}
         self.tallies, self.sums = Tallies(self.space), Sums()
         self.marks: list[Mark] = []
+        self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
         self.state, self.last = START, 0.0
 
@@ -123,14 +126,9 @@ class Player:
     def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
         """Let a copy announce, and wait for this round."""
         assert self.pool is not None
-        said = None if self.front is None else announce(self.front, model, group)
-        number, told = self.pool.best(None), None
-        copy = self.pool.copies[number] if number < len(self.pool.copies) else self.pool.new()
-        if said is not None and isinstance(copy, Forecaster):
-            copy = following(copy, said.mean)
-        elif said is not None:
-            told = said.mean
-        x = announce(copy, model if told is None else told, group)
+        x, told, number, copy = ask(self.front, self.pool, model, group, None)
+        assert number is not None
+        assert copy is not None
         self.pool.take(number, copy, holder)
         return Opening(x, told, number)
 
@@ -173,10 +171,11 @@ class Player:
         names = self.config.group
         X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
         groups = [each.group(names) for each in rounds] if names else None
+        self.groups.update(dict.fromkeys(groups or ()))
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
-            monitor.update_many(watched, Y, groups=groups)
+            monitor._learn_many(watched, Y, groups)
         self._score(rounds, P, X, Y, classes)
         for each in arrivals:
             self.state = each.chained(self.state)
@@ -191,26 +190,20 @@ class Player:
         if isinstance(front, Corrector) and self.pool is None:
             # What was announced is scored here, not there; it only saves those without a compiled batch some work.
             compiled = type(front)._played is not Corrector._played
-            said = None if compiled else [each.forecast(self.space) for each in rounds]
+            known = None if compiled else [each.forecast(self.space) for each in rounds]
             assert P is not None
-            front.update_many(P, Y, announced=said, groups=groups)
+            with front._lock:
+                front._catch_up()
+                front._learn_many(Batch(P, Y, groups, None, known))  # all of it is valid since it came
             return
         for i, each in enumerate(rounds):
-            group, y = None if groups is None else groups[i], Y[i]
-            x = each.forecast(self.space)
-            if isinstance(front, Corrector):
-                assert P is not None
-                front.learn(P[i], y, announced=x, group=group)
-            elif front is not None:
-                front.update(y)
-            if self.pool is not None and (number := each.waiting_copy()) is not None:
-                copy = self.pool.copies[number]
-                if isinstance(copy, Corrector):
-                    told = each.model_point() if each.told is None else np.frombuffer(each.told)
-                    assert told is not None
-                    copy.learn(told, y, group=group)
-                else:
-                    copy.update(y)
+            number, told = each.waiting_copy(), None if each.told is None else np.frombuffer(each.told)
+            copy = None if number is None or self.pool is None else self.pool.copies[number]
+            said = Said(each.forecast(self.space), told)
+            group = None if groups is None else groups[i]
+            for _, act in lessons(front, copy, said, None if P is None else P[i], Y[i], group):
+                act()
+            if number is not None and self.pool is not None:
                 self.pool.release(number)
 
     def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:
@@ -266,6 +259,7 @@ class Player:
             "counts": {name: getattr(self, name) for name in _COUNTS},
             "state": self.state.hex(),
             "last": self.last,
+            "groups": packed(self.groups),
             "marks": np.array(self.marks).reshape(-1, len(Mark._fields)),
             "scores": self.tallies.state(self._written()),
             "cells": {role: cells._asdict() for role, cells in self.cells.items()},
@@ -282,6 +276,7 @@ class Player:
         """Resume, in a new one, from a state that `get_state` returned."""
         vars(self).update({name: int(state["counts"][name]) for name in _COUNTS})
         self.state, self.last = bytes.fromhex(state["state"]), float(state["last"])
+        self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
         self.marks = [Mark(*row) for row in state["marks"].tolist()]
         self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)
         self.cells = {role: Cells(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import count
+from contextlib import contextmanager
 from typing import Any, Self
 
 from treecal._optional import require
@@ -18,6 +18,8 @@ _HOLD = 0x74726563  # "trec": the advisory lock of the server that writes, one i
 _PATIENCE = "5s"  # for the session of a server that was killed to end
 _PATIENT = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
 """So that a network that is gone is noticed in half a minute; what the address says comes first."""
+_INSERT = re.compile(r"INSERT INTO (\w+ \([\w, ]+\)) VALUES \([%s, ]+\)$")
+_MANY = 50  # rows from which on COPY is quicker
 _VERSION = "CREATE TABLE IF NOT EXISTS books (version BIGINT NOT NULL)"
 
 
@@ -34,8 +36,6 @@ class PostgresReader:
         self._address, self._given = address, _read(address)
         self._queries = {name: text.replace("%", "%%").replace("?", "%s") for name, text in queries().items()}
         self._connection: Any = None
-        self._scans = count()
-        self._open_scans = 0
 
     @property
     def where(self) -> str:
@@ -49,18 +49,10 @@ class PostgresReader:
             rows: list[Row] = cursor.execute(self._queries[name], arguments).fetchall()
             return rows
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read, by a cursor of the server."""
-        with (
-            self._connected() as connection,
-            self._cursors(connection),
-            connection.cursor(f"scan{next(self._scans)}", binary=True) as cursor,
-        ):
-            cursor.itersize = 1000
-            yield from cursor.execute(self._queries[name], arguments)
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
+        if len(rows) == 1:  # a pipeline of one costs more
+            return self.query(name, *rows[0])
         if not rows:
             return []
         with self._connected() as connection, connection.cursor(binary=True) as cursor:
@@ -69,6 +61,13 @@ class PostgresReader:
             while cursor.nextset():
                 found.extend(cursor.fetchall())
             return found
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        with self._connected() as connection, connection.transaction(force_rollback=True):
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield
 
     def close(self) -> None:
         """Close the connection."""
@@ -79,7 +78,6 @@ class PostgresReader:
     @contextmanager
     def _connected(self) -> Iterator[Any]:
         if self._connection is None or self._connection.closed:
-            self._open_scans = 0
             self._connection = self._connect()
         with _failures(self._connection):
             yield self._connection
@@ -88,20 +86,6 @@ class PostgresReader:
         connection = _connected(self._given)
         connection.execute("SET default_transaction_read_only = on")
         return connection
-
-    @contextmanager
-    def _cursors(self, connection: Any) -> Iterator[None]:
-        """A cursor lives in a transaction: one for all that are open."""
-        if self._open_scans == 0:
-            connection.execute("BEGIN")
-        self._open_scans += 1
-        try:
-            yield
-        finally:
-            self._open_scans -= 1
-            if self._open_scans == 0:
-                with suppress(psycopg.Error):  # the error that is on its way says more
-                    connection.execute("ROLLBACK")
 
 
 class Postgres(PostgresReader):
@@ -121,7 +105,7 @@ class Postgres(PostgresReader):
 
     def __init__(self, address: str, *, beside: bool = False) -> None:
         super().__init__(address)
-        self._in_transaction, self._beside = False, beside
+        self._beside, self._in_transaction = beside, False
 
     def __enter__(self) -> Self:
         try:
@@ -143,10 +127,11 @@ class Postgres(PostgresReader):
         connection = _connected(self._given)
         try:
             connection.execute("SET synchronous_commit = on")
-            if not self._beside:
-                with connection.transaction():
-                    connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
-                    connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
+            if self._beside:
+                return connection
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+                connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
         except psycopg.errors.LockNotAvailable:
             connection.close()
             raise unavailable(f"another treecal serve holds {self.where}") from None
@@ -189,8 +174,17 @@ class Postgres(PostgresReader):
 
     def run(self, name: str, rows: Sequence[Row]) -> None:
         """Run a statement for each of the arguments."""
+        adds = _INSERT.match(self._queries[name])
         with self._connected() as connection, connection.cursor() as cursor:
-            cursor.executemany(self._queries[name], rows)
+            if len(rows) == 1:
+                cursor.execute(self._queries[name], rows[0])
+                return
+            if adds is None or len(rows) < _MANY:
+                cursor.executemany(self._queries[name], rows)
+                return
+            with cursor.copy(f"COPY {adds[1]} FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
 
     def commit(self) -> None:
         """End the transaction, flushed."""

@@ -7,11 +7,12 @@ import ipaddress
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -22,10 +23,17 @@ from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
 from treecal.serve._store import open_store
 from treecal.serve._tokens import tokens_of
+from treecal.serve._warm import warm_up
 from treecal.serve._writer import Writer
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
 
 PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
+_LONGEST = 2**16  # bytes of headers
+_IDLE = 75  # seconds for which a connection is kept for the next request
+_UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 
@@ -78,26 +86,16 @@ def serve(
                 hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
             )
         listening = stack.enter_context(_listening(host, port))
+        begin = time.monotonic()
+        kinds = warm_up(writer.read(lambda books: [books.kept(name).config for name in books.names()]).result())
+        log.line("compiled", kinds=kinds, seconds=round(time.monotonic() - begin, 3))
         if demo:
             from treecal.serve._demo import Demo
 
             stack.enter_context(Demo(writer, say=say))
         access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
         app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
-        config = uvicorn.Config(
-            app,
-            http=_patient(),
-            loop="uvloop" if find_spec("uvloop") else "asyncio",
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=_DRAIN,
-        )
-        server = _Server(config, app.state.desk.hub.close)
-        signals.server = server
+        server = signals.server = Server(app)
         address = _address(host, listening.getsockname()[1])
 
         def at_start() -> None:
@@ -110,12 +108,25 @@ def serve(
     log.line("stopped")
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Ends connections that would last, such as those of pages that listen, when it stops."""
 
-    def __init__(self, config: uvicorn.Config, hang_up: Callable[[], None]) -> None:
+    def __init__(self, app: Starlette) -> None:
+        config = uvicorn.Config(
+            app,
+            http=_patient(),
+            loop="uvloop" if find_spec("uvloop") else "asyncio",
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_IDLE,
+            timeout_graceful_shutdown=_DRAIN,
+        )
         super().__init__(config)
-        self._hang_up = hang_up
+        self._hang_up: Callable[[], None] = app.state.desk.hub.close
         self.at_start: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -138,7 +149,7 @@ class _Server(uvicorn.Server):
 class _Signals:
     """Lets a signal stop the server, and a second one hurry it."""
 
-    server: _Server | None = None
+    server: Server | None = None
 
     def __enter__(self) -> _Signals:
         self._before: dict[int, Any] = {}
@@ -170,6 +181,7 @@ def _patient() -> Any:
         """Waits for headers, but not forever."""
 
         _timer: asyncio.TimerHandle | None = None
+        _seen = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -177,6 +189,7 @@ def _patient() -> Any:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            self._seen += len(data)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -186,9 +199,12 @@ def _patient() -> Any:
 
         def _wait(self) -> None:
             if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+                self._seen = 0
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
+            elif self._seen > _LONGEST:
+                self.send_400_response("")
             elif self._timer is None:
                 self._timer = self.loop.call_later(_HEADERS, self.transport.close)
 
@@ -231,6 +247,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         why = getattr(error, "strerror", None) or str(error)
         raise TreeCalError(f"cannot listen on {host}, port {port}: {why}.", hint="choose another --port.") from None
     with listening:
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections have it from here: one that takes nothing is cut
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * _UNREAD)
         yield listening
 
 

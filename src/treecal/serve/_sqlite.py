@@ -31,23 +31,40 @@ class SqliteReader:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._queries = queries()
-        self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
-        self._connection.set_busy_timeout(_BUSY_MS)
+        if not os.path.exists(path):
+            raise FileError(f"there is no file {os.fspath(path)}.")
+        try:
+            self._connection = apsw.Connection(os.fspath(path), flags=apsw.SQLITE_OPEN_READONLY)
+            self._connection.set_busy_timeout(_BUSY_MS)
+            ((ours,), (version,)) = self._connection.execute("PRAGMA application_id; PRAGMA user_version").fetchall()
+        except (apsw.NotADBError, apsw.CorruptError):
+            raise FileError(f"{os.fspath(path)} is no file of SQLite, or it is damaged.") from None
+        except apsw.CantOpenError:
+            raise FileError(f"{os.fspath(path)} cannot be read.", hint="check its owner and mode.") from None
+        if ours != APPLICATION or pending_migrations(version, os.fspath(path)):
+            self._connection.close()
+            problem = "has an older format" if ours == APPLICATION else "is a file of SQLite, and not one of treecal"
+            hint = "treecal serve brings it up to date." if ours == APPLICATION else "choose another file."
+            raise FileError(f"{os.fspath(path)} {problem}.", hint=hint)
 
     def query(self, name: str, *arguments: Any) -> list[Row]:
         """Return the rows of a query."""
         with _failures():
             return list(self._connection.execute(self._queries[name], arguments))
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read."""
-        with _failures():
-            yield from self._connection.execute(self._queries[name], arguments)
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked for each of the arguments."""
         with _failures():
             return list(self._connection.executemany(self._queries[name], rows))
+
+    @contextmanager
+    def moment(self) -> Iterator[None]:
+        """Let all queries in a block see the same."""
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,8 +105,8 @@ class Sqlite(SqliteReader):
                 raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.") from None
             except apsw.FullError:
                 raise FileError(f"there is no room for {self.path}: the disk is full.") from None
-            except OSError as error:
-                raise FileError(f"{self.path} cannot be written: {error.strerror}.") from None
+            except (apsw.Error, OSError) as error:
+                raise FileError(f"{self.path} cannot be opened: {error}.") from None
             self._open = stack.pop_all()
         return self
 
@@ -110,6 +127,8 @@ class Sqlite(SqliteReader):
         tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]
         if tables and ours != APPLICATION:
             raise FileError(f"{self.path} is a file of SQLite, and not one of treecal.", hint="choose another file.")
+        if connection.readonly("main"):  # which SQLite takes for granted until something is written
+            raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.")
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
@@ -118,7 +137,7 @@ class Sqlite(SqliteReader):
             with connection:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")
-        self.query("streams")  # from here on there is a write-ahead log
+        connection.execute("SELECT COUNT(*) FROM streams").fetchone()  # from here on there is a write-ahead log
         self._files = self._named()
 
     def _named(self) -> list[os.stat_result]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
 from typing import Any, Protocol, Self
@@ -12,6 +13,7 @@ from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
 
 Row = tuple[Any, ...]
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 class Reader(Protocol):
@@ -20,11 +22,11 @@ class Reader(Protocol):
     def query(self, name: str, *arguments: Any) -> list[Row]:
         """Return the rows of a query, by its name in `queries.sql`."""
 
-    def scan(self, name: str, *arguments: Any) -> Iterator[Row]:
-        """Yield the rows of a query as they are read: for results larger than memory. All are of one moment."""
-
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked once for each of the arguments, one after the other."""
+
+    def moment(self) -> AbstractContextManager[None]:
+        """Let all queries in a block see the same: what is committed when it begins."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -101,12 +103,23 @@ def pending_migrations(version: int, where: str) -> list[str]:
     return scripts[version:]
 
 
+def open_reader(data: str) -> Reader:
+    """Return a connection that reads the books of `--data`, whether a server runs or not."""
+    if data.startswith(_POSTGRES):
+        from treecal.serve._postgres import PostgresReader
+
+        return PostgresReader(data)
+    from treecal.serve._sqlite import SqliteReader
+
+    return SqliteReader(data)
+
+
 def open_store(data: str, *, beside: bool = False) -> Store:
     """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
 
     One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
     """
-    if data.startswith(("postgresql://", "postgres://")):
+    if data.startswith(_POSTGRES):
         from treecal.serve._postgres import Postgres
 
         return Postgres(data, beside=beside)

@@ -92,12 +92,14 @@ class Writer:
         return future
 
     def _run(self) -> None:
+        told_to_stop = False
         try:
             with self._store as store:
                 books = Books(store, clock=self._clock)
                 self._ready.set_result(None)
                 while (jobs := self._next()) is not None:
                     self._serve(books, jobs)
+                told_to_stop = True
                 self._finish(books)
         except BaseException as error:
             if not self._ready.done():
@@ -105,7 +107,7 @@ class Writer:
                 return
             log.critical("the writer failed", exc_info=error)
             self.failure = self.failure or str(error)
-            while (job := self._queue.get()) is not None:
+            while not told_to_stop and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
     def _next(self) -> list[Job] | None:

@@ -52,5 +52,8 @@ export interface Calibration {
   classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
 }
 export interface Group {
-  by: string | number | Record<string, string | number>; model?: Calibration | null; announced?: Calibration | null;
+  by: string | null; // a value of the tag, or the start of the window in UTC
+  model?: Score | null; announced?: Score | null;
 }
+// Of outcomes that are points, there are only their squared errors.
+export type Score = Calibration & { squared_error?: number };

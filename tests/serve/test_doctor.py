@@ -1,0 +1,57 @@
+"""`treecal doctor --data`: it tells sound books from others, also while they are written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+
+from treecal.cli._app import run
+from treecal.serve import _wire as wire
+from treecal.serve._sqlite import Sqlite
+from treecal.serve._writer import Writer
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "books.sqlite"
+    with Writer(Sqlite(file)) as writer:
+        new = wire.NewStream("rain", classes=["dry", "wet"], corrector=wire.Part("platt"))
+        writer.submit(lambda books: books.create(new)).result()
+        for i in range(20):
+            ask = wire.NewForecast(str(i), [0.25, 0.75])
+            writer.submit(lambda books: books.forecast("rain", [ask])).result()  # noqa: B023
+            writer.submit(lambda books: books.settle([wire.NewOutcome("rain", str(i), i % 2)])).result()  # noqa: B023
+    return file
+
+
+def test_sound_books(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Sqlite(path):  # a server holds them
+        assert run(["doctor", "--data", str(path)]) == 0
+    assert "The books are sound: 20 forecasts" in capsys.readouterr().out
+    assert run(["doctor", "--data", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["sound"]
+    assert [(each["name"], each["rounds"], each["arrivals"]) for each in found["streams"]] == [("rain", 20, 20)]
+
+
+def test_books_that_are_not(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    apsw.Connection(str(path)).execute("UPDATE arrivals SET class = 1 WHERE arrival = 3")
+    assert run(["doctor", "--data", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert "rain: round 4: the log before it is not the one it was announced after." in shown
+    assert "not sound" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "there is no file"), (b"words, and nothing else", "no file of SQLite"), (b"", "not one of treecal")],
+)
+def test_no_books(tmp_path: Path, content: bytes | None, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.sqlite"
+    if content is not None:
+        path.write_bytes(content)
+    assert run(["doctor", "--data", str(path)]) == 2
+    assert problem in capsys.readouterr().err

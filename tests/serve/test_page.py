@@ -1,0 +1,386 @@
+"""The page in a real browser, with a real server: live, quiet, by keyboard, and readable for everybody."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("browser")]
+sync_api = pytest.importorskip("playwright.sync_api", reason="install the dependency group `browser`")
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("install Chromium, as Debian's package chromium")
+    with sync_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@contextmanager
+def serving(data: Path, port: int = 0) -> Iterator[str]:
+    """Run a server of these books, and yield its address."""
+    command = [sys.executable, "-m", "treecal", "serve", "--data", str(data), "--port", str(port)]
+    log = data.with_suffix(".log")
+    with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
+        try:
+            while not (found := re.search(r"the page is at (http\S+)/\n", log.read_text("utf-8"))):
+                assert process.poll() is None, log.read_text("utf-8")
+                time.sleep(0.05)
+            yield found[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+
+
+@contextmanager
+def looking(browser: Any, base: str, **options: Any) -> Iterator[Any]:
+    """Open a page that may neither complain nor ask anybody but the server."""
+    context = browser.new_context(base_url=base, **options)
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith((base, "blob:")) else complaints.append(asked.url))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert complaints == []
+
+
+def ask(page: Any, path: str, body: Any = None, **options: Any) -> Any:
+    """Ask the server beside the page, as a model would."""
+    method = "get" if body is None else "post"
+    answer = getattr(page.context.request, method)(path, **({} if body is None else {"data": body}), **options)
+    assert answer.ok, answer.text()
+    return answer.json()
+
+
+def send(page: Any, stream: str, rows: list[tuple[str, list[float], int]], *, tags: Any = None) -> None:
+    """Announce forecasts, a hundred at a time, and settle them."""
+    for start in range(0, len(rows), 100):
+        some = rows[start : start + 100]
+        forecasts = [{"id": name, "p": p, "tags": tags(name) if tags else {}} for name, p, _ in some]
+        ask(page, f"/v1/streams/{stream}/forecasts/batch", {"forecasts": forecasts})
+        ask(page, "/v1/outcomes", {"outcomes": [{"stream": stream, "id": name, "outcome": y} for name, _, y in some]})
+
+
+def rows(count: int, *, sharp: float, start: int = 0, seed: int = 0) -> list[tuple[str, list[float], int]]:
+    """Forecasts of two classes, too sure by a factor of the logits, with their outcomes."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=count)
+    came = rng.random(count) < 1 / (1 + np.exp(-z))
+    p = 1 / (1 + np.exp(-sharp * z))
+    return [(f"r{start + i}", [1 - p[i], p[i]], int(came[i])) for i in range(count)]
+
+
+def live(page: Any) -> None:
+    page.wait_for_selector("#live[data-state=live]")
+
+
+def drawn(page: Any, chart: str) -> bool:
+    """Tell whether a chart has anything on it besides its axes."""
+    script = """canvas => {
+      const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const colours = new Set();
+      for (let i = 0; i < data.length; i += 4) if (data[i + 3] == 255) colours.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+      return colours.size;
+    }"""  # noqa: E501
+    return bool(page.locator(f".{chart} canvas").evaluate(script) > 3)
+
+
+def focused(page: Any) -> str:
+    return str(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+
+
+def tab_to(page: Any, wanted: str, *, most: int = 60) -> None:
+    """Press Tab until the element with this id or text has the focus."""
+    for _ in range(most):
+        if focused(page) == wanted:
+            return
+        page.keyboard.press("Tab")
+    pytest.fail(f"Tab does not reach {wanted!r}")
+
+
+def test_a_stream_is_created_fed_and_alarms_without_a_reload(browser: Any, tmp_path: Path) -> None:
+    # By keyboard alone, from the first page on.
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        page.goto("/")
+        page.get_by_text("There is no stream yet.").wait_for()
+        tab_to(page, "new-name")
+        page.keyboard.type("weather.rain")
+        tab_to(page, "new-classes")
+        page.keyboard.type("dry, rain")
+        tab_to(page, "new-player")
+        page.keyboard.type("temp")  # a list of choices finds what is typed
+        tab_to(page, "new-gate")
+        page.keyboard.press("Space")
+        tab_to(page, "new-alpha")
+        page.keyboard.press("Enter")
+
+        page.wait_for_url("**/streams/weather.rain")
+        live(page)
+        page.get_by_text("Send its first forecast, as below").wait_for()
+        made = ask(page, "/v1/streams/weather.rain")["config"]
+        assert (made["classes"], made["corrector"]["name"], made["gate"]) == (["dry", "rain"], "temperature", True)
+        page.evaluate("window.same = true")
+
+        ask(page, "/v1/streams/weather.rain/forecasts", {"id": "open", "p": [0.5, 0.5], "due": time.time() - 60})
+        page.get_by_text("1 forecast awaits its outcome, 1 of them overdue.").wait_for()
+        page.get_by_role("rowheader", name="open").wait_for()
+
+        send(page, "weather.rain", rows(400, sharp=1))
+        page.locator(".facts", has_text="outcomes400").wait_for()
+        assert not page.locator(".alarm.card").is_visible()
+        send(page, "weather.rain", rows(400, sharp=3, start=400, seed=1))
+        page.locator(".alarm.card").wait_for()
+        page.get_by_text("forecasts are too sure").first.wait_for()
+        page.locator("#error-summary", has_text="After 800 outcomes").wait_for()
+        for chart in ("reliability", "error", "evidence"):
+            assert drawn(page, chart), chart
+        said = page.locator("#evidence-summary").text_content()
+        assert "An alarm is raised at 20." in said
+
+        tab_to(page, "Begin anew")
+        page.keyboard.press("Enter")
+        assert focused(page) == "Cancel"
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Enter")
+        page.locator("dialog[open]").wait_for(state="detached")
+        page.locator(".alarm.card").wait_for(state="hidden")
+        assert not ask(page, "/v1/streams/weather.rain")["monitors"]["model"]["alarm"]
+        assert page.locator(".plain li", has_text="forecasts are too sure").first.is_visible()  # the record stays
+        assert page.evaluate("window.same") is True
+
+        page.goto("/")
+        page.get_by_role("link", name="weather.rain").wait_for()
+
+
+def test_the_list_moves_and_what_needs_attention_comes_first(browser: Any, tmp_path: Path) -> None:
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        for name in ("a", "b", "c"):
+            ask(page, "/v1/streams", {"name": name, "classes": ["no", "yes"]})
+        page.goto("/")
+        live(page)
+        page.get_by_text("3 streams: no alarm").wait_for()
+        page.evaluate("window.same = true")
+        send(page, "c", rows(500, sharp=3))
+        page.locator("tbody tr").first.get_by_role("link", name="c").wait_for()
+        page.locator("tbody tr").first.get_by_text("far off").wait_for()
+        page.locator("tbody tr").first.get_by_text("too sure, since round").wait_for()
+        ask(page, "/v1/streams", {"name": "d", "classes": ["no", "yes"]})
+        page.get_by_role("link", name="d").wait_for()
+        page.locator("#filter").fill("far off")
+        assert page.locator("tbody tr").count() == 1
+        page.locator("#filter").fill("nothing like it")
+        page.get_by_text("No stream matches the filter.").wait_for()
+        assert page.evaluate("window.same") is True
+
+
+@pytest.fixture(scope="module")
+def books(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[str]:
+    """The address of a server with streams of every kind."""
+    with serving(tmp_path_factory.mktemp("books") / "books.sqlite") as base, looking(browser, base) as page:
+        page.goto("/")
+        new = {"name": "flights.delay", "classes": ["on time", "late"], "corrector": {"name": "guarded"}}
+        ask(page, "/v1/streams", new | {"tags": ["carrier"]})
+        send(page, "flights.delay", rows(3000, sharp=3), tags=lambda name: {"carrier": ["AA", "UA"][int(name[1:]) % 2]})
+        late = [{"id": f"late{i}", "p": [0.5, 0.5], "due": 1.0} for i in range(30)]
+        ask(page, "/v1/streams/flights.delay/forecasts/batch", {"forecasts": late})
+        ask(page, "/v1/streams", {"name": "new", "classes": ["no", "yes"]})
+        ask(page, "/v1/streams", {"name": "own", "classes": ["no", "yes"], "forecaster": {"name": "guarded"}})
+        own = [{"id": f"o{i}"} for i in range(100)]
+        ask(page, "/v1/streams/own/forecasts/batch", {"forecasts": own})
+        ask(page, "/v1/outcomes", {"outcomes": [{"stream": "own", "id": f"o{i}", "outcome": i % 2} for i in range(90)]})
+        ask(page, "/v1/streams", {"name": "box", "set": {"name": "Box", "options": {"low": 0, "high": 1, "dim": 2}}})
+        points = [{"id": f"p{i}", "p": [0.2, 0.8]} for i in range(50)]
+        ask(page, "/v1/streams/box/forecasts/batch", {"forecasts": points})
+        came = [{"stream": "box", "id": f"p{i}", "outcome": [0.1, 0.9]} for i in range(50)]
+        ask(page, "/v1/outcomes", {"outcomes": came})
+        ask(page, "/v1/streams", {"name": "old", "classes": ["no", "yes"]})
+        send(page, "old", rows(50, sharp=1))
+        ask(page, "/v1/streams/old/archive", {})
+        yield base
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/streams/flights.delay", "/streams/new", "/streams/own", "/streams/box"])
+def test_everybody_can_read_it(browser: Any, books: str, path: str, scheme: str, width: int) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with looking(browser, books, **options) as page:
+        page.goto(path)
+        live(page)
+        page.locator(".card:visible").first.wait_for()
+        if path == "/":
+            page.get_by_role("link", name="flights.delay").wait_for()
+        if path == "/streams/flights.delay":
+            page.get_by_role("rowheader", name="UA").wait_for()
+            page.locator(".evidence canvas").wait_for()
+        for part in page.locator("details").all():
+            if part.is_visible():
+                part.evaluate("part => { part.open = true }")
+        found = axe.run(page).response["violations"]
+        assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found] == []
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_class_a_tag_and_a_window_are_chosen(browser: Any, books: str) -> None:
+    with looking(browser, books) as page:
+        page.goto("/streams/flights.delay")
+        page.locator("#reliability-summary", has_text="For the most likely class").wait_for()
+        page.select_option("#class-chooser", label="late")
+        page.locator("#reliability-summary", has_text="For late, the ECE is").wait_for()
+        page.locator(".reliability summary").click()
+        assert page.locator(".reliability tbody tr").count() >= 10
+        page.get_by_role("rowheader", name="AA").wait_for()
+        page.select_option("#scores-by", label="hour")
+        page.get_by_role("rowheader", name=re.compile(r"^\d{4}-\d\d-\d\d \d\d:00 UTC$")).first.wait_for()
+        page.get_by_text("30 forecasts await their outcomes, 30 of them overdue.").wait_for()
+        page.get_by_role("button", name="Show more").click()
+        page.get_by_role("rowheader", name="late29").wait_for()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download the rounds as Parquet").click()
+        assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
+
+
+def test_what_is_not_there_is_said(browser: Any, books: str) -> None:
+    context = browser.new_context(base_url=books)  # where a console may tell of the 404
+    page = context.new_page()
+    page.goto("/streams/nowhere")
+    page.get_by_text("There is no stream named nowhere.").wait_for()
+    context.close()
+
+
+def test_archived_streams_are_shown_on_request(browser: Any, books: str) -> None:
+    with looking(browser, books) as page:
+        page.goto("/")
+        page.get_by_role("link", name="flights.delay").wait_for()
+        assert page.get_by_role("link", name="old").count() == 0
+        page.locator("#archived").check()
+        page.get_by_role("link", name="old").click()
+        page.get_by_text("it takes no new forecasts; outcomes").wait_for()
+        assert page.get_by_role("button", name="Archive").count() == 0
+
+
+def test_text_from_the_server_is_never_markup(browser: Any, tmp_path: Path) -> None:
+    bad = '<img src=x onerror="window.bad=1">'
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        ask(page, "/v1/streams", {"name": "s", "classes": [bad, "'; $(x)"], "tags": ["t"]})
+        ask(page, "/v1/streams/s/forecasts", {"id": bad, "p": [0.5, 0.5], "tags": {"t": bad}})
+        send(page, "s", rows(300, sharp=4), tags=lambda _: {"t": bad})
+        for path in ("/", "/streams/s"):
+            page.goto(path)
+            live(page)
+            page.get_by_text("far off").first.wait_for()
+        page.get_by_role("rowheader", name=bad).first.wait_for()
+        assert page.locator("img").count() == 0
+        assert page.evaluate("window.bad") is None
+        command = page.locator("pre").nth(1).text_content()
+        sent = """'{ "outcomes": [ { "stream": "s", "id": "round-1", "outcome": "'\\''; $(x)" } ] }'"""
+        assert command.endswith(f"-d {sent}")
+
+
+def test_a_refused_form_says_why_and_where(browser: Any, books: str) -> None:
+    context = browser.new_context(base_url=books)
+    page = context.new_page()
+    page.goto("/")
+    page.get_by_text("Create a stream").click()
+    page.fill("#new-name", "three")
+    page.fill("#new-classes", "a, b, c")
+    page.select_option("#new-player", value="corrector platt")
+    page.get_by_role("button", name="Create the stream").click()
+    page.get_by_role("alert").wait_for()
+    assert focused(page) == "new-player"
+    assert page.locator("#new-player").get_attribute("aria-invalid") == "true"
+    context.close()
+
+
+def test_every_choice_of_the_form_is_taken(browser: Any, tmp_path: Path) -> None:
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        page.goto("/")
+        page.get_by_text("There is no stream yet.").wait_for()
+        values = page.locator("#new-player option").evaluate_all("options => options.map(each => each.value)")
+        assert len(values) > 10
+        for number, value in enumerate(values):
+            page.goto("/")
+            page.locator("#new-player").wait_for(state="attached")
+            page.locator(".create").evaluate("part => { part.open = true }")
+            page.fill("#new-name", f"s{number}")
+            page.fill("#new-classes", "no, yes")
+            page.select_option("#new-player", value=value)
+            page.get_by_role("button", name="Create the stream").click()
+            page.wait_for_url(f"**/streams/s{number}")
+
+
+def test_a_token_is_asked_for_kept_and_forgotten(browser: Any, tmp_path: Path) -> None:
+    data = tmp_path / "books.sqlite"
+    make = [sys.executable, "-m", "treecal", "token", "create", "page", "--data", str(data), "--json"]
+    scopes = [part for scope in ("forecast", "outcome", "read", "admin") for part in ("--scope", scope)]
+    made = subprocess.run([*make, *scopes], check=True, capture_output=True, text=True)
+    token = json.loads(made.stdout)["token"]
+    with serving(data) as base:
+        context = browser.new_context(base_url=base)  # the console tells of each 401
+        page = context.new_page()
+        bearer = {"headers": {"Authorization": f"Bearer {token}"}}
+        ask(page, "/v1/streams", {"name": "s", "classes": ["no", "yes"]}, **bearer)
+        page.goto("/")
+        page.get_by_role("heading", name="A token is needed").wait_for()
+        assert focused(page) == "token"
+        page.keyboard.type("tcal_wrong")
+        page.keyboard.press("Enter")
+        page.get_by_text("That token was refused").wait_for()
+        page.keyboard.type(token)
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="s", exact=True).click()
+        live(page)
+        ask(page, "/v1/streams/s/forecasts", {"id": "a", "p": [0.5, 0.5]}, **bearer)
+        page.get_by_text("1 forecast awaits its outcome").wait_for()
+        assert "$TREECAL_TOKEN" in page.locator("pre").first.text_content()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Download the rounds as Parquet").click()
+        assert Path(download.value.path()).read_bytes()[:4] == b"PAR1"
+        assert token not in page.content()
+        page.get_by_role("button", name="Forget the token").click()
+        page.get_by_role("heading", name="A token is needed").wait_for()
+        assert page.evaluate("sessionStorage.length + localStorage.length") == 0
+        context.close()
+
+
+def test_it_comes_back_after_the_server_does(browser: Any, tmp_path: Path) -> None:
+    data = tmp_path / "books.sqlite"
+    context = browser.new_context()  # the console tells of requests that failed
+    page = context.new_page()
+    with serving(data) as base:
+        page.context.request.post(f"{base}/v1/streams", data={"name": "s", "classes": ["no", "yes"]})
+        page.goto(f"{base}/streams/s")
+        live(page)
+    page.wait_for_selector("#live[data-state=reconnecting]")
+    assert page.locator("#live").get_attribute("role") == "status"
+    with serving(data, int(base.rpartition(":")[2])):
+        page.context.request.post(f"{base}/v1/streams/s/forecasts", data={"id": "a", "p": [0.5, 0.5]})
+        live(page)
+        page.get_by_text("1 forecast awaits its outcome").wait_for()
+        context.close()
