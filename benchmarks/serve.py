@@ -122,24 +122,26 @@ def serving() -> Iterator[Server]:
             server.process.wait()
 
 
+Done = Callable[[int, bytes], None]
+
+
 class Connection(asyncio.Protocol):
     """One connection that is kept; one request at a time."""
 
     def __init__(self, pool: Pool) -> None:
-        self.pool, self.transport = pool, None
+        self.pool, self.transport = pool, asyncio.Transport()
         self.buffer = bytearray()
-        self.done: Callable[[int, bytes], None] | None = None
+        self.asked: tuple[bytes, Done] | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
         self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.done is not None:
-            done, self.done = self.done, None
-            done(0, b"the connection was lost")
+        self.pool.lost(self)
 
-    def send(self, request: bytes, done: Callable[[int, bytes], None]) -> None:
-        self.done = done
+    def send(self, request: bytes, done: Done) -> None:
+        self.asked = request, done
         self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
@@ -147,49 +149,71 @@ class Connection(asyncio.Protocol):
         end = self.buffer.find(b"\r\n\r\n")
         if end < 0:
             return
-        head = bytes(self.buffer[:end]).lower()
-        start = head.find(b"content-length:") + 15
-        size = end + 4 + int(head[start : head.find(b"\r\n", start) if b"\r\n" in head[start:] else None])
+        head = bytes(self.buffer[:end]).lower() + b"\r\n"
+        start = head.index(b"content-length:") + 15
+        size = end + 4 + int(head[start : head.index(b"\r\n", start)])
         if len(self.buffer) < size:
             return
         status, body = int(head[9:12]), bytes(self.buffer[end + 4 : size])
         del self.buffer[:size]
-        done, self.done = self.done, None
-        assert done is not None
+        assert self.asked is not None
+        _, done = self.asked
+        self.asked = None
         self.pool.release(self)
         done(status, body)
 
 
 class Pool:
-    """Connections to the server, and what waits for a free one."""
+    """Connections to the server, so many at most, and what waits for a free one.
 
-    def __init__(self, port: int) -> None:
-        self.port, self.free, self.all = port, list[Connection](), list[Connection]()
-        self.queue = deque[tuple[bytes, Callable[[int, bytes], None]]]()
+    The server closes those that are idle for long. A request that was under way on one that closes is sent again: its
+    id is the same, so nothing is recorded twice, and its clock runs on.
+    """
 
-    async def open(self, connections: int) -> Pool:
-        for _ in range(connections):
-            loop = asyncio.get_running_loop()
-            _, made = await loop.create_connection(lambda: Connection(self), "127.0.0.1", self.port)
-            self.free.append(made)
-            self.all.append(made)
-        return self
+    def __init__(self, port: int, most: int = 1) -> None:
+        self.port, self.most, self.count, self.again = port, most, 0, 0
+        self.free, self.queue = list[Connection](), deque[tuple[bytes, Done]]()
+        self.tasks = set[asyncio.Task[None]]()
+        self.closed = False
 
     def close(self) -> None:
-        for each in self.all:
+        self.closed = True
+        for each in self.free:
             each.transport.close()
 
-    def submit(self, request: bytes, done: Callable[[int, bytes], None]) -> None:
+    def submit(self, request: bytes, done: Done) -> None:
         if self.free:
             self.free.pop().send(request, done)
-        else:
-            self.queue.append((request, done))
+            return
+        self.queue.append((request, done))
+        if self.count < self.most:
+            self._connect()
+
+    def _connect(self) -> None:
+        self.count += 1
+        task = asyncio.ensure_future(self._connected())
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _connected(self) -> None:
+        loop = asyncio.get_running_loop()
+        _, made = await loop.create_connection(lambda: Connection(self), "127.0.0.1", self.port)
+        self.release(made)
 
     def release(self, connection: Connection) -> None:
         if self.queue:
             connection.send(*self.queue.popleft())
         else:
             self.free.append(connection)
+
+    def lost(self, connection: Connection) -> None:
+        self.count -= 1
+        if connection in self.free:
+            self.free.remove(connection)
+        if connection.asked is not None and not self.closed:
+            self.again += 1
+            self.queue.appendleft(connection.asked)
+            self._connect()
 
     def request(self, method: str, path: str, body: bytes = b"") -> bytes:
         kind = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n" if method == "POST" else ""
@@ -252,7 +276,7 @@ async def _arrivals(
     due = np.cumsum(rng.exponential(1 / rate, count))
     latency, of = np.full(count, np.nan), rng.integers(len(streams), size=count).tolist()
     answered, acknowledged, failed = list[tuple[str, int]](), [0] * len(streams), 0
-    batches = await Pool(pool.port).open(1)
+    batches = Pool(pool.port)
     slowest, moments = list[float](), due.tolist()
     gc.disable()  # the client's pauses are not the server's
     begin = time.perf_counter()
@@ -305,7 +329,7 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
     with serving() as server:
 
         async def load() -> tuple[Any, ...]:
-            pool = await Pool(server.port).open(64)
+            pool = Pool(server.port, 64)
             streams = await pool.create(10)
             rounds = Rounds()
             for i in range(200):
@@ -324,7 +348,7 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
         due, latency, acknowledged, failed, used, own, first = asyncio.run(load())
         yield Line("the first 200 outcomes after a start, once", "", f"{first * 1e3:.0f} ms")
         what = f"single forecasts, {rate:,}/s for {seconds:,} s, outcomes beside them"
-        yield Line(what, "p99 ≤ 50 ms", percentiles(latency), f"{failed} of {len(latency):,} refused or lost")
+        yield Line(what, "p99 ≤ 50 ms", percentiles(latency), f"{failed} of {len(latency):,} refused")
         minutes = [latency[(due >= low) & (due < low + 60)] for low in range(0, int(due[-1]) + 1, 60)]
         worst = max(np.percentile(each, 99) for each in minutes if len(each) > 1000)
         note = f"the server used {used:.2f} of a core, the client {own:.2f}"
@@ -333,7 +357,7 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
         again = server.start()
 
         async def count() -> list[int]:
-            pool = await Pool(server.port).open(1)
+            pool = Pool(server.port)
             shown = await pool.call("GET", "/v1/streams")
             pool.close()
             return [each["counts"]["forecasts"] - 20 for each in shown["streams"]]
@@ -371,7 +395,7 @@ def batches(options: argparse.Namespace) -> Iterator[Line]:
     with serving() as server:
 
         async def load() -> tuple[list[float], list[float], list[float]]:
-            pool = await Pool(server.port).open(1)
+            pool = Pool(server.port)
             forecasts, outcomes, mixed = list[float](), list[float](), list[float]()
             streams = await pool.create(100)
             for k in range(repeats):
@@ -408,7 +432,7 @@ def memory(options: argparse.Namespace) -> Iterator[Line]:
     with serving() as server:
 
         async def load() -> list[tuple[int, float]]:
-            pool = await Pool(server.port).open(1)
+            pool = Pool(server.port)
             names = await pool.create(streams)
             seen, step = [(0, server.memory())], 100
             for low in range(0, each, step):
@@ -454,7 +478,7 @@ def optuna(options: argparse.Namespace) -> Iterator[Line]:
             return (time.perf_counter() - begin) / count
 
         async def turns() -> tuple[Any, Any, float]:
-            pool = await Pool(server.port).open(32)
+            pool = Pool(server.port, 32)
             streams = await pool.create(33)
             await ours(pool, streams[0], range(20))
             theirs(5)
@@ -488,7 +512,7 @@ def correction(options: argparse.Namespace) -> Iterator[Line]:
     with serving() as server, Client(f"http://127.0.0.1:{server.port}") as client:
 
         async def create() -> list[str]:
-            pool = await Pool(server.port).open(1)
+            pool = Pool(server.port)
             names = await pool.create(1)
             pool.close()
             return names
@@ -513,7 +537,7 @@ def restart(options: argparse.Namespace) -> Iterator[Line]:
         empty = server.start()
 
         async def load() -> float:
-            pool = await Pool(server.port).open(1)
+            pool = Pool(server.port)
             names = await pool.create(streams)
             begin = time.perf_counter()
             for low in range(0, total // streams, ROWS):

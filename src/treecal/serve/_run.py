@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
 from treecal.serve._store import open_store
 from treecal.serve._tokens import tokens_of
+from treecal.serve._warm import warm_up
 from treecal.serve._writer import Writer
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
+_LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
@@ -83,6 +86,9 @@ def serve(
                 hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
             )
         listening = stack.enter_context(_listening(host, port))
+        begin = time.monotonic()
+        kinds = warm_up(writer.read(lambda books: [books.kept(name).config for name in books.names()]).result())
+        log.line("compiled", kinds=kinds, seconds=round(time.monotonic() - begin, 3))
         if demo:
             from treecal.serve._demo import Demo
 
@@ -175,6 +181,7 @@ def _patient() -> Any:
         """Waits for headers, but not forever."""
 
         _timer: asyncio.TimerHandle | None = None
+        _seen = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -182,6 +189,7 @@ def _patient() -> Any:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            self._seen += len(data)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -191,9 +199,12 @@ def _patient() -> Any:
 
         def _wait(self) -> None:
             if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+                self._seen = 0
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
+            elif self._seen > _LONGEST:
+                self.send_400_response("")
             elif self._timer is None:
                 self._timer = self.loop.call_later(_HEADERS, self.transport.close)
 
