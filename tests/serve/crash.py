@@ -260,6 +260,7 @@ class Books:
         else:
             answer = json.loads(request.answer)
             for told in answer.get("forecasts", [answer]):
+                assert told["id"] in rounds, f"{told} was acknowledged, and is lost"
                 name, row, _ = rounds[told["id"]]
                 assert (name, row[0], row[12].hex()) == (request.stream, told["round"], told["state"])
                 assert np.frombuffer(row[5]).tolist() == told["forecast"]
@@ -288,13 +289,11 @@ class Books:
 
 
 @contextmanager
-def servers(kind: str) -> Iterator[tuple[Forks, Cluster | None, Path]]:
+def servers(kind: str, folder: Path) -> Iterator[tuple[Forks, Cluster | None, Path]]:
     """A process to fork servers from, a PostgreSQL if that is asked for, and a folder."""
-    folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
     with ExitStack() as stack:
         cluster = stack.enter_context(running()) if kind == "postgres" else None
         yield stack.enter_context(forks(folder / "log")), cluster, folder
-    shutil.rmtree(folder)  # unless something failed: then the books are there to be looked at
 
 
 def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, Path]) -> Iterator[Counter[str]]:
@@ -326,7 +325,8 @@ def main() -> None:
     given.counts.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
-    with servers(given.data) as found:
+    folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
+    with servers(given.data, folder) as found:
         for counts in crash(given.data, given.kills, seed, found):
             total = json.loads(given.counts.read_text()) if given.counts.exists() else {}
             total[given.data] = dict(Counter(total.get(given.data, {})) + counts)
@@ -335,6 +335,7 @@ def main() -> None:
             os.replace(beside, given.counts)
             kills = sum(n for name, n in total[given.data].items() if name.startswith("kills"))
             print(f"{given.data}: {kills:,} kills of {TARGET:,}, nothing lost, nothing double", flush=True)
+    shutil.rmtree(folder)  # if something failed, the books are there to be looked at
 
 
 if __name__ == "__main__":

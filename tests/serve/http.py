@@ -17,7 +17,7 @@ from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access
 from treecal.serve._http import application
 from treecal.serve._log import Log
-from treecal.serve._sqlite import Sqlite
+from treecal.serve._store import open_store
 from treecal.serve._wire import Failure
 from treecal.serve._writer import Writer
 
@@ -46,13 +46,13 @@ class Reply(NamedTuple):
 class House:
     """A server on books of its own."""
 
-    def __init__(self, writer: Writer, store: Sqlite, **options: Any) -> None:
+    def __init__(self, writer: Writer, data: str, **options: Any) -> None:
         self.now = 1000.0
         self.log = io.StringIO()
         limits = {name: options.pop(name) for name in ("most_bytes", "most_seconds", "operations") if name in options}
         self.access = Access(clock=lambda: self.now, **options)
-        self.writer, self.store = writer, store
-        self.app = application(writer, store, access=self.access, log=Log(self.log), **limits)
+        self.writer, self.data = writer, data
+        self.app = application(writer, open_store(data), access=self.access, log=Log(self.log), **limits)
         self._runner = asyncio.Runner()
         self.token: str | None = None
 
@@ -85,13 +85,13 @@ class House:
     def make_token(self, *scopes: str, prefix: str = "") -> str:
         """Make a token, as the command does beside a running server; the server knows it a second later."""
         text, token = tokens.make("test", prefix=prefix, scopes=scopes, now=0.0)
-        with Sqlite(self.store.path, beside=True) as store:
+        with open_store(self.data, beside=True) as store:
             tokens.add(store, token)
         self.now += 2
         return text
 
     def revoke(self, text: str) -> None:
-        with Sqlite(self.store.path, beside=True) as store:
+        with open_store(self.data, beside=True) as store:
             tokens.revoke(store, str(tokens.id_of(text)), now=1.0)
         self.now += 2
 
@@ -161,8 +161,8 @@ class House:
 @contextmanager
 def served(folder: Path, **options: Any) -> Iterator[House]:
     """Serve books in a folder."""
-    store = Sqlite(folder / "books.sqlite")
-    with Writer(store) as writer, House(writer, store, **options) as house:
+    data = str(folder / "books.sqlite")
+    with Writer(open_store(data)) as writer, House(writer, data, **options) as house:
         yield house
 
 

@@ -11,10 +11,13 @@ import pytest
 
 from tests.cli.support import refused, run
 from tests.serve.http import NEW, House, fill, served
+from tests.serve.postgres import Cluster
 from treecal.exceptions import ParameterError
 from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access, Buckets
+from treecal.serve._store import open_store
 from treecal.serve._tokens import SCOPES
+from treecal.serve._writer import Writer
 
 
 @pytest.fixture
@@ -287,7 +290,7 @@ def test_many_requests_wait_for_one_reading() -> None:
 
 def test_a_token_is_kept_as_its_hash(house: House) -> None:
     text = house.make_token("read")
-    content = b"".join(path.read_bytes() for path in house.store.path.parent.glob("books.sqlite*"))
+    content = b"".join(path.read_bytes() for path in Path(house.data).parent.glob("books.sqlite*"))
     assert text.encode() not in content
     assert text[13:].encode() not in content
 
@@ -318,7 +321,7 @@ def test_every_token_is_another() -> None:
 def test_the_command_makes_lists_and_revokes_tokens_beside_a_server(tmp_path: Path) -> None:
     with served(tmp_path) as house:
         fill(house)
-        data = ("--data", house.store.path)
+        data = ("--data", house.data)
         made = run("token", "create", "shop", *data, "--scope", "read", "--prefix", "a")
         token = made.out.strip()
         assert (made.code, token[:5], token not in made.err) == (0, "tcal_", True)
@@ -344,3 +347,18 @@ def test_the_command_makes_new_books_for_the_first_token(tmp_path: Path) -> None
     assert run("token", "create", "first", "--data", path).code == 0
     assert path.stat().st_mode & 0o077 == 0
     refused(run("token", "list", "--data", tmp_path / "nowhere" / "new.sqlite"), "folder")
+
+
+@pytest.mark.heavy
+@pytest.mark.xdist_group("postgres")
+def test_tokens_in_postgresql_are_made_beside_a_server(postgres: Cluster) -> None:
+    data = postgres.database()
+    with Writer(open_store(data)) as writer, House(writer, data) as house:
+        assert house.ask("POST", "/v1/streams", NEW).status == 201
+        token = run("token", "create", "shop", "--data", data, "--scope", "read").out.strip()
+        house.now += 2
+        house.ask("GET", "/v1/streams/a").refused(401, "unauthorized")
+        assert house.ask("GET", "/v1/streams/a", token=token).status == 200
+        assert run("token", "revoke", "shop", "--data", data).code == 0
+        house.now += 2
+        house.ask("GET", "/v1/streams/a", token=token).refused(401, "unauthorized")

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -124,6 +125,87 @@ def play(folder: Path, *, each: int, number: int = 0) -> Counter[str]:
         failures = [line for line in house.lines if line["event"] == "failure"]
         assert not failures, failures[:3]
     return counts
+
+
+BODIES = [
+    ("/v1/streams", "", b'{"name":"new","classes":["x","y"],"corrector":{"name":"vector","options":{}},"tags":["t"]}'),
+    ("/v1/streams", "", b'{"name":"c","set":{"name":"Box","options":{"low":0,"high":1,"dim":2}},"monitor":{"arl":99}}'),
+    ("/v1/streams/{s}/forecasts", "/v1/streams/a/forecasts", b'{"id":"i","p":[0.25,0.75],"tags":{"city":"Oslo"}}'),
+    ("/v1/streams/{s}/forecasts", "/v1/streams/box/forecasts", b'{"id":"i","p":[0.25,1],"due":1900000000.5}'),
+    ("/v1/streams/{s}/forecasts/batch", "/v1/streams/own/forecasts/batch", b'{"forecasts":[{"id":"1"},{"id":"2"}]}'),
+    (
+        "/v1/outcomes",
+        "",
+        b'{"outcomes":[{"stream":"a","id":"r2","outcome":"yes"},{"stream":"a","id":"r0","outcome":1}]}',
+    ),
+    ("/v1/outcomes", "", b'{"outcomes":[{"stream":"box","id":"i","outcome":[0.5,1e-3],"amend":true}]}'),
+]
+SCRAPS = [
+    b"",
+    b"0",
+    b"-",
+    b"1e400",
+    b"1e308",
+    b"null",
+    b"true",
+    b"[",
+    b"]",
+    b"{}",
+    b'"',
+    b"\\",
+    b"\\ud800",
+    b"\\u0000",
+    b"\xff",
+]
+SCRAPS += [
+    b",",
+    b":",
+    b"9" * 30,
+    b"1e-400",
+    b"\x00",
+    b"NaN",
+    b'"x":1,',
+    b"\xf0\x9f\x98\x80",
+    b"[" * 200,
+    b'"' + b"a" * 300 + b'"',
+]
+
+
+def mutated(body: bytes, rng: Random) -> bytes:
+    """Return a body with some of it cut out, doubled or replaced by scraps, or with another letter or digit."""
+    if rng.random() < 0.4:
+        at = rng.choice([i for i, each in enumerate(body) if chr(each).isalnum()])
+        return body[:at] + rng.choice([b"0", b"9", b"x", b"Z", b""]) + body[at + 1 :]
+    for _ in range(rng.randint(1, 3)):
+        start = rng.randrange(len(body) + 1)
+        end = min(start + rng.choice([0, 1, 1, 3, 8]), len(body))
+        body = body[:start] + rng.choice([*SCRAPS, body[start:end] * 2]) + body[end:]
+    return body
+
+
+def mutate(folder: Path, times: int) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    rng = Random(0)
+    with served(folder, rate=1e6) as house:
+        furnish(house)
+        for i in range(times):
+            path, filled, body = BODIES[i % len(BODIES)]
+            house.now += 1.0
+            reply = house.ask("POST", filled or path, mutated(body, rng))
+            counts[str(reply.status)] += 1
+            valid(reply, path, "POST")
+        assert not [line for line in house.lines if line["event"] == "failure"]
+    return counts
+
+
+def test_mutated_bodies(tmp_path: Path) -> None:
+    counts = mutate(tmp_path, 700)
+    assert min(counts["200"], counts["400"], counts["422"]) > 20
+
+
+@pytest.mark.heavy
+def test_many_mutated_bodies(tmp_path: Path) -> None:
+    print(mutate(tmp_path, 50_000))
 
 
 def test_generated_requests(tmp_path: Path) -> None:

@@ -328,3 +328,11 @@ def test_a_number_that_json_has_not_never_gets_in(same: House) -> None:
         body = b'{"id": "h", "p": [%b, 1]}' % number
         same.ask("POST", "/v1/streams/a/forecasts", body).refused(400, "bad_json")
     same.ask("POST", "/v1/streams/a/forecasts", b'{"id": "h", "p": [1e999, 1]}').refused(422, "invalid")
+
+
+def test_an_export_without_room_is_not_a_mistake_of_ours(same: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: Any, **options: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("treecal.serve._operations.reading.export", full)
+    same.ask("GET", "/v1/streams/a/export").refused(503, "unavailable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -46,10 +47,11 @@ def ask(port: int, method: str, path: str, body: Any = None, token: str | None =
 
 
 @contextmanager
-def process(*options: object) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def process(*options: object, temporary: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Start the server, wait until it listens, and end it if it is still there."""
     command = [sys.executable, "-m", "treecal", "serve", "--port", "0", *map(str, options)]
-    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts)
+    env = os.environ | ({} if temporary is None else {"TMPDIR": str(temporary)})
+    started = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts, env=env)
     assert started.stderr is not None
     try:
         words = ""
@@ -76,8 +78,10 @@ def ended(started: subprocess.Popen[str]) -> list[Any]:
 
 
 def test_a_server_runs_and_stops_in_order(tmp_path: Path) -> None:
-    data = tmp_path / "books.sqlite"
-    with process("--data", data) as (started, port):
+    data, temporary = tmp_path / "books.sqlite", tmp_path / "tmp"
+    temporary.mkdir()
+    with process("--data", data, temporary=temporary) as (started, port):
+        assert not list(temporary.iterdir())  # nothing is left when it is killed
         assert ask(port, "POST", "/v1/streams", NEW)[0] == 201
         refused(run("serve", "--data", data), "in use by another treecal")
         token = run("token", "create", "all", "--data", data, *["--scope", "read", "--scope", "forecast"]).out.strip()
@@ -159,6 +163,13 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
         refused(run("serve", "--data", tmp_path / "b.sqlite", "--port", port), "cannot listen", str(port))
 
 
+@pytest.fixture(params=["httptools", "h11"])
+def _protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed with the server, and what uvicorn does without."""
+    if request.param == "h11":
+        monkeypatch.setattr(_run, "find_spec", lambda name: None)
+
+
 @contextmanager
 def thread(folder: Path, **options: Any) -> Iterator[int]:
     """Serve on a thread of this process; yield the port."""
@@ -195,6 +206,19 @@ def test_what_is_no_request_has_an_answer_of_the_same_shape(tmp_path: Path, text
         assert json.loads(body)["error"]["code"] == "bad_request"
 
 
+@pytest.mark.usefixtures("_protocol")
+def test_endless_headers_are_refused(tmp_path: Path) -> None:
+    with thread(tmp_path) as port, socket.create_connection(("127.0.0.1", port)) as line:
+        line.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        with contextlib.suppress(OSError):  # it is closed meanwhile
+            for i in range(10_000):
+                line.sendall(b"X-%d: %b\r\n" % (i, b"x" * 1000))
+        with contextlib.suppress(ConnectionResetError):
+            assert b"bad_request" in _until(line, None)
+        assert i < 9_999
+
+
+@pytest.mark.usefixtures("_protocol")
 def test_slow_requests_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_run, "_HEADERS", 0.2)
     with thread(tmp_path, most_seconds=0.2) as port:
@@ -210,6 +234,7 @@ def test_slow_requests_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             assert _until(line, None) == b""
 
 
+@pytest.mark.usefixtures("_protocol")
 def test_a_body_in_chunks_is_limited(tmp_path: Path) -> None:
     head = b"POST /v1/outcomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     with thread(tmp_path, most_bytes=1000) as port, socket.create_connection(("127.0.0.1", port)) as line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
@@ -21,7 +22,7 @@ def serve(
     data: Data = None,
     host: str = "127.0.0.1",
     port: int = 8000,
-    allow_host: tuple[str, ...] = (),
+    allow_host: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     rate: float = 5000.0,
     body: int = 8,
     demo: bool = False,
@@ -66,9 +67,11 @@ def serve(
 
     if data is None and not demo:
         raise ParameterError("no books given.", hint="--data books.sqlite; or --demo to look around.")
-    with TemporaryDirectory(prefix="treecal-") as folder:
+    with ExitStack() as stack:
+        if data is None:
+            data = f"{stack.enter_context(TemporaryDirectory(prefix='treecal-'))}/demo.sqlite"
         run(
-            data or f"{folder}/demo.sqlite",
+            data,
             host=host,
             port=port,
             hosts=allow_host,

@@ -29,11 +29,16 @@ def create(
     /,
     *,
     data: Data,
-    prefix: str = "",
-    scope: tuple[Literal["forecast", "outcome", "read", "admin"], ...] = ("forecast", "outcome"),
+    prefix: Annotated[str, Parameter(show_default=False)] = "",
+    scope: Annotated[tuple[Literal["forecast", "outcome", "read", "admin"], ...], Parameter(show_default=False)] = (
+        "forecast",
+        "outcome",
+    ),
     json: Json = False,
 ) -> None:
-    """Make a token, and print it: it is shown this once.
+    """Make a token, and print it.
+
+    It is shown this once; the books have its hash.
 
         treecal token create shop --data books.sqlite --prefix shop- --scope forecast --scope outcome
         treecal token create grafana --data books.sqlite --scope read
@@ -45,8 +50,8 @@ def create(
     prefix
         It is for streams whose names start with this; by default for all.
     scope
-        What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams). May be given
-        more than once.
+        What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams); by default
+        forecast and outcome. May be given more than once.
     """
     require("msgspec", extra="serve", what="the server")
     from treecal.serve import _tokens as tokens
@@ -64,10 +69,7 @@ def create(
 
 @token.command(name="list")
 def list_(*, data: Data, json: Json = False) -> None:
-    """List tokens, without their texts.
-
-    treecal token list --data books.sqlite
-    """
+    """List tokens, without their texts."""
     require("msgspec", extra="serve", what="the server")
     from treecal.serve._store import open_store
     from treecal.serve._tokens import tokens_of
@@ -87,6 +89,8 @@ def list_(*, data: Data, json: Json = False) -> None:
 @token.command
 def revoke(which: str, /, *, data: Data) -> None:
     """Revoke a token, by its id or its name.
+
+    It stays in the list.
 
         treecal token revoke shop --data books.sqlite
 

@@ -94,7 +94,7 @@ def application(
         paths.setdefault(each.path, []).append(each)
     app = Starlette(
         routes=[_Path(path, _Endpoint(each, desk, access, most_bytes, most_seconds)) for path, each in paths.items()],
-        middleware=[Middleware(_Front, access=access, log=log, metrics=desk.metrics, most_seconds=most_seconds)],
+        middleware=[Middleware(_Front, access=access, log=log, metrics=desk.metrics)],
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
@@ -313,7 +313,7 @@ def failure(refusal: Refusal) -> Answer:
 class _Front:
     """What every request passes first: where it comes from, what became of it, and headers for browsers."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, log: Log, metrics: Metrics, most_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access, log: Log, metrics: Metrics) -> None:
         self._app, self._access, self._log, self._metrics = app, access, log, metrics
         self._at_once = 0
 

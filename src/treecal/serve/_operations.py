@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import tempfile
 import time
 from collections import Counter
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from treecal.exceptions import UnsupportedError
 from treecal.serve import _reading as reading
 from treecal.serve import _wire as wire
 from treecal.serve._answers import Answer, Call, Operation, answer
@@ -271,20 +269,20 @@ async def export(desk: Desk, call: Call) -> Answer:
     """Export rounds with their outcomes as a Parquet file."""
     query: ExportQuery = call.query
     kept = await desk.kept(call)
-    file, path = tempfile.mkstemp(suffix=".parquet", prefix="treecal-")
-    os.close(file)
+    content = tempfile.TemporaryFile()  # noqa: SIM115 # closed when it is sent
 
     def write(reader: Reader) -> int:
         since, until = _between(query.since, query.until)
-        return reading.export(kept, reader, path, since=since, until=until)
+        return reading.export(kept, reader, content, since=since, until=until)
 
     try:
         await desk.read(write)
-        content = open(path, "rb")  # noqa: SIM115 # closed when it is sent
-    except UnsupportedError as error:
-        raise Refusal("unavailable", "the server cannot write Parquet files.", hint=error.hint) from None
-    finally:
-        os.unlink(path)  # what is open stays readable
+        content.seek(0)
+    except BaseException as error:
+        content.close()
+        if isinstance(error, OSError):
+            raise Refusal("unavailable", "there is no room to write the file.", hint="try again later.") from None
+        raise
 
     async def parts() -> AsyncGenerator[bytes, None]:
         with content:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
+_LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _PATIENCE = 5.0  # seconds of compiling after which it is said what takes so long
@@ -193,6 +194,7 @@ def _patient() -> Any:
         """Waits for headers, but not forever."""
 
         _timer: asyncio.TimerHandle | None = None
+        _seen = 0
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -200,6 +202,7 @@ def _patient() -> Any:
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
+            self._seen += len(data)
             self._wait()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -209,9 +212,12 @@ def _patient() -> Any:
 
         def _wait(self) -> None:
             if self.cycle is not None and not self.cycle.response_complete:  # a request is being answered
+                self._seen = 0
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
+            elif self._seen > _LONGEST:
+                self.send_400_response("")
             elif self._timer is None:
                 self._timer = self.loop.call_later(_HEADERS, self.transport.close)
 

@@ -118,7 +118,7 @@ export function lineChart(box, { lines, label, onPoint }) {
     const y = u.valToPos(Math.log10(limit.value), "y", true);
     const { ctx, bbox } = u;
     ctx.save();
-    ctx.strokeStyle = ctx.fillStyle = colour("--bad");
+    ctx.strokeStyle = ctx.fillStyle = colour("--ink");
     ctx.lineWidth = 1.5 * devicePixelRatio;
     ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
     ctx.beginPath();
@@ -161,7 +161,7 @@ export function reliabilityChart(box, onPoint) {
     const ticks = { splits: () => [0, 0.2, 0.4, 0.6, 0.8, 1], values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((x) => x.toFixed(1)) };
     return {
       width,
-      height: Math.min(width, 480),
+      height: width,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { show: false } },
       scales: { x: { time: false, ...unit }, y: unit },

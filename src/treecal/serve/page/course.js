@@ -45,8 +45,8 @@ export function errorCourse() {
         summary: `${errorSummary(marks, both)} Errors are the ${curve.error}.`,
         keys: [...(both ? [MODEL] : []), ANNOUNCED, ...(bounded ? [GUARANTEE] : [])],
         rows: () => [
-          [{ name: "outcomes", number: true }, ...(both ? [{ name: "the model", number: true }] : []), { name: "announced", number: true }, { name: "guaranteed ≤", number: true }],
-          marks.map((mark) => [count(mark.rounds), ...(both ? [amount(mark.model)] : []), amount(mark.announced), amount(mark.guarantee)]),
+          [{ name: "outcomes", number: true }, ...(both ? [{ name: "the model", number: true }] : []), { name: "announced", number: true }, ...(bounded ? [{ name: "guaranteed ≤", number: true }] : [])],
+          marks.map((mark) => [count(mark.rounds), ...(both ? [amount(mark.model)] : []), amount(mark.announced), ...(bounded ? [amount(mark.guarantee)] : [])]),
         ],
       });
       chart.update(marks.map((mark) => mark.rounds), [marks.map((mark) => mark.guarantee), marks.map((mark) => (both ? mark.model : null)), marks.map((mark) => mark.announced)]);

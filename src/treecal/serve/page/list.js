@@ -12,6 +12,7 @@ import { alarmOf, byAttention, level, ofModelOnly, overview, sentence, watch } f
 /** @typedef {import("./wire.js").Stream} Stream */
 
 const MOST = 1000; // streams in the table: of more, those that the filter begins with are fetched
+const RETRY = 10_000; // ms after what failed
 const AT_ONCE = 10; // streams that are read again together
 
 /** @param {HTMLElement} main */
@@ -46,6 +47,7 @@ export async function showStreams(main) {
   );
   const news = el("p", { class: "unseen", role: "status" });
   const form = createForm();
+  document.title = "Streams · treecal";
   fill(main, el("h1", {}, "Streams"), summary, trouble, controls, listed, note, form.element, news);
 
   async function load() {
@@ -59,6 +61,7 @@ export async function showStreams(main) {
       if (streams.size === 0 && !filter.value) form.open();
     } catch (error) {
       fill(trouble, problem(error));
+      setTimeout(reload, RETRY);
     }
   }
 
@@ -112,7 +115,8 @@ export async function showStreams(main) {
   }
 
   follow({ stream: null, onEvent, onLive: reload });
-  setInterval(redraw, 30_000); // what was a minute ago is two by now
+  setInterval(redraw, 15_000); // what was a minute ago is two by now
+  setInterval(reload, 60_000); // and what is due becomes overdue without an event
 }
 
 /** A row of the table, which keeps its place in the document while its numbers change. */

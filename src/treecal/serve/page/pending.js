@@ -55,7 +55,7 @@ export function pendingList(name) {
       waiting.id,
       forecastInWords(waiting.forecast, stream?.config.classes),
       time(waiting.at),
-      waiting.due === null ? "–" : waiting.overdue ? el("span", { class: "overdue" }, `overdue by ${span(Date.now() / 1000 - waiting.due)}`) : time(waiting.due),
+      waiting.due === null ? "–" : waiting.overdue ? el("span", { class: "overdue" }, `overdue by ${span(Math.max(Date.now() / 1000 - waiting.due, 1))}`) : time(waiting.due),
       ...(stream?.config.tags?.length ? [tags] : []),
     ];
   }

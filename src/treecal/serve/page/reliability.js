@@ -48,7 +48,7 @@ export function reliability() {
     const what = chooser.value === TOP ? "the most likely class" : chooser.value.slice(1);
     const shown = [
       { of: "model", name: "the model", found: model, colour: "--model", square: true },
-      { of: "announced", name: single ? "announced, as the model has it" : "announced", found: announced, colour: "--blue", square: false },
+      { of: "announced", name: single && scores?.model ? "announced, as the model has it" : "announced", found: announced, colour: "--blue", square: false },
     ].flatMap(({ found, ...rest }) => (found ? [{ ...rest, bins: found.bins.map((bin) => ({ ...bin, edges: `${amount(bin.low)} to ${amount(bin.high)}`, ...wilson(bin.outcome, bin.weight) })) }] : []));
     own.update({
       summary: reliabilitySummary(what, announced, model),

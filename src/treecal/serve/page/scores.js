@@ -1,19 +1,23 @@
 // Scores by tag or by window of time, in a table.
 
-import { get, streamPath } from "./api.js";
 import { el, fill, table } from "./dom.js";
 import { count, decimals } from "./numbers.js";
 import { badge, problem } from "./parts.js";
-import { plays } from "./words.js";
+import { corrects } from "./words.js";
 
 /** @typedef {import("./wire.js").Group} Group */
 
 const WINDOWS = ["minute", "hour", "day", "week", "month"];
 const MOST = 200; // rows
+const NOTE =
+  "ECE, and what chance would show, are of the most likely class; a verdict looks at every class, and at its row alone: " +
+  "of twenty rows that are calibrated, one is called off.";
 
-/** @param {string} name of the stream */
-export function scoresTable(name) {
-  const chooser = el("select", { id: "scores-by", onchange: () => load() });
+/**
+ * @param {() => void} onChoice called when the reader wants them by something else
+ */
+export function scoresTable(onChoice) {
+  const chooser = el("select", { id: "scores-by", onchange: onChoice });
   const rows = el("div");
   const section = el(
     "section",
@@ -25,23 +29,8 @@ export function scoresTable(name) {
   /** @type {import("./wire.js").Stream | null} */
   let stream = null;
 
-  async function load() {
-    if (!stream) return;
-    if (stream.counts.learned === 0) return fill(rows, el("p", { class: "empty" }, "Scores need outcomes. Forecasts with tags can be told apart here."));
-    const [by, window] = chooser.value.split(" ");
-    try {
-      /** @type {import("./wire.js").Scores} */
-      const found = await get(streamPath(name, "scores"), { by: by === "time" ? "time" : by.slice(1), window: window ?? null });
-      const groups = by === "time" ? found.groups.slice(-MOST).reverse() : found.groups.slice(0, MOST);
-      if (!groups.length) return fill(rows, el("p", { class: "empty" }, "No round with an outcome has this tag."));
-      fill(rows, table(`Scores by ${by === "time" ? window : by.slice(1)}`, columns(), groups.map((group) => cells(group, by === "time"))), left(found.groups.length));
-    } catch (error) {
-      fill(rows, problem(error));
-    }
-  }
-
   function columns() {
-    const both = stream && plays(stream);
+    const both = stream && corrects(stream);
     const numbers = stream?.config.classes
       ? ["ECE", "by chance", "Brier", ...(both ? ["the model’s"] : []), "accuracy", "rounds"]
       : ["squared error", ...(both ? ["the model’s"] : []), "rounds"];
@@ -53,7 +42,7 @@ export function scoresTable(name) {
   function cells(group, times) {
     const label = group.by === null ? "none" : times ? start(group.by) : group.by;
     const own = group.announced ?? group.model;
-    const model = stream && plays(stream) ? group.model : undefined;
+    const model = stream && corrects(stream) ? group.model : undefined;
     const theirs = model === undefined ? [] : [decimals(model?.brier ?? model?.squared_error)];
     if (!own) return [label];
     if (!own.verdict) return [label, decimals(own.squared_error), ...theirs, count(own.rounds)];
@@ -63,15 +52,30 @@ export function scoresTable(name) {
 
   return {
     section,
-    /** @param {import("./wire.js").Stream} found */
-    async update(found) {
-      const first = stream === null;
-      stream = found;
-      if (first) {
-        fill(chooser, (found.config.tags ?? []).map((tag) => el("option", { value: `=${tag}` }, tag)), WINDOWS.map((window) => el("option", { value: `time ${window}` }, window)));
-        if (!found.config.tags?.length) chooser.value = "time day";
+    /** What to ask for. @param {import("./wire.js").Stream} found @returns {{by: string, window: string | null}} */
+    query(found) {
+      if (stream === null) {
+        const tags = found.config.tags ?? [];
+        fill(chooser, tags.map((tag) => el("option", { value: `=${tag}` }, tag)), WINDOWS.map((window) => el("option", { value: `time ${window}` }, window)));
+        if (!tags.length) chooser.value = "time day";
       }
-      await load();
+      stream = found;
+      const [by, window] = chooser.value.split(" ");
+      return by === "time" ? { by, window } : { by: chooser.value.slice(1), window: null };
+    },
+    /** @param {import("./wire.js").Scores} found @param {Error | null} refusal */
+    update(found, refusal) {
+      if (refusal) return fill(rows, problem(refusal));
+      if (found.of === 0) return fill(rows, el("p", { class: "empty" }, "Scores need outcomes. Forecasts with tags can be told apart here."));
+      const times = chooser.value.startsWith("time ");
+      const groups = times ? found.groups.slice(-MOST).reverse() : found.groups.slice(0, MOST);
+      const cut = found.groups.length > MOST ? ` ${count(MOST)} of ${count(found.groups.length)} are shown.` : "";
+      const part = found.rounds < found.of ? ` They are of the last ${count(found.rounds)} outcomes of ${count(found.of)}.` : "";
+      fill(
+        rows,
+        table(`Scores by ${chooser.selectedOptions[0].textContent}`, columns(), groups.map((group) => cells(group, times))),
+        el("p", { class: "soft" }, `${found.announced?.verdict ? NOTE : ""}${cut}${part}`),
+      );
     },
   };
 }
@@ -80,9 +84,4 @@ export function scoresTable(name) {
 function start(text) {
   const [day, hour] = text.split("T");
   return hour === undefined ? day : `${day} ${hour.includes(":") ? hour : `${hour}:00`} UTC`;
-}
-
-/** @param {number} found */
-function left(found) {
-  return found > MOST && el("p", { class: "soft" }, `${count(MOST)} of ${count(found)} are shown.`);
 }

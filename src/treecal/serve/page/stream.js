@@ -13,9 +13,12 @@ import { reliability } from "./reliability.js";
 import { scoresTable } from "./scores.js";
 import { usage } from "./usage.js";
 import { facts, verdictCard } from "./verdict.js";
-import { made, plays } from "./words.js";
+import { alarmOf, corrects, made } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
+
+const RETRY = 10_000; // ms after what failed
+const LOOK = 30_000;
 
 /** @param {HTMLElement} main @param {string} name */
 export async function showStream(main, name) {
@@ -25,7 +28,7 @@ export async function showStream(main, name) {
   const banner = alarmBanner(name, show);
   const [verdict, numbers] = [verdictCard(), facts()];
   const [diagram, error, evidence] = [reliability(), errorCourse(), evidenceCourse()];
-  const [pending, alarms, scores, use] = [pendingList(name), alarmList(name), scoresTable(name), usage(name)];
+  const [pending, alarms, scores, use] = [pendingList(name), alarmList(name), scoresTable(() => loadScores()), usage(name)];
   const played = el("code");
   const archive = guardedButton({
     name: "Archive",
@@ -39,7 +42,6 @@ export async function showStream(main, name) {
   const begun = el("div", {}, numbers.section, charts, pending.section, scores.section);
   const content = el("div", { hidden: true }, banner.section, verdict.section, begun, use.section, manage);
   fill(main, el("nav", { "aria-label": "Where you are" }, el("a", { href: "/" }, "Streams")), el("h1", {}, name), description, closed, trouble, content);
-  document.title = `${name} · treecal`;
 
   /** @type {Stream | null} */
   let stream = null;
@@ -50,6 +52,8 @@ export async function showStream(main, name) {
     content.hidden = false;
     begun.hidden = found.counts.forecasts === 0; // what to do first is all there is to see
     say(description, made(found));
+    document.title = `${alarmOf(found) ? "! " : ""}${name} · treecal`;
+    alarms.section.hidden = Object.keys(found.monitors).length === 0;
     say(played, found.played);
     closed.hidden = found.archived === null;
     archive.hidden = found.archived !== null;
@@ -58,34 +62,50 @@ export async function showStream(main, name) {
   }
 
   /**
-   * Read something of the stream, now and then. What is refused is shown; that the server is away, the sign above says.
-   * @param {number} ms
+   * Read something of the stream. What is refused is shown; that the server is away, the sign above says.
    * @param {(stream: Stream) => Promise<void>} work
    */
-  function reader(ms, work) {
-    return paced(ms, async () => {
+  function reading(work) {
+    return async () => {
       try {
         if (stream) await work(stream);
         fill(trouble);
       } catch (error) {
-        if (error instanceof Refused && error.code === "not_found") return missing(main, name);
-        fill(trouble, problem(error));
+        failed(error);
       }
-    });
+    };
   }
 
-  const readCourse = reader(2000, async (of) => {
-    const curve = await get(streamPath(name, "curve"));
-    error.update(curve, !plays(of));
-    evidence.update(curve, (stream ?? of).monitors, !plays(of));
-  });
-  const readScores = reader(5000, async (of) => {
+  /** @param {unknown} error */
+  function failed(error) {
+    if (error instanceof Refused && error.code === "not_found") return missing(main, name);
+    fill(trouble, problem(error));
+    setTimeout(() => changed(all), RETRY);
+  }
+
+  const loadScores = reading(async (of) => {
+    const path = streamPath(name, "scores");
+    const asked = scores.query(of);
+    /** @type {Refused | null} */
+    let refusal = null; // such as of too many groups: all rounds together can be had nevertheless
+    const found = await get(path, asked).catch((error) => {
+      if (!(error instanceof Refused && error.code === "invalid")) throw error;
+      refusal = error;
+      return get(path);
+    });
+    if (scores.query(of).by !== asked.by || scores.query(of).window !== asked.window) return; // another choice was made meanwhile
     diagram.section.hidden = !of.config.classes;
-    if (of.config.classes) diagram.update(await get(streamPath(name, "scores")), !plays(of));
-    await scores.update(of);
+    if (of.config.classes) diagram.update(found, !corrects(of));
+    scores.update(found, refusal);
   });
-  const readPending = reader(2000, (of) => pending.update(of));
-  const readAlarms = reader(1000, () => alarms.update());
+  const readScores = paced(5000, loadScores);
+  const readCourse = paced(2000, reading(async (of) => {
+    const curve = await get(streamPath(name, "curve"));
+    error.update(curve, !corrects(of));
+    evidence.update(curve, (stream ?? of).monitors, !corrects(of));
+  }));
+  const readPending = paced(2000, reading((of) => pending.update(of)));
+  const readAlarms = paced(1000, reading(() => alarms.update()));
   const all = [readCourse, readScores, readPending, readAlarms];
   /** @type {Set<() => void>} */
   const due = new Set(all);
@@ -94,8 +114,7 @@ export async function showStream(main, name) {
     try {
       show(await get(streamPath(name)));
     } catch (error) {
-      if (error instanceof Refused && error.code === "not_found") return missing(main, name);
-      return fill(trouble, problem(error));
+      return failed(error);
     }
     for (const read of due) read();
     due.clear();
@@ -114,6 +133,7 @@ export async function showStream(main, name) {
     alarm: [readCourse, readAlarms],
     stream: [readCourse],
   };
+  setInterval(() => changed([readPending]), LOOK); // what is due becomes overdue without an event
   follow({ stream: name, onEvent: (kind) => changed(touched[kind] ?? []), onLive: () => changed(all) });
 }
 

@@ -1,9 +1,9 @@
 // The verdict in words, and what to do.
 
-import { el, fill, prose } from "./dom.js";
+import { el, fill, prose, say } from "./dom.js";
 import { ago, count, evidence } from "./numbers.js";
 import { badge } from "./parts.js";
-import { level, plays, sentence } from "./words.js";
+import { corrects, level, sentence } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
@@ -20,7 +20,7 @@ export function verdictCard() {
       shown = key;
       const { verdict, model_verdict: model } = stream;
       if (!verdict) return fill(body, el("p", {}, badge(level(stream)), " ", stream.counts.forecasts ? sentence(stream) : "Send its first forecast, as below; this page will move by itself."));
-      const both = plays(stream) && model;
+      const both = corrects(stream) && model;
       fill(
         body,
         el(
@@ -36,27 +36,39 @@ export function verdictCard() {
   };
 }
 
-/** The numbers of a stream in a row. */
+/** The numbers of a stream in a row. They change in their places, so that a reader's own place stays. */
 export function facts() {
   const list = el("dl", { class: "facts" });
+  /** @type {Map<string, {pair: HTMLElement, value: HTMLElement}>} */
+  const shown = new Map();
+
+  /** @param {string} name @param {string | null} text null for nothing to show @param {boolean} [alert] */
+  function set(name, text, alert = false) {
+    let found = shown.get(name);
+    if (!found) {
+      const value = el("dd");
+      found = { pair: el("div", {}, el("dt", {}, name), value), value };
+      shown.set(name, found);
+      list.append(found.pair);
+    }
+    found.pair.hidden = text === null;
+    found.pair.classList.toggle("alert", alert);
+    say(found.value, text ?? "");
+  }
+
   return {
     section: list,
     /** @param {Stream} stream */
-    update(stream) {
-      const { counts, monitors } = stream;
+    update({ counts, monitors, last }) {
       const now = monitors.announced ?? monitors.model;
-      /** @type {[string, string, boolean?][]} */
-      const found = [
-        ["forecasts", count(counts.forecasts)],
-        ["outcomes", count(counts.learned)],
-        ["pending", count(counts.pending)],
-        ["overdue", count(counts.overdue), counts.overdue > 0],
-        ...(counts.late + counts.void ? [/** @type {[string, string]} */ (["late or void", count(counts.late + counts.void)])] : []),
-        ...(counts.amended ? [/** @type {[string, string]} */ (["amended", count(counts.amended)])] : []),
-        ...(now ? [/** @type {[string, string, boolean]} */ (["evidence now", `${evidence(now.value)} of ${evidence(now.threshold)}`, now.alarm !== null])] : []),
-        ["last heard of", stream.last === null ? "never" : ago(stream.last)],
-      ];
-      fill(list, found.map(([name, value, alert]) => el("div", { class: alert ? "alert" : null }, el("dt", {}, name), el("dd", {}, value))));
+      set("forecasts", count(counts.forecasts));
+      set("outcomes", count(counts.learned));
+      set("pending", count(counts.pending));
+      set("overdue", count(counts.overdue), counts.overdue > 0);
+      set("late or void", counts.late + counts.void ? count(counts.late + counts.void) : null);
+      set("amended", counts.amended ? count(counts.amended) : null);
+      set("evidence now", now ? `${evidence(now.value)} of ${evidence(now.threshold)}` : null, Boolean(now?.alarm));
+      set("last heard of", last === null ? "never" : ago(last));
     },
   };
 }

@@ -11,9 +11,9 @@ import { amount, count, counted, decimals, evidence, percent } from "./numbers.j
 
 const LEVELS = ["far off", "somewhat off", "cannot tell", "nearly calibrated", "calibrated"];
 
-/** Whether what is announced may differ from what the model said. @param {Stream} stream */
-export function plays(stream) {
-  return Boolean(stream.config.corrector ?? stream.config.forecaster);
+/** Whether a model's forecasts are corrected, so that there are two of each to compare. @param {Stream} stream */
+export function corrects(stream) {
+  return Boolean(stream.config.corrector);
 }
 
 /** How a stream stands, in a word or two. @param {Stream} stream */
@@ -38,7 +38,7 @@ export function alarmOf(stream) {
 
 /** Whether an alarm is about the model only: what is announced is watched by itself. @param {Stream} stream */
 export function ofModelOnly(stream) {
-  return plays(stream) && alarmOf(stream)?.of === "model";
+  return corrects(stream) && alarmOf(stream)?.of === "model";
 }
 
 /** Where a monitor stands, in a few words. @param {Stream} stream */
@@ -158,8 +158,9 @@ export function short(names) {
 
 /** A forecast, the likeliest classes first. @param {number[]} forecast @param {string[] | null | undefined} classes */
 export function forecastInWords(forecast, classes) {
-  if (!classes) return forecast.length <= 4 ? forecast.map(amount).join(", ") : `${forecast.slice(0, 3).map(amount).join(", ")}, …`;
+  const two = (/** @type {number} */ x) => x.toFixed(2);
+  if (!classes) return `${forecast.slice(0, 4).map(two).join(", ")}${forecast.length > 4 ? ", …" : ""}`;
   const order = forecast.map((_, i) => i).sort((i, j) => forecast[j] - forecast[i]);
-  const named = order.slice(0, 3).map((i) => `${classes[i]} ${amount(forecast[i])}`);
+  const named = order.slice(0, 3).map((i) => `${classes[i]} ${two(forecast[i])}`);
   return named.join(", ") + (order.length > 3 ? ", …" : "");
 }
