@@ -235,6 +235,10 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: copies of a model share its client."""
+        return self
+
     # Running acts
 
     async def _run(self, act: Act[T]) -> T:

@@ -381,6 +381,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: copies of a model share its client."""
+        return self
+
     # Running acts
 
     def _run(self, act: Act[T]) -> T:
