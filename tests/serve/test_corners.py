@@ -215,3 +215,22 @@ def test_the_answer_is_by_name_where_the_models_forecast_was(books: Books) -> No
     asks = [wire.NewForecast("i", P), wire.NewForecast("i", named)]  # the same, said in two ways
     for _ in range(2):
         assert [forecast(books, ask)[0].forecast for ask in asks] == [P, dict(zip(CLASSES, P, strict=True))]
+
+
+def test_a_snapshot_of_another_version_is_no_flaw_of_the_books(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    forecast(books, wire.NewForecast("a", P))
+    with monkeypatch.context() as patch:
+        patch.setattr("treecal.serve._snapshots.VERSION", 10**6)
+        done(books, lambda: books.save("s"))
+    books.forget()
+    assert books.player("s").rounds == 1
+    assert [each.problems for each in check_books(books.store)] == [[]]
+
+
+def test_copies_for_rounds_that_wait_have_room(books: Books) -> None:
+    new = wire.NewStream("s", classes=CLASSES, forecaster=wire.Part("guarded"), limit=10_000_000)
+    with pytest.raises(Refusal, match="each needs a copy") as refused:
+        books.create(new)
+    assert refused.value.at == "limit"
+    done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES, limit=10_000_000)))  # it needs no copies
