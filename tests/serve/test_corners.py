@@ -234,3 +234,30 @@ def test_copies_for_rounds_that_wait_have_room(books: Books) -> None:
         books.create(new)
     assert refused.value.at == "limit"
     done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES, limit=10_000_000)))  # it needs no copies
+
+
+def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    real = _reading._verdict
+
+    def counted(cells: Any, config: wire.NewStream) -> Any:
+        computed.append(config.name)
+        return real(cells, config)
+
+    monkeypatch.setattr(_reading, "_verdict", counted)
+    verdicts = _reading.Verdicts(most=1)
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES)))
+
+    def shown(name: str) -> wire.Stream:
+        return _reading.stream(books.picture(name), books.store, 0.0, verdicts)
+
+    forecast(books, wire.NewForecast("a", P), wire.NewForecast("b", P))
+    settle(books, "a")
+    assert shown("s").verdict == shown("s").verdict
+    assert len(computed) == 2  # of the model and of what was announced
+    settle(books, "b")
+    shown("s")
+    shown("t")
+    shown("s")
+    assert computed == ["s", "s", "s", "s", "t", "t", "s", "s"]
