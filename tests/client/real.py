@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 
@@ -25,6 +26,9 @@ class Process:
                 self.url = json.loads(line)["address"]
                 self.port = int(self.url.rstrip("/").rpartition(":")[2])
                 break
+        # It logs a line for each request, and would wait if nobody read them.
+        self._reader = threading.Thread(target=self._process.stderr.read, daemon=True)
+        self._reader.start()
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
@@ -39,4 +43,7 @@ class Process:
         self.wait()
 
     def wait(self) -> None:
-        self._process.communicate()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stderr is not None
+        self._process.stderr.close()

@@ -235,6 +235,10 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: copies of a model share its client."""
+        return self
+
     # Running acts
 
     async def _run(self, act: Act[T]) -> T:
@@ -258,9 +262,10 @@ class AsyncClient:
             self._more.clear()
             try:
                 await run(self._desk.deliver(), self._line.send, self._doze)
-            except OSError:
+            except Exception:  # whatever it is, what waits is tried again
                 _log.exception("delivery from the spool failed")
                 await self._doze(LONGEST)
+                self._more.set()
 
     async def _doze(self, seconds: float) -> bool:
         with suppress(TimeoutError):

@@ -381,6 +381,10 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return itself: copies of a model share its client."""
+        return self
+
     # Running acts
 
     def _run(self, act: Act[T]) -> T:
@@ -408,9 +412,12 @@ class Client:
             with suppress(_ClosedError):
                 try:
                     run(self._desk.deliver(), self._line.send, self._doze)
-                except OSError:
+                except _ClosedError:
+                    raise
+                except Exception:  # whatever it is, what waits is tried again
                     _log.exception("delivery from the spool failed")
                     self._doze(LONGEST)
+                    self._more.set()
 
     def _doze(self, seconds: float) -> bool:
         hurry = self._hurry.wait(seconds)
