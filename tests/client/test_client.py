@@ -19,6 +19,7 @@ import pytest
 from tests.client.world import Server
 from treecal.client import AsyncClient, Client, SpoolCounts
 from treecal.client import _line as line
+from treecal.client._delivery import Delivery
 from treecal.exceptions import FileError, ForecastError, OutcomeError, ParameterError, ServerError
 from treecal.serve._wire import Part
 
@@ -532,6 +533,28 @@ def test_a_batch_that_takes_too_long_is_made_smaller(make: Make, server: Server,
         server.faults = ["hang", "hang"]
         assert client.flush(20) == 0
     assert [name for *_, name in server.books.log] == [str(k) for k in range(10)]
+
+
+def test_delivery_goes_on_after_a_failure_of_any_kind(
+    make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[bool] = []
+
+    def batch(self: Delivery) -> Any:
+        if not failed:
+            failed.append(True)
+            raise ValueError("what nobody thought of")
+        return real(self)
+
+    real = Delivery.batch
+    monkeypatch.setattr(Delivery, "batch", batch)
+    server.stop()
+    with make(server.url, spool=tmp_path / "spool") as client:
+        client.forecast("rain", [0.25, 0.75], id="a")
+        server.start()
+        assert client.flush(LONG) == 0
+    assert failed
+    assert [name for *_, name in server.books.log] == ["a"]
 
 
 def test_a_client_does_not_survive_a_fork(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

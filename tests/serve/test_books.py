@@ -222,7 +222,7 @@ def test_scores_are_those_of_an_audit_of_the_export(books: Books, tmp_path: Path
     kept, picture = books.kept("s"), books.picture("s")
     assert _reading.export(kept, books.store, tmp_path / "s.parquet") == 300
     shown = _reading.stream(picture, books.store, 0.0)
-    scored = _reading.scores(kept, books.store, by="r")
+    scored = _reading.scores(kept, books.store, of=300, by="r")
     for role, forecast in (("announced", ["p_a", "p_b", "p_c"]), ("model", "model")):
         audit = tc.audit(
             tmp_path / "s.parquet", forecast=forecast, outcome="outcome", by="r", classes=CLASSES, exact=False
@@ -247,7 +247,7 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     picture = books.picture("s")
     assert picture.monitors["model"].value == monitor.statistic
     assert picture.monitors["model"].alarm == monitor.alarm
-    (alarm,) = _reading.alarms(books.store, {1: "s"}, None, 10).alarms
+    (alarm,) = _reading.alarms(books.store, "", None, 10).alarms
     assert alarm.words == str(monitor.alarm)
     assert _reading.stream(picture, books.store, 0.0).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
@@ -427,7 +427,7 @@ def test_other_sets(books: Books) -> None:
     for i in range(30):
         done(books, lambda: books.forecast("box", [wire.NewForecast(str(i))]))  # noqa: B023
         done(books, lambda: books.settle([wire.NewOutcome("box", str(i), [0.25, i % 2 / 2])]))  # noqa: B023
-    scored = _reading.scores(books.kept("box"), books.store, by="time", window="hour")
+    scored = _reading.scores(books.kept("box"), books.store, of=30, by="time", window="hour")
     assert scored.model is None
     assert scored.announced is not None
     assert 0 < scored.announced["squared_error"] < 1
@@ -489,7 +489,7 @@ def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch:
         done(books, lambda: books.settle([wire.NewOutcome("s", str(i), 1)]))  # noqa: B023
     books.forget()
     done(books, lambda: books.forecast("s", [wire.NewForecast("3", [0.2, 0.3, 0.5], {"r": "2"})]))
-    with pytest.raises(Refusal, match="no more are taken"):
+    with pytest.raises(Refusal, match="expected 3 at most"):
         books.forecast("s", [wire.NewForecast("4", [0.2, 0.3, 0.5], {"r": "new"})])
     sound(books)
 

@@ -262,9 +262,10 @@ class AsyncClient:
             self._more.clear()
             try:
                 await run(self._desk.deliver(), self._line.send, self._doze)
-            except OSError:
+            except Exception:  # whatever it is, what waits is tried again
                 _log.exception("delivery from the spool failed")
                 await self._doze(LONGEST)
+                self._more.set()
 
     async def _doze(self, seconds: float) -> bool:
         with suppress(TimeoutError):

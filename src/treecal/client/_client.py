@@ -412,9 +412,12 @@ class Client:
             with suppress(_ClosedError):
                 try:
                     run(self._desk.deliver(), self._line.send, self._doze)
-                except OSError:
+                except _ClosedError:
+                    raise
+                except Exception:  # whatever it is, what waits is tried again
                     _log.exception("delivery from the spool failed")
                     self._doze(LONGEST)
+                    self._more.set()
 
     def _doze(self, seconds: float) -> bool:
         hurry = self._hurry.wait(seconds)

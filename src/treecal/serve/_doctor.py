@@ -56,7 +56,7 @@ def _checked(reader: Reader, kept: Kept) -> Checked:
             if packed(player.get_state()) != bytes(content):
                 problems.append(f"the snapshot after round {number} is not the state that the log gives.")
         replay(reader, kept.stream, player, check=check)
-        ((last, _),) = reader.query("last_arrival", kept.stream)
+        ((last,),) = reader.query("last_arrival", kept.stream)
         if last != player.arrivals:
             problems.append(f"there are {player.arrivals} arrivals that fit, and the last one has number {last}.")
         problems += _pending(reader, kept, player)

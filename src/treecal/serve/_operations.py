@@ -120,9 +120,8 @@ async def list_streams(desk: Desk, call: Call) -> Answer:
     def find(books: Books) -> list[str]:
         found = (
             name
-            for name in books.names()
-            if name > query.after
-            and name.startswith(query.prefix)
+            for name in books.names(after=query.after, prefix=max(query.prefix, call.grant.prefix, key=len))
+            if name.startswith(query.prefix)
             and call.grant.allows("read", name)
             and (query.archived or books.kept(name).archived is None)
         )
@@ -240,11 +239,13 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
 async def show_scores(desk: Desk, call: Call) -> Answer:
     """Show errors, reliability and scores."""
     query: ScoresQuery = call.query
-    kept = await desk.kept(call)
+    kept, of = await desk.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
 
     def find(reader: Reader) -> wire.Scores:
         since, until = _between(query.since, query.until)
-        return reading.scores(kept, reader, by=query.by, window=query.window, since=since, until=until, last=query.last)
+        return reading.scores(
+            kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
+        )
 
     return answer(await desk.read(find))
 
@@ -308,14 +309,9 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
 
 async def list_alarms(desk: Desk, call: Call) -> Answer:
     """List alarms."""
-    only = _only(call)
-
-    def names(books: Books) -> tuple[dict[int, str], Kept | None]:
-        kept = [books.kept(name) for name in books.names() if call.grant.allows("read", name)]
-        return {each.stream: each.name for each in kept}, None if only is None else books.kept(only)
-
-    readable, kept = await desk.look(names)
-    return answer(await desk.read(lambda reader: reading.alarms(reader, readable, kept, _ALARMS)))
+    only, prefix = _only(call), call.grant.prefix
+    kept = None if only is None else await desk.look(lambda books: books.kept(only))
+    return answer(await desk.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
 
 async def listen(desk: Desk, call: Call) -> Answer:
