@@ -207,6 +207,7 @@ class AsyncClient:
 
     async def flush(self, timeout: float | None = None) -> int:
         """Deliver now what is in the spool; return how many still wait: see `Client.flush`."""
+        self._desk.check()
         deadline = time.monotonic() + self._desk.limit(timeout)
         self._wake()
         while left := self._desk.counts.waiting:
@@ -278,19 +279,21 @@ class AsyncClient:
 async def run(
     act: Act[T], send: Callable[[Call], Awaitable[Reply]], sleep: Callable[[float], Awaitable[bool | None]]
 ) -> T:
-    """Run an act: make its calls, wait its delays, and return its answer."""
+    """Run an act: do what it yields, send it what comes of that, and return its answer."""
     try:
         step = next(act)
         while True:
-            if not isinstance(step, Call):
-                step = act.send(await sleep(step))
-                continue
-            try:
-                reply = await send(step)
-            except AwayError as away:
-                step = act.throw(away)
+            if isinstance(step, Call):
+                try:
+                    reply = await send(step)
+                except AwayError as away:
+                    step = act.throw(away)
+                else:
+                    step = act.send(reply)
+            elif callable(step):
+                step = act.send(await asyncio.to_thread(step))
             else:
-                step = act.send(reply)
+                step = act.send(await sleep(step))
     except StopIteration as end:
         answer: T = end.value
         return answer

@@ -352,6 +352,7 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
+        self._desk.check()
         deadline = time.monotonic() + self._desk.limit(timeout)
         self._wake()
         while left := self._desk.counts.waiting:
@@ -406,10 +407,10 @@ class Client:
 
     def _work(self) -> None:
         """Deliver what is in the spool, whenever there is something."""
-        while not self._desk.closed:
-            self._more.wait()
-            self._more.clear()
-            with suppress(_ClosedError):
+        with suppress(_ClosedError):
+            while not self._desk.closed:
+                self._more.wait()
+                self._more.clear()
                 try:
                     run(self._desk.deliver(), self._line.send, self._doze)
                 except _ClosedError:
@@ -427,24 +428,26 @@ class Client:
         return hurry
 
 
-class _ClosedError(Exception):
-    """The client was closed while the sender slept."""
+class _ClosedError(BaseException):
+    """The client was closed while the sender slept: nothing went wrong."""
 
 
 def run(act: Act[T], send: Callable[[Call], Reply], sleep: Callable[[float], bool | None]) -> T:
-    """Run an act: make its calls, wait its delays, and return its answer."""
+    """Run an act: do what it yields, send it what comes of that, and return its answer."""
     try:
         step = next(act)
         while True:
-            if not isinstance(step, Call):
-                step = act.send(sleep(step))
-                continue
-            try:
-                reply = send(step)
-            except AwayError as away:
-                step = act.throw(away)
+            if isinstance(step, Call):
+                try:
+                    reply = send(step)
+                except AwayError as away:
+                    step = act.throw(away)
+                else:
+                    step = act.send(reply)
+            elif callable(step):
+                step = act.send(step())
             else:
-                step = act.send(reply)
+                step = act.send(sleep(step))
     except StopIteration as end:
         answer: T = end.value
         return answer

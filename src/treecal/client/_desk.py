@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -37,8 +37,9 @@ from treecal.serve._wire import (
 )
 
 T = TypeVar("T")
-Act = Generator[Call | float, Any, T]
-"""Yields calls, whose replies it is sent, and delays in seconds, and is sent whether there is a hurry."""
+Act = Generator[Call | float | Callable[[], Any], Any, T]
+"""Yields calls, delays in seconds, and what takes a while on the disk; is sent replies, whether there is a hurry, and
+what came of it."""
 
 _MOST_NUMBERS = 200_000  # in a request: some 4 MB
 _SYNC = 1.0  # seconds between syncs of the spool while the server is away
@@ -246,7 +247,7 @@ class Desk:
         """Wait, unless there is a hurry; the spool is safe meanwhile."""
         again = _now() + seconds
         while (left := again - _now()) > 0:
-            spool.sync()
+            yield spool.sync
             if (yield min(left, _SYNC)):
                 return
 
@@ -270,8 +271,10 @@ def with_query(target: str, **given: object) -> str:
     return f"{target}?{urlencode(query)}" if query else target
 
 
-def _announced(announced: Announced) -> Answer:
-    return Answer(announced.id, announced.forecast, True, True, None, announced.round, announced.state)
+def _announced(found: Announced) -> Answer:
+    return Answer(
+        found.id, found.forecast, True, True, None, found.round, found.state, points=found.points, weights=found.weights
+    )
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
