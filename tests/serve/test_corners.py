@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
+from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
 from treecal.serve import _books, _reading
 from treecal.serve import _wire as wire
@@ -15,7 +18,7 @@ from treecal.serve._books import Books
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
-from treecal.serve._store import queries
+from treecal.serve._store import open_reader, open_store, queries
 from treecal.serve._writer import Writer
 
 CLASSES = ["a", "b", "c"]
@@ -261,3 +264,22 @@ def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypat
     shown("t")
     shown("s")
     assert computed == ["s", "s", "s", "s", "t", "t", "s", "s"]
+
+
+@pytest.mark.heavy
+@pytest.mark.xdist_group("postgres")
+def test_a_database_that_cannot_be_read_or_written_says_why(postgres: Cluster) -> None:
+    empty = postgres.database()
+    with pytest.raises(FileError, match="no books"), closing(open_reader(empty)) as reader:
+        check_books(reader)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    with pytest.raises(FileError, match="LATIN1, expected UTF8"), open_store(postgres.url("latin")):
+        pass
+    with open_store(empty) as store, psycopg.connect(empty, autocommit=True) as connection:
+        with open_store(empty, beside=True):
+            pass
+        connection.execute("DROP TABLE tokens; UPDATE books SET version = 1")
+        with pytest.raises(FileError, match="older format"), open_store(empty, beside=True):
+            pass
+        assert store.query("streams") == []
