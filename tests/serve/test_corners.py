@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 
 from tests.serve.postgres import Cluster
@@ -264,6 +265,22 @@ def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypat
     shown("t")
     shown("s")
     assert computed == ["s", "s", "s", "s", "t", "t", "s", "s"]
+
+
+def test_every_column_of_an_export_has_its_own_name(books: Books, tmp_path: Path) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=["a", "b"], tags=["id", "tag_id", "p_a", "x"])))
+    forecast(books, wire.NewForecast("i", [0.2, 0.8], {"id": "1", "tag_id": "2", "p_a": "3"}))
+    settle(books, "i")
+    _reading.export(books.kept("s"), books.store, tmp_path / "s.parquet")
+    table = pq.read_table(tmp_path / "s.parquet").to_pylist()[0]
+    assert [table[name] for name in ("id", "p_a", "tag_id", "tag_tag_id", "tag_p_a", "x")] == [
+        "i",
+        0.2,
+        "1",
+        "2",
+        "3",
+        None,
+    ]
 
 
 @pytest.mark.heavy

@@ -354,7 +354,10 @@ def export(
     fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
     fields += [("used", pa.bool_())] if model else []
     fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
-    fields += [(name if name not in dict(fields) else f"tag_{name}", pa.string()) for name in tags]
+    for name in tags:
+        while name in dict(fields):
+            name = f"tag_{name}"
+        fields.append((name, pa.string()))
     schema, count = pa.schema(fields), 0
     with pq.ParquetWriter(path, schema) as writer:
         for rows in _forth(kept, reader, since, until):
