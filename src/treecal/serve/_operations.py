@@ -237,7 +237,7 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
     window: Literal["minute", "hour", "day", "week", "month"] = "day"
     since: Time | None = None
     until: Time | None = None
-    last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = 100_000
+    last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = reading.LAST
 
 
 async def show_scores(desk: Desk, call: Call) -> Answer:

@@ -29,6 +29,8 @@ from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
 Window = Literal["minute", "hour", "day", "week", "month"]
+LAST = 20_000
+"""Rounds that scores are computed of, unless more are asked for: more hold up other requests."""
 MOST_LAST = 1_000_000
 """Rounds that scores are computed of at most; an export has all."""
 _MOST_GROUPS = 1000
@@ -223,7 +225,7 @@ def scores(
     window: Window = "day",
     since: float = -math.inf,
     until: float = math.inf,
-    last: int = 100_000,
+    last: int = LAST,
 ) -> wire.Scores:
     """Return errors, reliability and scores of the last rounds, `of` so many, overall and by a tag or time, or refuse.
 
