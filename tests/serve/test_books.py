@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.correctors import Corrector
-from treecal.serve import _books, _reading
+from treecal.serve import _books, _config, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
 from treecal.serve._config import space_of, thing_of
@@ -492,6 +493,18 @@ def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch:
     done(books, lambda: books.forecast("s", [wire.NewForecast("3", [0.2, 0.3, 0.5], {"r": "2"})]))
     with pytest.raises(Refusal, match="expected 3 at most"):
         books.forecast("s", [wire.NewForecast("4", [0.2, 0.3, 0.5], {"r": "new"})])
+    sound(books)
+
+
+def test_defaults_of_a_later_version_change_no_stream(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(books, corrector=wire.Part("vector"))
+    before = books.player("s").get_state()
+    monkeypatch.setitem(_config.CORRECTORS, "vector", partial(tc.VectorScaling, rate=0.7))
+    monkeypatch.setattr(_config, "Monitor", partial(tc.Monitor, tolerance=1e-9))
+    done(books, lambda: books.create(wire.NewStream("later", classes=CLASSES, corrector=wire.Part("vector"))))
+    books.forget()
+    assert _same(books.player("s").get_state(), before)
+    assert [books.player(name).thing.arguments()["rate"] for name in ("s", "later")] == [0.1, 0.7]  # type: ignore[union-attr]
     sound(books)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -209,16 +210,17 @@ class Pool:
 
     def certify(self, norm: Norm | str) -> Certificate | None:
         """Return the bound for the rounds so far, `Σ_c U(n_c)/n`."""
-        rounds = [copy.rounds for copy in self.copies if copy.rounds]
+        copies = Counter(copy.rounds for copy in self.copies if copy.rounds)
         total, why = 0.0, ""
-        for count in set(rounds):
-            found = _bound(self.thing, as_norm(norm), count)
+        for rounds, count in copies.items():
+            found = _bound(self.thing, as_norm(norm), rounds)
             if found is None:
                 return None
-            total, why = total + rounds.count(count) * count * found.bound, found.why
-        if not rounds:
+            total, why = total + count * rounds * found.bound, found.why
+        if not copies:
             raise ParameterError("no round is learned, so there is no error to bound.", hint="pass rounds=.")
-        return Certificate(total / sum(rounds), f"{len(self.copies)} copies: {why}")
+        learned = sum(rounds * count for rounds, count in copies.items())
+        return Certificate(total / learned, f"{len(self.copies)} copies: {why}")
 
     def foresee(self, norm: Norm | str, rounds: int, outstanding: int) -> Certificate | None:
         """Return the bound for so many rounds, whoever of so many copies gets them.

@@ -27,9 +27,10 @@ from treecal.geometry._outcomes import read_forecast, read_outcome
 from treecal.late._rounds import Outcome, briefs
 from treecal.monitor import Alarm
 from treecal.serve import _wire as wire
+from treecal.serve._config import written_parts
 from treecal.serve._player import Mark, Opening, Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, as_round, loaded
+from treecal.serve._replay import Kept, as_round, kept_streams, loaded
 from treecal.serve._rounds import (
     Arrival,
     Round,
@@ -105,8 +106,7 @@ class Books:
         self.events = []
         self._players.clear()
         self._saved.clear()
-        rows = self.store.query("streams")
-        kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=wire.NewStream), *row[3:]) for row in rows]
+        kept = kept_streams(self.store)
         self._kept = {each.name: each for each in kept}
         self._names = sorted(self._kept)
 
@@ -147,8 +147,9 @@ class Books:
         rehearse(new)
         player, now = Player(new), self.clock()
         stream = len(self._kept) + 1  # none is ever deleted
-        self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), now)])
-        self._kept[new.name] = Kept(stream, new.name, new, now, None)
+        parts = written_parts(player.thing, player.monitors)
+        self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), parts, now)])
+        self._kept[new.name] = Kept(stream, new.name, new, parts, now)
         insort(self._names, new.name)
         self._players[new.name], self._saved[new.name] = player, 0
         self._tell("stream", new.name, what="created")
@@ -431,7 +432,8 @@ class Books:
         self.events.append({"event": event, "stream": name, **more})
 
     def _save_if_due(self, name: str, player: Player) -> None:
-        if player.rounds + player.arrivals - self._saved[name] >= SNAPSHOT_EVERY:
+        copies = 0 if player.pool is None else len(player.pool.copies)  # each takes a while to write
+        if player.rounds + player.arrivals - self._saved[name] >= SNAPSHOT_EVERY * max(1, copies // 250):
             self.save(name)
 
     def save(self, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from treecal.late._pool import Thing
 from treecal.monitor import Monitor
 from treecal.serve._refusals import Refusal
 from treecal.serve._wire import NewStream, Part
-from treecal.state import _size
+from treecal.state import _Decoder, _encode, _size
 
 MOST_DIM = 1000
 _ROOM = 2**23  # numbers that the parts of a new stream may take
@@ -88,6 +89,24 @@ def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
 
     watched = ["model"] if new.corrector is None else ["model", "announced"]
     return {name: made("monitor", monitor) for name in watched}
+
+
+def made_of(new: NewStream, space: ConvexSet) -> tuple[Thing | None, dict[str, Monitor]]:
+    """Return what a new stream is made of, or refuse."""
+    return thing_of(new, space), monitors_of(new, space)
+
+
+def written_parts(thing: Thing | None, monitors: dict[str, Monitor]) -> str:
+    """Return what a stream is made of as JSON, with every argument."""
+    own = None if thing is None else _encode(thing)
+    return json.dumps([own, {name: _encode(monitor) for name, monitor in monitors.items()}])
+
+
+def read_parts(text: str) -> tuple[Thing | None, dict[str, Monitor]]:
+    """Return what a stream was made of."""
+    own, monitors = json.loads(text)
+    decoder = _Decoder(None)
+    return None if own is None else decoder.thing(own), {name: decoder.thing(code) for name, code in monitors.items()}
 
 
 def _made_part(at: str, part: Part, known: dict[str, Any], space: ConvexSet) -> Thing:

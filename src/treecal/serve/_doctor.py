@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from treecal.exceptions import TreeCalError
 from treecal.serve._player import Opening, Player
-from treecal.serve._replay import Kept, replay, same
+from treecal.serve._replay import Kept, kept_streams, replay, same
 from treecal.serve._rounds import Round
 from treecal.serve._snapshots import OtherVersionError, packed, unpacked
 from treecal.serve._store import Reader
-from treecal.serve._wire import NewStream
 
 _MOST = 20  # problems of a stream that are told
 
@@ -34,9 +31,7 @@ def check_books(reader: Reader) -> list[Checked]:
     gaps; the snapshot must be the state at its place; the rounds that wait must be those without an outcome.
     """
     with reader.moment():
-        rows = reader.query("streams")
-        kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
-        return [_checked(reader, each) for each in kept]
+        return [_checked(reader, each) for each in kept_streams(reader)]
 
 
 def _checked(reader: Reader, kept: Kept) -> Checked:
@@ -50,7 +45,7 @@ def _checked(reader: Reader, kept: Kept) -> Checked:
         if not same(each, said):
             problems.append(f"round {each.round}: what was announced is not what the log gives.")
 
-    player = Player(kept.config)
+    player = Player(kept.config, kept.parts)
     try:
         for number, arrival, content in reader.query("snapshot", kept.stream):
             replay(reader, kept.stream, player, check=check, until=(number, arrival))

@@ -401,7 +401,7 @@ async def healthz(desk: Desk, call: Call) -> Answer:
 
 
 async def readyz(desk: Desk, call: Call) -> Answer:
-    """Say whether the books can be read and written."""
+    """Say whether the books are open and have not failed."""
     if desk.writer.failure is not None:
         raise Refusal("unavailable", "the books failed.", hint="start the server again; its log says why.")
     await desk.look(lambda books: None)
@@ -498,7 +498,7 @@ OPERATIONS = (
     ),
     Operation(method="GET", path="/healthz", does=healthz, about="Whether the server runs", gives={200: Health}),
     Operation(
-        method="GET", path="/readyz", does=readyz, about="Whether it reads and writes the books", gives={200: Health},
+        method="GET", path="/readyz", does=readyz, about="Whether the books are open", gives={200: Health},
     ),
     Operation(method="GET", path="/", does=index, about="The page", gives={200: _HTML}, codes=("not_found",)),
     Operation(method="GET", path="/streams/{s}", does=page_of_stream, about="The page of a stream", gives={200: _HTML}),

@@ -25,7 +25,7 @@ from treecal.geometry import Simplex
 from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
 from treecal.late._rounds import Outcome, packed, unpacked
 from treecal.monitor import Alarm
-from treecal.serve._config import LIMIT, made, monitors_of, space_of, thing_of
+from treecal.serve._config import LIMIT, made, made_of, read_parts, space_of
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, Arrival, Round, outcome_columns, points_of, tags_text
 from treecal.serve._snapshots import packed as snapshot
@@ -80,6 +80,13 @@ def next_mark(rounds: int) -> int:
 class Player:
     """A stream in memory. For one thread; arguments are valid.
 
+    Parameters
+    ----------
+    config
+        Its settings.
+    parts
+        What they made of it when it was created; None if it is created now.
+
     Attributes
     ----------
     rounds, arrivals
@@ -92,13 +99,12 @@ class Player:
         The hash of the log.
     """
 
-    def __init__(self, config: NewStream) -> None:
+    def __init__(self, config: NewStream, parts: str | None = None) -> None:
         self.config, self.space = config, space_of(config)
-        self.thing = thing_of(config, self.space)
+        self.thing, self.monitors = made_of(config, self.space) if parts is None else read_parts(parts)
         self.front, copied = (None, None) if self.thing is None else divided(self.thing)
         self.pool = None if copied is None else Pool(copied)
         self.limit = config.limit if config.limit is not None or self.pool is None else LIMIT
-        self.monitors = monitors_of(config, self.space)
         self.cells: dict[str, Cells] = {}
         if isinstance(self.space, Simplex):
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")

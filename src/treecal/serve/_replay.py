@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from treecal.exceptions import FileError, TreeCalError
@@ -25,8 +26,15 @@ class Kept(NamedTuple):
     stream: int
     name: str
     config: NewStream
+    parts: str
     created: float
-    archived: float | None
+    archived: float | None = None
+
+
+def kept_streams(reader: Reader) -> list[Kept]:
+    """Return all streams."""
+    rows = reader.query("streams")
+    return [Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
 
 
 def loaded(reader: Reader, kept: Kept) -> tuple[Player, int]:
@@ -34,10 +42,10 @@ def loaded(reader: Reader, kept: Kept) -> tuple[Player, int]:
 
     The number is of the rows of the log that are in the snapshot.
     """
-    player, saved = Player(kept.config), 0
+    player, saved = Player(kept.config, kept.parts), 0
     for row in reader.query("snapshot", kept.stream):
         with suppress(TreeCalError, KeyError, TypeError, ValueError):  # of another version, or damaged: the log has all
-            found = Player(kept.config)
+            found = Player(kept.config, kept.parts)
             found.set_state(unpacked(bytes(row[2])))
             if (found.rounds, found.arrivals) == tuple(row[:2]):
                 player, saved = found, found.rounds + found.arrivals

@@ -17,6 +17,7 @@ apsw = require("apsw", extra="serve", what="the server's books")
 
 APPLICATION = 0x74726563  # "trec": marks the file as ours
 _BUSY_MS = 5000
+_LOG_BYTES = 2**26  # that the write-ahead log keeps once a long reading, such as doctor's, is over
 _CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 
 
@@ -135,6 +136,7 @@ class Sqlite(SqliteReader):
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
         connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         scripts = pending_migrations(version, str(self.path))
         if scripts and not self._held:
             raise held_by_older(str(self.path))

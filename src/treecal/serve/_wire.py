@@ -26,9 +26,10 @@ Id = Annotated[
     ),
 ]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
-Point = list[float] | dict[str, float]
+Numbers = Annotated[list[float], Meta(max_length=1000)]
+Point = Numbers | Annotated[dict[str, float], Meta(max_length=1000)]
 """A point of the set: numbers in order, or by the names of the classes."""
-Outcome = int | str | list[float]
+Outcome = int | str | Numbers
 """A class, by its index or name; or a point of the set."""
 Arrival = Literal["ok", "replayed", "amended", "late", "conflict", "unknown"]
 

@@ -4,6 +4,7 @@ CREATE TABLE streams (
     stream BIGINT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     config TEXT NOT NULL,
+    parts TEXT NOT NULL,  -- what the settings made of it, with all arguments: defaults may change, and the log stays
     created DOUBLE PRECISION NOT NULL,
     archived DOUBLE PRECISION
 );

@@ -2,10 +2,10 @@
 -- table, and whether it was told afterwards that the model's forecast was used as it is.
 
 -- name: streams
-SELECT stream, name, config, created, archived FROM streams ORDER BY stream
+SELECT stream, name, config, parts, created, archived FROM streams ORDER BY stream
 
 -- name: add_stream
-INSERT INTO streams (stream, name, config, created) VALUES (?, ?, ?, ?)
+INSERT INTO streams (stream, name, config, parts, created) VALUES (?, ?, ?, ?, ?)
 
 -- name: archive_stream
 UPDATE streams SET archived = ? WHERE stream = ?
