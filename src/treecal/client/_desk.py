@@ -129,8 +129,9 @@ class Desk:
         """Announce many; all of a request or none."""
         deadline = _now() + positive_number("timeout", timeout)
         points = list(P)
-        rows_of = zip(points, _column("ids", ids, len(points)), _column("tags", tags, len(points)), strict=True)
-        new = [new_forecast(p, id_, tag, due, at) for at, (p, id_, tag) in enumerate(rows_of)]
+        names_of, tags_of = _column("ids", ids, len(points)), _column("tags", tags, len(points))
+        given = zip(points, names_of, tags_of, strict=True)
+        new = [new_forecast(p, name, words, due, at) for at, (p, name, words) in enumerate(given)]
         answers: list[Answer] = []
         for rows in _requests(new):
             why = self.pause.why(timeout)
@@ -290,12 +291,9 @@ def with_query(target: str, **given: object) -> str:
     return f"{target}?{urlencode(query)}" if query else target
 
 
-def _announced(announced: Announced, names: Sequence[str] | None) -> Answer:
-    forecast = announced.forecast if names is None else dict(zip(names, announced.forecast, strict=True))
-    found = announced
-    return Answer(
-        found.id, forecast, True, True, None, found.round, found.state, points=found.points, weights=found.weights
-    )
+def _announced(found: Announced, names: Sequence[str] | None) -> Answer:
+    forecast = found.forecast if names is None else dict(zip(names, found.forecast, strict=True))
+    return Answer(found.id, forecast, True, True, None, found.round, found.state, found.points, found.weights)
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
