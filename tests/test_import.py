@@ -12,7 +12,7 @@ HEAVY = (
     "cyclopts",
     "duckdb",
     "httpcore",
-    "httpx",
+    "httpcore",
     "jinja2",
     "matplotlib",
     "msgspec",

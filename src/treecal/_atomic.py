@@ -111,23 +111,25 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     while True:
         descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
         if _lock(descriptor) is False:
-            owner = os.read(descriptor, 20).decode(errors="replace").strip()
+            named = os.read(descriptor, 20).decode(errors="replace").strip()
             os.close(descriptor)
             raise FileError(
-                f"{os.fspath(path)} is in use by another treecal{f', process {owner}' if owner.isdecimal() else ''}.",
+                f"{os.fspath(path)} is in use by another treecal{f', process {named}' if named.isdecimal() else ''}.",
                 hint="let it end first; two at once would overwrite each other's work.",
             )
         with suppress(OSError):
             if os.path.samestat(os.stat(lock), os.fstat(descriptor)):
                 break
         os.close(descriptor)  # it was removed by its last owner between the two calls
+    owner = os.getpid()
     try:
         os.truncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        os.write(descriptor, f"{owner}\n".encode())
         yield
     finally:
-        with suppress(OSError):
-            lock.unlink()  # before it is released, so that nobody else's is removed
+        if os.getpid() == owner:  # a process that was forked from it holds nothing
+            with suppress(OSError):
+                lock.unlink()  # before it is released, so that nobody else's is removed
         os.close(descriptor)
 
 

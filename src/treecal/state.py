@@ -409,5 +409,6 @@ def _size(kind: type[Any], arguments: dict[str, Any]) -> int:
         return 64 * dim  # of which there are as many in its state
     if issubclass(kind, correctors.VectorScaling):
         return 4 * dim * dim
-    rows = max(whole("depth"), getattr(arguments.get("groups"), "count", 1), 1)
+    groups = getattr(arguments.get("groups"), "count", 1)  # text has a method of that name
+    rows = max(whole("depth"), groups if isinstance(groups, int) else 1, 1)
     return dim * rows + whole("bins") if issubclass(kind, Kept) else dim

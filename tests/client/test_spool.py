@@ -264,3 +264,16 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     for name in ("spool", "spool.refused"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     spool.close()
+
+
+def test_a_process_that_was_forked_from_its_owner_does_not_let_others_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "spool", os.getpid()
+    spool = Spool(path)
+    held = os.dup(spool._file)  # as the owner has it still
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: real + 1)
+        spool.close()
+    assert Path(f"{path}.lock").exists()
+    os.close(held)

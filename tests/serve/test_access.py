@@ -346,7 +346,10 @@ def test_the_command_makes_new_books_for_the_first_token(tmp_path: Path) -> None
     path = tmp_path / "new.sqlite"
     assert run("token", "create", "first", "--data", path).code == 0
     assert path.stat().st_mode & 0o077 == 0
-    refused(run("token", "list", "--data", tmp_path / "nowhere" / "new.sqlite"), "folder")
+    refused(run("token", "create", "x", "--data", tmp_path / "nowhere" / "new.sqlite"), "folder")
+    for asked in (("list",), ("revoke", "first")):
+        refused(run("token", *asked, "--data", tmp_path / "typo.sqlite"), "no file")
+    assert not (tmp_path / "typo.sqlite").exists()
 
 
 @pytest.mark.heavy

@@ -147,6 +147,18 @@ def test_a_slow_client_is_dropped_and_the_others_are_not() -> None:
     in_loop(test)
 
 
+def test_a_client_of_very_many_streams_is_not_slow_for_that() -> None:
+    async def test() -> None:
+        hub = Hub(pause=0.0)
+        hub.open()
+        heard = await started(hub)
+        hub.publish([forecast(f"s{i}", 1) for i in range(2 * _events.ROOM)])
+        assert len(told(await anext(heard))) == 2 * _events.ROOM
+        await heard.aclose()
+
+    in_loop(test)
+
+
 def test_a_quiet_connection_shows_that_it_lives() -> None:
     async def test() -> None:
         hub = Hub(beat=0.01)

@@ -171,10 +171,16 @@ def test_a_stream_is_created_fed_and_alarms_without_a_reload(browser: Any, tmp_p
         page.locator(".alarm.card").wait_for(state="hidden")
         assert not ask(page, "/v1/streams/weather.rain")["monitors"]["model"]["alarm"]
         assert page.locator(".plain li", has_text="forecasts are too sure").first.is_visible()  # the record stays
-        assert page.evaluate("window.same") is True
+        assert focused(page) == "main"
 
-        page.goto("/")
-        page.get_by_role("link", name="weather.rain").wait_for()
+        tab_to(page, "hold")
+        page.keyboard.press("Enter")
+        send(page, "weather.rain", rows(100, sharp=1, start=800))
+        time.sleep(2)  # in which it would have moved
+        assert page.locator(".facts", has_text="outcomes800").is_visible()
+        page.get_by_role("button", name="Pause", pressed=True).press("Enter")
+        page.locator(".facts", has_text="outcomes900").wait_for()
+        assert page.evaluate("window.same") is True
 
 
 def test_the_list_moves_and_what_needs_attention_comes_first(browser: Any, tmp_path: Path) -> None:
@@ -384,3 +390,45 @@ def test_it_comes_back_after_the_server_does(browser: Any, tmp_path: Path) -> No
         live(page)
         page.get_by_text("1 forecast awaits its outcome").wait_for()
         context.close()
+
+
+def test_numbers_are_written_for_people(browser: Any, books: str) -> None:
+    script = """async () => {
+      const {amount, count, counted, evidence, percent, power, span} = await import("/page/numbers.js");
+      return [
+        count(1234567), count(null), counted(1, "round"), counted(2000, "round"),
+        amount(0.012345), amount(1234.5), amount(0), amount(0.0000123), amount(-2.5e8), amount(null), amount(NaN),
+        evidence(1), evidence(19.96), evidence(9999), evidence(23456), evidence(3e20), evidence(0.00012), evidence(Infinity),
+        percent(0.1234), percent(0.999), percent(1.5), percent(0), power(-12), span(59), span(121), span(3 * 86400),
+      ];
+    }"""  # noqa: E501
+    expected = [
+        *("1,234,567", "–", "1 round", "2,000 rounds"),
+        *("0.0123", "1,230", "0", "1.2 × 10⁻⁵", "−2.5 × 10⁸", "–", "–"),
+        *("1", "20", "10,000", "2.3 × 10⁴", "10²⁰", "1.2 × 10⁻⁴", "beyond all numbers"),
+        *("12 %", "100 %", "150 %", "0 %", "10⁻¹²", "59 s", "2 min", "3 d"),
+    ]
+    with looking(browser, books) as page:
+        page.goto("/")
+        assert page.evaluate(script) == expected
+
+
+def test_events_are_read_in_whatever_pieces_they_come(browser: Any, books: str) -> None:
+    script = """async ([text, size]) => {
+      const {messages} = await import("/page/sse.js");
+      const bytes = new TextEncoder().encode(text);
+      const body = new ReadableStream({start(control) {
+        for (let i = 0; i < bytes.length; i += size) control.enqueue(bytes.slice(i, i + size));
+        control.close();
+      }});
+      const found = [];
+      for await (const {kind, data} of messages(body)) found.push([kind, data]);
+      return found;
+    }"""
+    lines = [": hello", "", "event: alarm", 'data: {"a":', 'data: "é"}', "", "id: 7", "data:x", "", "event: lost"]
+    with looking(browser, books) as page:
+        page.goto("/")
+        for end in ("\n", "\r\n"):
+            for size in (1, 2, 3, 1000):
+                found = page.evaluate(script, [end.join(lines), size])
+                assert found == [["", ""], ["alarm", '{"a":\n"é"}'], ["message", "x"]], (end, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
@@ -71,11 +72,11 @@ def create(
 def list_(*, data: Data, json: Json = False) -> None:
     """List tokens, without their texts."""
     require("msgspec", extra="serve", what="the server")
-    from treecal.serve._store import open_store
+    from treecal.serve._store import open_reader
     from treecal.serve._tokens import tokens_of
 
-    with open_store(data, beside=True) as store:
-        found = sorted(tokens_of(store), key=lambda each: each.created)
+    with closing(open_reader(data)) as reader:
+        found = sorted(tokens_of(reader), key=lambda each: each.created)
     if json:
         emit([_shown(each) for each in found])
         return
@@ -101,8 +102,10 @@ def revoke(which: str, /, *, data: Data) -> None:
     """
     require("msgspec", extra="serve", what="the server")
     from treecal.serve import _tokens as tokens
-    from treecal.serve._store import open_store
+    from treecal.serve._store import open_reader, open_store
 
+    with closing(open_reader(data)) as reader:  # what is not there is not made
+        tokens.tokens_of(reader)
     with open_store(data, beside=True) as store:
         gone = tokens.revoke(store, which, now=time.time())
     say(f"{gone.id} ({gone.name}) is revoked.")

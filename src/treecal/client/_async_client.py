@@ -125,11 +125,11 @@ class AsyncClient:
     ) -> Stream:
         """Create a stream, or return it if there is the same already: see `Client.create`."""
         new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
-        return await self._run(self._desk.ask_stream("POST", "/v1/streams", encode(new)))
+        return await self._run(self._desk.ask("POST", "/v1/streams", Stream, encode(new)))
 
     async def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return await self._run(self._desk.ask_stream("GET", route(name)))
+        return await self._run(self._desk.ask("GET", route(name), Stream))
 
     async def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
@@ -137,11 +137,11 @@ class AsyncClient:
 
     async def archive(self, name: str) -> Stream:
         """Take no new forecasts; outcomes of those that wait are still taken."""
-        return await self._run(self._desk.ask_stream("POST", f"{route(name)}/archive"))
+        return await self._run(self._desk.ask("POST", f"{route(name)}/archive", Stream))
 
     async def reset(self, name: str) -> Stream:
         """Let the monitors begin anew, after an alarm was seen to."""
-        return await self._run(self._desk.ask_stream("POST", f"{route(name)}/reset"))
+        return await self._run(self._desk.ask("POST", f"{route(name)}/reset", Stream))
 
     # What the books say
 
@@ -263,8 +263,8 @@ class AsyncClient:
             self._more.clear()
             try:
                 await run(self._desk.deliver(), self._line.send, self._doze)
-            except Exception:
-                _log.exception("delivery from the spool failed")  # and what is in it is tried again
+            except Exception:  # whatever it is, what waits is tried again
+                _log.exception("delivery from the spool failed")
                 await self._doze(LONGEST)
                 self._more.set()
 

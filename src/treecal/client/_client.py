@@ -239,11 +239,11 @@ class Client:
             The most rounds that may await their outcomes.
         """
         new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
-        return self._run(self._desk.ask_stream("POST", "/v1/streams", encode(new)))
+        return self._run(self._desk.ask("POST", "/v1/streams", Stream, encode(new)))
 
     def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return self._run(self._desk.ask_stream("GET", route(name)))
+        return self._run(self._desk.ask("GET", route(name), Stream))
 
     def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
@@ -251,11 +251,11 @@ class Client:
 
     def archive(self, name: str) -> Stream:
         """Take no new forecasts; outcomes of those that wait are still taken."""
-        return self._run(self._desk.ask_stream("POST", f"{route(name)}/archive"))
+        return self._run(self._desk.ask("POST", f"{route(name)}/archive", Stream))
 
     def reset(self, name: str) -> Stream:
         """Let the monitors begin anew, after an alarm was seen to."""
-        return self._run(self._desk.ask_stream("POST", f"{route(name)}/reset"))
+        return self._run(self._desk.ask("POST", f"{route(name)}/reset", Stream))
 
     # What the books say
 
@@ -413,8 +413,10 @@ class Client:
                 self._more.clear()
                 try:
                     run(self._desk.deliver(), self._line.send, self._doze)
-                except Exception:
-                    _log.exception("delivery from the spool failed")  # and what is in it is tried again
+                except _ClosedError:
+                    raise
+                except Exception:  # whatever it is, what waits is tried again
+                    _log.exception("delivery from the spool failed")
                     self._doze(LONGEST)
                     self._more.set()
 

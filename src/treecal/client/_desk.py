@@ -59,7 +59,6 @@ class Desk:
         self.pause = Pause(self.address.url)
         self.spool = None if spool is None else Spool(spool, limit=limit)
         self.delivery = None if self.spool is None else Delivery(self.spool, self.timeout)
-        self._classes: dict[str, list[str] | None] = {}
         self._process = os.getpid()
         self.closed = False
 
@@ -107,14 +106,13 @@ class Desk:
         why = self.pause.why(timeout)
         if why is None:
             try:
-                names = (yield from self._names(stream, deadline)) if isinstance(new.p, dict) else None
                 reply = yield Call("POST", f"{route(stream)}/forecasts", deadline, encode(new))
                 announced = read(reply, Announced)
             except AwayError as away:
                 why = self._failed(away, timeout)
             else:
                 self.pause.end()
-                return _announced(announced, names)
+                return _announced(announced)
         return self._raw(stream, [new], why)[0]
 
     def forecast_many(
@@ -137,7 +135,6 @@ class Desk:
             why = self.pause.why(timeout)
             if why is None:
                 try:
-                    names = (yield from self._names(stream, deadline)) if isinstance(rows[0].p, dict) else None
                     body = encode(NewForecasts(rows))
                     reply = yield Call("POST", f"{route(stream)}/forecasts/batch", deadline, body)
                     announced = read(reply, Announcements).forecasts
@@ -145,22 +142,10 @@ class Desk:
                     why = self._failed(away, timeout)
                 else:
                     self.pause.end()
-                    answers += [_announced(each, names) for each in announced]
+                    answers += [_announced(each) for each in announced]
                     continue
             answers += self._raw(stream, rows, why)
         return answers
-
-    def _names(self, stream: str, deadline: float) -> Act[list[str] | None]:
-        """Return the names of the classes in their order, asked for once."""
-        if stream not in self._classes:
-            reply = yield Call("GET", route(stream), deadline)
-            self.note(read(reply, Stream))
-        return self._classes[stream]
-
-    def note(self, stream: Stream) -> Stream:
-        """Remember the classes of a stream."""
-        self._classes[stream.name] = stream.config.classes
-        return stream
 
     def _failed(self, away: AwayError, timeout: float) -> str:
         self.pause.fail(away)
@@ -228,10 +213,6 @@ class Desk:
             else:
                 return answer
 
-    def ask_stream(self, method: str, target: str, body: bytes | None = None) -> Act[Stream]:
-        """Return a stream, whose classes are remembered."""
-        return self.note((yield from self.ask(method, target, Stream, body)))
-
     def ask_streams(self, prefix: str | None, archived: bool) -> Act[list[Stream]]:
         """Return all streams, page by page."""
         found: list[Stream] = []
@@ -291,9 +272,8 @@ def with_query(target: str, **given: object) -> str:
     return f"{target}?{urlencode(query)}" if query else target
 
 
-def _announced(found: Announced, names: Sequence[str] | None) -> Answer:
-    forecast = found.forecast if names is None else dict(zip(names, found.forecast, strict=True))
-    return Answer(found.id, forecast, True, True, None, found.round, found.state, found.points, found.weights)
+def _announced(found: Announced) -> Answer:
+    return Answer(found.id, found.forecast, True, True, None, found.round, found.state, found.points, found.weights)
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:

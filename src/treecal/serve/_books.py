@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
@@ -26,7 +27,7 @@ from treecal.geometry._outcomes import read_forecast, read_outcome
 from treecal.late._rounds import Outcome, briefs
 from treecal.monitor import Alarm
 from treecal.serve import _wire as wire
-from treecal.serve._player import Mark, Opening, Player, Raised
+from treecal.serve._player import Mark, Opening, Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Kept, as_round, loaded
 from treecal.serve._rounds import (
@@ -95,6 +96,7 @@ class Books:
         self.store, self.clock = store, clock
         self.events: list[Event] = []
         self._kept: dict[str, Kept] = {}
+        self._names: list[str] = []
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
         self.forget()
@@ -107,10 +109,12 @@ class Books:
         rows = self.store.query("streams")
         kept = [Kept(row[0], row[1], msgspec.json.decode(row[2], type=wire.NewStream), *row[3:]) for row in rows]
         self._kept = {each.name: each for each in kept}
+        self._names = sorted(self._kept)
 
-    def names(self) -> list[str]:
-        """Return the names of all streams, in order."""
-        return sorted(self._kept)
+    def names(self, *, after: str = "", prefix: str = "") -> list[str]:
+        """Return the names of streams that come after one and start with a prefix, in order."""
+        first = max(bisect_right(self._names, after) if after else 0, bisect_left(self._names, prefix))
+        return self._names[first : bisect_left(self._names, prefix + "\x7f")]  # greater than any letter of a name
 
     def kept(self, name: str) -> Kept:
         """Return a stream as its row says, or refuse."""
@@ -123,8 +127,8 @@ class Books:
         """Return a stream in memory, loaded if it must be, or refuse."""
         kept = self.kept(name)
         if (player := self._players.get(name)) is None:
-            player = self._players[name] = loaded(self.store, kept)
-            self._saved[name] = player.rounds + player.arrivals
+            player, saved = loaded(self.store, kept)
+            self._players[name], self._saved[name] = player, saved
         self._players.move_to_end(name)
         return player
 
@@ -141,10 +145,12 @@ class Books:
                     at="name",
                 )
             return new.name, False
+        rehearse(new)
         player, now = Player(new), self.clock()
-        stream = max((each.stream for each in self._kept.values()), default=0) + 1
+        stream = len(self._kept) + 1  # none is ever deleted
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), now)])
         self._kept[new.name] = Kept(stream, new.name, new, now, None)
+        insort(self._names, new.name)
         self._players[new.name], self._saved[new.name] = player, 0
         self._tell("stream", new.name, what="created")
         return new.name, True
@@ -203,17 +209,20 @@ class Books:
         if player.limit is not None and len(fresh) > player.limit:
             problem = f"there are {len(fresh)} new forecasts, and at most {player.limit} may await their outcomes."
             raise Refusal("invalid", problem, at="forecasts")
+        for _, row in marked:  # the answer came too late for whoever asked; before a new round may make this one void
+            came = Arrival(player.arrivals + 1, "used", row.round, self.clock(), None, None)
+            self._record(name, player, came, row.copy)
         said = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
         rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], said)
         known |= {each.id: each for each in rounds}
-        for _, row in marked:  # the answer came too late for whoever asked
-            came = Arrival(player.arrivals + 1, "used", row.round, self.clock(), None, None)
-            self._record(name, player, came, row.copy)
-            known[row.id] = row._replace(marked=1)
         if rounds or marked:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
             self._save_if_due(name, player)
-        return [announced(player, known[each.id]) for each in new]
+        # By what the body says, so that it has the same answer before and after the model's forecast was used.
+        return [
+            announced(player, known[each.id]._replace(marked=int(each.used)), named=isinstance(each.p, dict))
+            for each in new
+        ]
 
     def _model(self, player: Player, each: wire.NewForecast, at: str) -> Array | None:
         if isinstance(player.thing, Corrector) or player.thing is None:
@@ -251,13 +260,12 @@ class Books:
 
     def _check_groups(self, player: Player, asked: dict[Hashable, str]) -> None:
         """Refuse a group too many: each has a state of its own, and what differs from round to round is no group."""
-        for group, at in asked.items() if len(player.groups) >= MOST_GROUPS else ():
-            if group not in player.groups:
-                problem = (
-                    f"the stream has {MOST_GROUPS:,} groups by {', '.join(player.config.group)}: no more are taken."
-                )
-                hint = "group by tags with fewer values; a tag that is no group may have any number."
-                raise Refusal("invalid", problem, hint=hint, at=f"{at}tags")
+        more = [group for group in asked if group not in player.groups]
+        if player.config.group and len(player.groups) + len(more) > MOST_GROUPS:
+            names = ", ".join(player.config.group)
+            problem = f"the stream has {len(player.groups):,} groups by {names}, expected {MOST_GROUPS:,} at most."
+            hint = "group by tags with fewer values; a tag that is no group may have any number."
+            raise Refusal("invalid", problem, hint=hint, at=f"{asked[more[-1]]}tags")
 
     def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
         return group_of(each.tags, player.config.group) if player.config.group else None
@@ -313,11 +321,10 @@ class Books:
         places: dict[str, list[int]] = {}
         for i, each in enumerate(new):
             places.setdefault(each.stream, []).append(i)
-        known = {name for name in places if name in self._kept}
-        briefly = {name: self._outcomes(self.player(name), new, places[name]) for name in places if name in known}
+        briefly = {name: self._outcomes(self.player(name), new, places[name]) for name in places if name in self._kept}
         status: list[wire.Arrival] = ["unknown"] * len(new)
-        for name in known:
-            found = self._settle(name, [new[i] for i in places[name]], briefly[name])
+        for name, outcomes in briefly.items():
+            found = self._settle(name, [new[i] for i in places[name]], outcomes)
             for i, became in zip(places[name], found, strict=True):
                 status[i] = became
         return [wire.Settled(each.stream, each.id, status[i]) for i, each in enumerate(new)]
@@ -377,16 +384,16 @@ class Books:
                 continue
             past = had[row.round]
             known = past[1:]
-            if each.amend and known and outcome != known[-1]:
+            if not known or (each.amend and outcome != known[-1]):  # one that is void has none yet
                 learn()
                 came = Arrival(player.arrivals + 1, "amended", row.round, now, *outcome_columns(outcome))
                 self._record(name, player, came)
                 past.append(outcome)
-                found.append("amended")
-            elif past[0] != "outcome":
-                found.append("late")
+                found.append("amended" if known else "late")
+            elif outcome not in known:
+                found.append("conflict")
             else:
-                found.append("replayed" if outcome in known else "conflict")
+                found.append("replayed" if past[0] == "outcome" else "late")
         learn()
         self._raise(kept, raised, now)
         if {"ok", "late", "amended"} & set(found):
@@ -441,13 +448,12 @@ class Books:
             if player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
 
-    def shed(self) -> None:
-        """Save and drop the streams that were used longest ago, if too many are in memory."""
+    def shed(self, *, save: bool) -> None:
+        """Drop the streams that were used longest ago, if too many are in memory; within a transaction, save them."""
         while len(self._players) > IN_MEMORY:
             name, player = next(iter(self._players.items()))
-            if player.rounds + player.arrivals != self._saved[name]:
+            if save and player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
-                self._players.move_to_end(name, last=False)
             del self._players[name], self._saved[name]
 
     def picture(self, name: str) -> Picture:
@@ -478,13 +484,16 @@ class Books:
         )
 
 
-def announced(player: Player, each: Round) -> wire.Announced:
+def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
     """Return what was announced in a round, as it is answered: the same whenever it is asked for."""
+    mean: list[float] = each.mean().tolist()
+    names = player.space.classes if named and isinstance(player.space, Simplex) else None
+    forecast = mean if names is None else dict(zip(names, mean, strict=True))
     points = weights = None
     if each.several():
         x = each.forecast(player.space)
         points, weights = x.points.tolist(), x.weights.tolist()
-    return wire.Announced(each.id, each.round, each.mean().tolist(), each.state.hex(), points, weights)
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:

@@ -31,7 +31,7 @@ FORECASTERS = {name: kind for name, kind in REGISTRY.items() if "rng" not in ins
 SETS = {
     name: kind
     for name in geometry.__all__
-    if inspect.isclass(kind := getattr(geometry, name)) and issubclass(kind, ConvexSet) and not inspect.isabstract(kind)
+    if inspect.isclass(kind := getattr(geometry, name)) and issubclass(kind, ConvexSet) and kind is not ConvexSet
 }
 
 
@@ -40,14 +40,14 @@ def space_of(new: NewStream) -> ConvexSet:
     if (new.classes is None) is (new.set is None):
         raise Refusal("invalid", "expected one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
     if new.classes is not None:
-        simplex: Simplex = _made("classes", lambda: Simplex(classes=new.classes))
+        simplex: Simplex = made("classes", lambda: Simplex(classes=new.classes))
         return simplex
     assert new.set is not None
     kind = _chosen("set", new.set.name, SETS)
     dim = new.set.options.get("dim")
     if isinstance(dim, int) and dim > MOST_DIM:
         raise Refusal("invalid", f"dim is {dim}, expected {MOST_DIM} or less.", at="set.options.dim")
-    space: ConvexSet = _made("set.options", lambda: kind(**new.set.options))  # type: ignore[union-attr]
+    space: ConvexSet = made("set.options", lambda: kind(**new.set.options))  # type: ignore[union-attr]
     if not isinstance(space, ConvexSet) or space.dim > MOST_DIM:
         raise Refusal("invalid", f"the set has {space.dim} coordinates, expected {MOST_DIM} or less.", at="set")
     return space
@@ -70,8 +70,8 @@ def thing_of(new: NewStream, space: ConvexSet) -> Thing | None:
     part = _made_part("corrector", new.corrector, CORRECTORS, space)
     assert isinstance(part, Corrector)
     if new.group and "group" not in part._takes:
-        part = _made("group", partial(ByGroup, part, scores=None))
-    return _made("gate", partial(Gated, part, scores=None)) if new.gate else part
+        part = made("group", partial(ByGroup, part, scores=None))
+    return made("gate", partial(Gated, part, scores=None)) if new.gate else part
 
 
 def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
@@ -83,11 +83,11 @@ def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
         return {}
     alpha, arl = new.monitor.alpha, new.monitor.arl
 
-    def made() -> Monitor:
+    def monitor() -> Monitor:
         return Monitor(space, alpha=alpha, arl=arl, by_group=bool(new.group))
 
     watched = ["model"] if new.corrector is None else ["model", "announced"]
-    return {name: _made("monitor", made) for name in watched}
+    return {name: made("monitor", monitor) for name in watched}
 
 
 def _made_part(at: str, part: Part, known: dict[str, Any], space: ConvexSet) -> Thing:
@@ -103,7 +103,7 @@ def _made_part(at: str, part: Part, known: dict[str, Any], space: ConvexSet) -> 
     kind = make if inspect.isclass(make) else Corrector
     if _size(kind, {"space": space, **given}) > _ROOM:
         raise Refusal("invalid", f"{part.name} with these options would take too much memory.", at=f"{at}.options")
-    thing: Thing = _made(f"{at}.options", lambda: make(space, **given))
+    thing: Thing = made(f"{at}.options", lambda: make(space, **given))
     return thing
 
 
@@ -113,11 +113,11 @@ def _chosen(at: str, name: str, known: dict[str, Any]) -> Any:
     return known[name]
 
 
-def _made(at: str, make: Callable[[], Any]) -> Any:
+def made(at: str, make: Callable[[], Any]) -> Any:
     """Return what is made, or refuse with the reason: options are anybody's, and a constructor may stumble."""
     try:
         return make()
     except TreeCalError as error:
         raise Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at) from None
-    except (TypeError, ValueError, OverflowError, MemoryError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise Refusal("invalid", f"{at} cannot be: {error}.", at=at) from None

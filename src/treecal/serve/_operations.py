@@ -24,6 +24,7 @@ from treecal.serve._page import Page
 from treecal.serve._readers import Readers
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import tokens_of
+from treecal.serve._warm import warm_up
 
 if TYPE_CHECKING:
     from treecal.serve._access import Access
@@ -58,6 +59,7 @@ class Desk:
     def open(self) -> None:
         """Begin, in the loop that is running."""
         self.read = Readers(self._store)
+        self.study = Readers(self._store)  # what takes long: others do not wait for it
         self._tokens = Readers(self._store, threads=1)  # nobody waits at the door for somebody else's scores
         self.access.read_by(lambda: self._tokens(tokens_of))
         self.hub.open()
@@ -67,6 +69,7 @@ class Desk:
         """End."""
         self.hub.close()
         self.read.close()
+        self.study.close()
         self._tokens.close()
 
     async def write(self, act: Callable[[Books], T]) -> T:
@@ -120,9 +123,8 @@ async def list_streams(desk: Desk, call: Call) -> Answer:
     def find(books: Books) -> list[str]:
         found = (
             name
-            for name in books.names()
-            if name > query.after
-            and name.startswith(query.prefix)
+            for name in books.names(after=query.after, prefix=max(query.prefix, call.grant.prefix, key=len))
+            if name.startswith(query.prefix)
             and call.grant.allows("read", name)
             and (query.archived or books.kept(name).archived is None)
         )
@@ -138,6 +140,7 @@ async def create_stream(desk: Desk, call: Call) -> Answer:
     """Create a stream."""
     new: wire.NewStream = call.body
     call.need("admin", new.name, at="name")
+    await asyncio.to_thread(warm_up, [new])  # beside the writer, which has others to serve
     name, is_new = await desk.write(lambda books: books.create(new))
     return answer(await desk.shown(name), 201 if is_new else 200)
 
@@ -240,13 +243,15 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
 async def show_scores(desk: Desk, call: Call) -> Answer:
     """Show errors, reliability and scores."""
     query: ScoresQuery = call.query
-    kept = await desk.kept(call)
+    kept, of = await desk.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
 
     def find(reader: Reader) -> wire.Scores:
         since, until = _between(query.since, query.until)
-        return reading.scores(kept, reader, by=query.by, window=query.window, since=since, until=until, last=query.last)
+        return reading.scores(
+            kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
+        )
 
-    return answer(await desk.read(find))
+    return answer(await desk.study(find))
 
 
 async def show_curve(desk: Desk, call: Call) -> Answer:
@@ -276,7 +281,7 @@ async def export(desk: Desk, call: Call) -> Answer:
         return reading.export(kept, reader, content, since=since, until=until)
 
     try:
-        await desk.read(write)
+        await desk.study(write)
         content.seek(0)
     except BaseException as error:
         content.close()
@@ -308,14 +313,9 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
 
 async def list_alarms(desk: Desk, call: Call) -> Answer:
     """List alarms."""
-    only = _only(call)
-
-    def names(books: Books) -> tuple[dict[int, str], Kept | None]:
-        kept = [books.kept(name) for name in books.names() if call.grant.allows("read", name)]
-        return {each.stream: each.name for each in kept}, None if only is None else books.kept(only)
-
-    readable, kept = await desk.look(names)
-    return answer(await desk.read(lambda reader: reading.alarms(reader, readable, kept, _ALARMS)))
+    only, prefix = _only(call), call.grant.prefix
+    kept = None if only is None else await desk.look(lambda books: books.kept(only))
+    return answer(await desk.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
 
 async def listen(desk: Desk, call: Call) -> Answer:

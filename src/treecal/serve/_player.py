@@ -25,11 +25,14 @@ from treecal.geometry import Simplex
 from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
 from treecal.late._rounds import Outcome, packed, unpacked
 from treecal.monitor import Alarm
-from treecal.serve._config import LIMIT, monitors_of, space_of, thing_of
-from treecal.serve._rounds import START, Arrival, Round
+from treecal.serve._config import LIMIT, made, monitors_of, space_of, thing_of
+from treecal.serve._refusals import Refusal
+from treecal.serve._rounds import START, Arrival, Round, outcome_columns, points_of, tags_text
+from treecal.serve._snapshots import packed as snapshot
 from treecal.serve._wire import NewStream
 
 BINS = 10
+_MOST_COPIED = 2**28  # bytes of snapshots of the copies for rounds that wait; in memory they take a few times as much
 _NONE = np.empty(0, np.int64)
 
 
@@ -84,7 +87,7 @@ class Player:
     learned, late, void, amended
         Rounds that were learned, came too late, or are void; and amendments.
     groups
-        The groups of the rounds learned.
+        The groups of the rounds.
     state
         The hash of the log.
     """
@@ -140,6 +143,8 @@ class Player:
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
         self.rounds, self.state, self.last = each.round, each.chained(), each.at
+        if self.config.group:
+            self.groups[each.group(self.config.group)] = None
 
     def closed(self, each: Arrival, copy: int | None = None) -> None:
         """Count an arrival that is not learned: a late outcome, a void round, an amendment and so on."""
@@ -171,7 +176,6 @@ class Player:
         names = self.config.group
         X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
         groups = [each.group(names) for each in rounds] if names else None
-        self.groups.update(dict.fromkeys(groups or ()))
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
@@ -295,6 +299,30 @@ class Player:
             self.pool.holders = held
         if len(self.state) != len(START):
             raise SnapshotError("the hash of the log has another length.")
+
+
+def rehearse(config: NewStream) -> None:
+    """Refuse a stream that cannot play a round: some parts say only then what they cannot do."""
+    player = Player(config)
+    made("forecaster" if config.forecaster is not None else "corrector", lambda: _rehearsed(player))
+    if player.pool is not None and player.limit is not None:
+        size = len(snapshot(player.pool.copies[0].get_state()))
+        if size * player.limit > _MOST_COPIED:
+            problem = f"{player.limit:,} rounds may wait, and each needs a copy of {size:,} bytes."
+            raise Refusal("invalid", problem, hint=f"limit is at most {_MOST_COPIED // size:,} here.", at="limit")
+
+
+def _rehearsed(player: Player) -> None:
+    model = None if player.config.forecaster is not None else np.array(player.space.centre)
+    tags = tags_text(dict.fromkeys(player.config.tags, ""))
+    row = Round(1, "", 0.0, 0, None if model is None else model.tobytes(), b"", None, None, None, 0, tags, None, START)
+    group = row.group(player.config.group)
+    said = player.announce([model], [group])[0] if player.pool is None else player.take(model, group, 1)
+    told, x = None if said.told is None else said.told.tobytes(), said.forecast
+    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), told=told, copy=said.copy)
+    player.opened(row)
+    outcome = 0 if isinstance(player.space, Simplex) else np.array(player.space.centre).tobytes()
+    player.learn([row], [Arrival(1, "outcome", 1, 0.0, *outcome_columns(outcome))], [outcome])
 
 
 _COUNTS = ("rounds", "arrivals", "learned", "late", "void", "amended")

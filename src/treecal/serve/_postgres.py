@@ -10,7 +10,7 @@ from typing import Any, Self
 from treecal._optional import require
 from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import Broken, Row, pending_migrations, queries, unavailable
+from treecal.serve._store import Broken, Row, held_by_older, pending_migrations, queries, unavailable
 
 psycopg = require("psycopg", extra="serve", what="books in PostgreSQL")
 
@@ -84,7 +84,18 @@ class PostgresReader:
 
     def _connect(self) -> Any:
         connection = _connected(self._given)
-        connection.execute("SET default_transaction_read_only = on")
+        try:
+            with _failures(connection):
+                connection.execute("SET default_transaction_read_only = on")
+                found = connection.execute("SELECT version FROM books").fetchone()
+            if found is None or pending_migrations(found[0], self.where):
+                raise FileError(f"{self.where} has an older format.", hint="treecal serve brings it up to date.")
+        except psycopg.errors.UndefinedTable:
+            connection.close()
+            raise FileError(f"there are no books in {self.where}.", hint="treecal serve makes them.") from None
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
@@ -135,6 +146,9 @@ class Postgres(PostgresReader):
         except psycopg.errors.LockNotAvailable:
             connection.close()
             raise unavailable(f"another treecal serve holds {self.where}") from None
+        except psycopg.OperationalError as error:
+            connection.close()
+            raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
         except psycopg.Error:
             connection.close()
             raise
@@ -146,6 +160,10 @@ class Postgres(PostgresReader):
             found = connection.execute("SELECT version FROM books").fetchone()
             version = 0 if found is None else found[0]
             scripts = pending_migrations(version, self.where)
+            if scripts and self._beside:
+                (free,) = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_HOLD,)).fetchone()
+                if not free:
+                    raise held_by_older(self.where)
             try:
                 for script in scripts:
                     connection.execute(script, prepare=False)

@@ -31,6 +31,8 @@ Window = Literal["minute", "hour", "day", "week", "month"]
 MOST_LAST = 1_000_000
 """Rounds that scores are computed of at most; an export has all."""
 _MOST_GROUPS = 1000
+_MOST_NUMBERS = 2**24  # in the forecasts that are read at once
+_MOST_CURVES = 2**16  # in an answer: one for each class of each group
 _PAGE = 4096
 _NONE = np.empty(0, np.int64)
 
@@ -167,16 +169,13 @@ def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int
     return wire.Pending(found, found[-1].round if len(rounds) > limit else None)
 
 
-def alarms(reader: Reader, names: dict[int, str], only: Kept | None, limit: int) -> wire.Alarms:
-    """Return alarms, the latest first: of one stream, or of those that are named."""
-    rows = reader.query("alarms", limit) if only is None else reader.query("alarms_of", only.stream, limit)
-    return wire.Alarms(
-        [
-            wire_alarm(names[number], watched, at, msgspec.json.decode(body))
-            for number, watched, at, body in rows
-            if number in names
-        ]
-    )
+def alarms(reader: Reader, prefix: str, only: Kept | None, limit: int) -> wire.Alarms:
+    """Return alarms, the latest first: of one stream, or of those whose names start with a prefix."""
+    if only is None:
+        rows = reader.query("alarms", len(prefix), prefix, limit)
+    else:
+        rows = [(only.name, *row[1:]) for row in reader.query("alarms_of", only.stream, limit)]
+    return wire.Alarms([wire_alarm(name, watched, at, msgspec.json.decode(body)) for name, watched, at, body in rows])
 
 
 class Read(NamedTuple):
@@ -194,19 +193,24 @@ def scores(
     kept: Kept,
     reader: Reader,
     *,
+    of: int,
     by: str | None = None,
     window: Window = "day",
     since: float = -math.inf,
     until: float = math.inf,
     last: int = 100_000,
 ) -> wire.Scores:
-    """Return errors, reliability and scores of the last rounds, overall and by a tag or by time, or refuse."""
+    """Return errors, reliability and scores of the last rounds, `of` so many, overall and by a tag or time, or refuse.
+
+    Of points with many coordinates fewer are read, and in fewer groups, so that whoever asks cannot fill the memory.
+    """
     if by is not None and by != "time" and by not in kept.config.tags:
         hint = f"by is time, or one of {', '.join(kept.config.tags)}." if kept.config.tags else "by is time."
         raise Refusal("invalid", f"stream {kept.name!r} has no tag {by!r}.", hint=hint, at="by")
     if window not in get_args(Window):
         raise Refusal("invalid", f"window is {window!r}.", hint=f"one of {', '.join(get_args(Window))}.", at="window")
     space = space_of(kept.config)
+    last, groups_at_most = min(last, _MOST_NUMBERS // space.dim), min(_MOST_GROUPS, _MOST_CURVES // space.dim)
     rows = list(islice(_back(kept, reader, since, until, last), last))[::-1]
     read = _read(rows, space, tagged=by is not None and by != "time")
     keys: list[Any] = []
@@ -214,10 +218,9 @@ def scores(
         keys = _windows(read.at, window)
     elif by is not None:
         keys = [tags.get(by) for tags in read.tags]
-    if len(set(keys)) > _MOST_GROUPS:
+    if len(set(keys)) > groups_at_most:
         hint = "ask for a longer window, or for less time." if by == "time" else "export the rounds instead."
-        raise Refusal("invalid", f"there are more than {_MOST_GROUPS} groups by {by}.", hint=hint, at="by")
-    ((arrivals, _),) = reader.query("last_arrival", kept.stream)
+        raise Refusal("invalid", f"there are more than {groups_at_most} groups by {by}.", hint=hint, at="by")
     score = _class_scores if isinstance(space, Simplex) else _point_scores
     parts = {
         role: score(points, read, keys, space)
@@ -229,7 +232,7 @@ def scores(
         for key in sorted(set(keys), key=lambda key: (key is None, key))
     ]
     whole_of = {role: part[0] for role, part in parts.items()}
-    return wire.Scores(kept.name, len(rows), arrivals, whole_of.get("model"), whole_of.get("announced"), groups)
+    return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups)
 
 
 def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[Arrival, Round]]:

@@ -29,18 +29,20 @@ class Kept(NamedTuple):
     archived: float | None
 
 
-def loaded(reader: Reader, kept: Kept) -> Player:
-    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what came afterwards."""
+def loaded(reader: Reader, kept: Kept) -> tuple[Player, int]:
+    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what came afterwards.
+
+    The number is of the rows of the log that are in the snapshot.
+    """
+    player, saved = Player(kept.config), 0
     for row in reader.query("snapshot", kept.stream):
         with suppress(TreeCalError, KeyError, TypeError, ValueError):  # of another version, or damaged: the log has all
-            player = Player(kept.config)
-            player.set_state(unpacked(bytes(row[2])))
-            if (player.rounds, player.arrivals) == tuple(row[:2]):
-                replay(reader, kept.stream, player)
-                return player
-    player = Player(kept.config)
+            found = Player(kept.config)
+            found.set_state(unpacked(bytes(row[2])))
+            if (found.rounds, found.arrivals) == tuple(row[:2]):
+                player, saved = found, found.rounds + found.arrivals
     replay(reader, kept.stream, player)
-    return player
+    return player, saved
 
 
 def replay(

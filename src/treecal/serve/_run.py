@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,6 +35,7 @@ _HEADERS = 15.0  # seconds in which the headers of a request must have come
 _LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
+_PATIENCE = 5.0  # seconds of compiling after which it is said what takes so long
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 
@@ -86,9 +88,7 @@ def serve(
                 hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
             )
         listening = stack.enter_context(_listening(host, port))
-        begin = time.monotonic()
-        kinds = warm_up(writer.read(lambda books: [books.kept(name).config for name in books.names()]).result())
-        log.line("compiled", kinds=kinds, seconds=round(time.monotonic() - begin, 3))
+        _compile(writer, log, say)
         if demo:
             from treecal.serve._demo import Demo
 
@@ -106,6 +106,19 @@ def serve(
         server.run([listening])
         log.line("stopping")
     log.line("stopped")
+
+
+def _compile(writer: Writer, log: Log, say: Callable[[str], None]) -> None:
+    """Compile what the streams need, before the first requests come; say so if it takes a while."""
+    begin, words = time.monotonic(), "compiling, as after every installation; this takes some seconds."
+    patience = threading.Timer(_PATIENCE, say, [words])
+    patience.start()
+    try:
+        kinds = warm_up(writer.read(lambda books: [books.kept(name).config for name in books.names()]).result())
+    finally:
+        patience.cancel()
+        patience.join()
+    log.line("compiled", kinds=kinds, seconds=round(time.monotonic() - begin, 3))
 
 
 class Server(uvicorn.Server):

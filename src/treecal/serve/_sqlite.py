@@ -11,7 +11,7 @@ from typing import Any, Self
 from treecal._atomic import exclusive
 from treecal._optional import require
 from treecal.exceptions import FileError
-from treecal.serve._store import Broken, Row, pending_migrations, queries, unavailable
+from treecal.serve._store import Broken, Row, held_by_older, pending_migrations, queries, unavailable
 
 apsw = require("apsw", extra="serve", what="the server's books")
 
@@ -116,9 +116,11 @@ class Sqlite(SqliteReader):
     def _hold(self, stack: ExitStack) -> None:
         try:
             stack.enter_context(exclusive(self.path))
+            self._held = True
         except FileError:
             if not self._beside:
                 raise
+            self._held = False
 
     def _prepare(self) -> None:
         connection = self._connection
@@ -133,7 +135,10 @@ class Sqlite(SqliteReader):
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
         connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
-        for number, script in enumerate(pending_migrations(version, str(self.path)), version + 1):
+        scripts = pending_migrations(version, str(self.path))
+        if scripts and not self._held:
+            raise held_by_older(str(self.path))
+        for number, script in enumerate(scripts, version + 1):
             with connection:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")

@@ -103,6 +103,11 @@ def pending_migrations(version: int, where: str) -> list[str]:
     return scripts[version:]
 
 
+def held_by_older(where: str) -> FileError:
+    """Return the error of books that cannot be brought up to date, since the server that holds them is an older one."""
+    return FileError(f"{where} has an older format, and a server of that time holds it.", hint="start it anew first.")
+
+
 def open_reader(data: str) -> Reader:
     """Return a connection that reads the books of `--data`, whether a server runs or not."""
     if data.startswith(_POSTGRES):

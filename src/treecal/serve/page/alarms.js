@@ -2,6 +2,7 @@
 
 import { get, post, streamPath } from "./api.js";
 import { el, fill, prose, say } from "./dom.js";
+import { moment } from "./numbers.js";
 import { guardedButton, problem, time } from "./parts.js";
 import { alarmOf, ofModelOnly, remedy } from "./words.js";
 
@@ -38,7 +39,7 @@ export function alarmBanner(name, onReset) {
       if (!found || text === shown) return;
       shown = text;
       say(title, ofModelOnly(stream) ? "Alarm for the model" : "Alarm");
-      fill(words, `${capital(found.words)}. `, time(found.at));
+      say(words, `${capital(found.words)}. It was raised on ${moment(found.at)}.`);
       fill(advice, el("strong", {}, "What to do: "), prose(remedy(stream)));
     },
   };

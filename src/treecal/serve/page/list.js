@@ -11,7 +11,8 @@ import { alarmOf, byAttention, level, ofModelOnly, overview, sentence, watch } f
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
-const MOST = 1000; // streams in the table: of more, those that the filter begins with are fetched
+const PAGE = 100;
+const MOST = 1000; // streams that are read: of more, those whose names start with the filter
 const RETRY = 10_000; // ms after what failed
 const AT_ONCE = 10; // streams that are read again together
 
@@ -23,11 +24,13 @@ export async function showStreams(main) {
   const rows = new Map();
   /** @type {Set<string>} */
   const changed = new Set();
-  let more = false;
+  let [more, loaded] = [false, false]; // whether the server has more than are shown; whether all were read once
+  let reading = 0;
+  let typed = 0;
 
   const summary = el("p", { class: "lead" });
-  const filter = el("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", oninput: () => (more ? reload() : arrange()) });
-  const archived = el("input", { id: "archived", type: "checkbox", onchange: () => reload() });
+  const filter = el("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", oninput: onFilter });
+  const archived = el("input", { id: "archived", type: "checkbox", onchange: () => load("") });
   const body = el("tbody", { role: "rowgroup" });
   const heads = ["stream", "verdict of what is announced", "forecasts", "pending", "monitor", "last"];
   const listed = el(
@@ -50,19 +53,37 @@ export async function showStreams(main) {
   document.title = "Streams · treecal";
   fill(main, el("h1", {}, "Streams"), summary, trouble, controls, listed, note, form.element, news);
 
-  async function load() {
+  /** Read the streams whose names start with `prefix`, and show them as they come. @param {string} prefix */
+  async function load(prefix) {
+    const own = (reading += 1);
+    /** @type {Set<string>} */
+    const found = new Set();
+    /** @type {string | null} */
+    let after = null;
     try {
-      const found = await all(archived.checked, more ? filter.value.trim() : "");
-      more = more || found.more;
-      streams.clear();
-      for (const stream of found.streams) streams.set(stream.name, stream);
-      fill(trouble);
-      arrange();
-      if (streams.size === 0 && !filter.value) form.open();
+      do {
+        /** @type {import("./wire.js").Streams} */
+        const page = await get("/v1/streams", { after, limit: PAGE, archived: archived.checked, prefix: prefix || null });
+        if (own !== reading) return; // another reading was begun
+        for (const stream of page.streams) streams.set(stream.name, stream);
+        for (const stream of page.streams) found.add(stream.name);
+        after = page.next;
+        arrange();
+      } while (after !== null && found.size < MOST);
     } catch (error) {
       fill(trouble, problem(error));
       setTimeout(reload, RETRY);
+      return;
     }
+    fill(trouble);
+    if (!prefix) {
+      more = after !== null;
+      for (const name of streams.keys()) if (!found.has(name)) streams.delete(name);
+    }
+    if (streams.size === 0) form.open();
+    loaded = true;
+    arrange();
+    if (more && !prefix && filter.value) onFilter(); // typed while it was not known that there are more
   }
 
   function arrange() {
@@ -81,20 +102,31 @@ export async function showStreams(main) {
     else if (order.length !== body.rows.length) fill(body, order);
     listed.hidden = order.length === 0;
     controls.hidden = streams.size === 0 && !filter.value && !archived.checked;
-    say(note, order.length ? (more ? `The first ${count(MOST)} streams by name. Type how a name begins to find others.` : "") : nothing());
+    say(note, order.length ? (more ? `These are the first ${count(MOST)} streams by name. Type how a name begins to find others.` : "") : nothing());
+  }
+
+  function onFilter() {
+    arrange();
+    clearTimeout(typed);
+    if (more) typed = setTimeout(() => load(filter.value.trim()), 300); // once the typing rests
   }
 
   function nothing() {
+    if (!loaded) return "";
     if (streams.size || filter.value) return "No stream matches the filter.";
     return "There is no stream yet. Create the first one here, then send it forecasts.";
   }
 
-  const reload = paced(500, load);
+  const reload = paced(500, () => load(more ? filter.value.trim() : ""));
   const readChanged = paced(2000, async () => {
     const names = [...changed].slice(0, AT_ONCE);
     for (const name of names) changed.delete(name);
     const found = await Promise.allSettled(names.map((name) => get(streamPath(name))));
-    for (const answer of found) if (answer.status === "fulfilled") streams.set(answer.value.name, answer.value);
+    for (const answer of found) {
+      if (answer.status === "rejected") continue;
+      if (answer.value.archived === null || archived.checked) streams.set(answer.value.name, answer.value);
+      else streams.delete(answer.value.name);
+    }
     arrange();
     if (changed.size) readChanged();
   });
@@ -106,9 +138,8 @@ export async function showStreams(main) {
     if (stream && kind === "forecast") Object.assign(stream.counts, { forecasts: data.rounds, pending: data.pending });
     if (stream && kind === "outcome") stream.counts.learned = data.learned;
     if (kind === "alarm") say(news, `Alarm in stream ${data.stream}.`);
-    if (kind === "stream") return reload();
-    if (!stream) return;
-    stream.last = Date.now() / 1000;
+    if (!stream && kind !== "stream") return;
+    if (stream && kind !== "stream") stream.last = Date.now() / 1000;
     changed.add(data.stream);
     redraw();
     readChanged();
@@ -155,19 +186,4 @@ class Row {
 /** @param {Stream} stream @param {string} wanted */
 function matches(stream, wanted) {
   return `${stream.name} ${level(stream)} ${alarmOf(stream) ? "alarm" : ""} ${watch(stream)}`.toLowerCase().includes(wanted);
-}
-
-/** @param {boolean} archived @param {string} prefix @returns {Promise<{streams: Stream[], more: boolean}>} */
-async function all(archived, prefix) {
-  /** @type {Stream[]} */
-  const streams = [];
-  /** @type {string | null} */
-  let after = null;
-  do {
-    /** @type {import("./wire.js").Streams} */
-    const page = await get("/v1/streams", { after, limit: 100, archived, prefix: prefix || null });
-    streams.push(...page.streams);
-    after = page.next;
-  } while (after !== null && streams.length < MOST);
-  return { streams, more: after !== null };
 }

@@ -47,6 +47,8 @@ export function guardedButton({ name, question, consequence, kind = "", act }) {
     try {
       await act();
       dialog.close();
+      // What was acted on may be gone with its button: then the focus goes to the page, not nowhere.
+      if (!opener.checkVisibility()) document.getElementById("main")?.focus();
     } catch (error) {
       fill(trouble, problem(error));
     } finally {
@@ -58,7 +60,8 @@ export function guardedButton({ name, question, consequence, kind = "", act }) {
     dialog.showModal();
     no.focus();
   };
-  return el("span", {}, el("button", { type: "button", class: kind, onclick: open, "aria-haspopup": "dialog" }, name), dialog);
+  const opener = el("button", { type: "button", class: kind, onclick: open, "aria-haspopup": "dialog" }, name);
+  return el("span", {}, opener, dialog);
 }
 
 /** @param {string} text */

@@ -46,12 +46,13 @@ export function reliability() {
     const [model, announced] = [bins("model"), bins("announced")];
     if (!model && !announced) return own.update(null);
     const what = chooser.value === TOP ? "the most likely class" : chooser.value.slice(1);
+    const over = scores && scores.rounds < scores.of ? ` and the last ${count(scores.rounds)} outcomes` : "";
     const shown = [
       { of: "model", name: "the model", found: model, colour: "--model", square: true },
       { of: "announced", name: single && scores?.model ? "announced, as the model has it" : "announced", found: announced, colour: "--blue", square: false },
     ].flatMap(({ found, ...rest }) => (found ? [{ ...rest, bins: found.bins.map((bin) => ({ ...bin, edges: `${amount(bin.low)} to ${amount(bin.high)}`, ...wilson(bin.outcome, bin.weight) })) }] : []));
     own.update({
-      summary: reliabilitySummary(what, announced, model),
+      summary: reliabilitySummary(what, over, announced, model),
       keys: [...shown.map((cloud) => ({ name: cloud.name, kind: cloud.of })), { name: "calibrated", kind: "diagonal" }],
       rows: () => [
         [{ name: "bin" }, { name: "of" }, { name: "mean forecast", number: true }, { name: "mean outcome", number: true }, { name: "95 % interval", number: true }, { name: "rounds", number: true }],

@@ -19,6 +19,7 @@ import { alarmOf, corrects, made } from "./words.js";
 
 const RETRY = 10_000; // ms after what failed
 const LOOK = 30_000;
+const LAST = 20_000; // outcomes that scores are computed of: some tenths of a second for the server
 
 /** @param {HTMLElement} main @param {string} name */
 export async function showStream(main, name) {
@@ -85,13 +86,13 @@ export async function showStream(main, name) {
 
   const loadScores = reading(async (of) => {
     const path = streamPath(name, "scores");
-    const asked = scores.query(of);
+    const asked = { ...scores.query(of), last: LAST };
     /** @type {Refused | null} */
     let refusal = null; // such as of too many groups: all rounds together can be had nevertheless
     const found = await get(path, asked).catch((error) => {
       if (!(error instanceof Refused && error.code === "invalid")) throw error;
       refusal = error;
-      return get(path);
+      return get(path, { last: LAST });
     });
     if (scores.query(of).by !== asked.by || scores.query(of).window !== asked.window) return; // another choice was made meanwhile
     diagram.section.hidden = !of.config.classes;

@@ -139,14 +139,20 @@ export function evidenceSummary(monitors, both) {
   );
 }
 
-/** A reliability diagram in a sentence. @param {string} what @param {Bins | null} announced @param {Bins | null} model */
-export function reliabilitySummary(what, announced, model) {
+/**
+ * A reliability diagram in a sentence.
+ * @param {string} what
+ * @param {string} over which rounds, if not all
+ * @param {Bins | null} announced
+ * @param {Bins | null} model
+ */
+export function reliabilitySummary(what, over, announced, model) {
   const own = announced ?? model;
   if (!own) return "";
   const worst = own.bins.reduce((a, b) => (Math.abs(b.gap) * b.weight > Math.abs(a.gap) * a.weight ? b : a));
   const before = model && announced ? `; the model’s is ${decimals(model.ece)}` : "";
   return (
-    `For ${what}, the ECE is ${decimals(own.ece)}${before}; calibrated forecasts would show ${decimals(own.chance.mean)} by chance. ` +
+    `For ${what}${over}, the ECE is ${decimals(own.ece)}${before}; calibrated forecasts would show ${decimals(own.chance.mean)} by chance. ` +
     `Most of it: where ${decimals(worst.forecast)} was forecast, ${decimals(worst.outcome)} came, in ${counted(worst.weight, "round")}.`
   );
 }

@@ -35,7 +35,8 @@ SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, 
 FROM rounds r WHERE r.stream = ? AND r.id = ?
 
 -- name: arrivals_of_round
-SELECT round, kind, at, class, point FROM arrivals WHERE stream = ? AND round = ? ORDER BY arrival
+-- Every kind is at least '': without this SQLite reads all arrivals of the stream, in their order.
+SELECT round, kind, at, class, point FROM arrivals WHERE stream = ? AND round = ? AND kind >= '' ORDER BY arrival
 
 -- name: oldest_pending
 SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
@@ -71,7 +72,7 @@ FROM arrivals a LEFT JOIN rounds r ON r.stream = a.stream AND r.round = a.round
 WHERE a.stream = ? AND a.arrival > ? ORDER BY a.arrival LIMIT ?
 
 -- name: last_arrival
-SELECT COALESCE(MAX(arrival), 0), COALESCE(MAX(at), 0) FROM arrivals WHERE stream = ?
+SELECT COALESCE(MAX(arrival), 0) FROM arrivals WHERE stream = ?
 
 -- name: snapshot
 SELECT round, arrival, content FROM snapshots WHERE stream = ?
@@ -84,7 +85,8 @@ ON CONFLICT (stream) DO UPDATE SET round = excluded.round, arrival = excluded.ar
 INSERT INTO alarms (stream, arrival, watched, at, body) VALUES (?, ?, ?, ?, ?)
 
 -- name: alarms
-SELECT stream, watched, at, body FROM alarms ORDER BY at DESC, stream, arrival DESC LIMIT ?
+SELECT s.name, a.watched, a.at, a.body FROM alarms a JOIN streams s ON s.stream = a.stream
+WHERE substr(s.name, 1, CAST(? AS INTEGER)) = ? ORDER BY a.at DESC, a.stream, a.arrival DESC LIMIT ?
 
 -- name: alarms_of
 SELECT stream, watched, at, body FROM alarms WHERE stream = ? ORDER BY arrival DESC LIMIT ?
