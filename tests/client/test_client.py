@@ -437,11 +437,11 @@ def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, t
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("limit", [None, 1])
+@pytest.mark.parametrize(("limit", "readable"), [(None, True), (1, True), (1, False)])
 def test_forecasts_go_ahead_only_where_they_push_out_none(
-    limit: int | None, make: Make, server: Server, tmp_path: Path
+    limit: int | None, readable: bool, make: Make, server: Server, tmp_path: Path
 ) -> None:
-    server.books.streams["rain"]["limit"] = limit
+    server.books.streams["rain"]["limit"], server.readable = limit, readable
     server.stop()
     with make(server.url, spool=tmp_path / "spool") as client:
         for name in "abc":

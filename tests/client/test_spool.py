@@ -62,7 +62,7 @@ def test_what_was_delivered_is_not_there_again(tmp_path: Path) -> None:
     again.close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_any_torn_end_is_left_out_and_nothing_else(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -92,7 +92,7 @@ def test_any_torn_end_is_left_out_and_nothing_else(
     last.close()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["append", "append", "advance", "restart", "kill"]), st.integers(1, 5)),

@@ -112,6 +112,7 @@ class Server:
         self.books = books or Books()
         self.faults: list[str | None] = []
         self.token: str | None = None
+        self.readable = True
         self.seen: list[tuple[str, str, int]] = []  # method, path, number of the connection
         self.stopping = threading.Event()
         self._port = port
@@ -194,6 +195,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self.cut()
         if server.token is not None and self.headers.get("authorization") != f"Bearer {server.token}":
             return self.write(*problem(401, "unauthorized", "a token is needed"))
+        if self.command == "GET" and not server.readable:
+            return self.write(*problem(403, "forbidden", "the token is for forecasts and outcomes"))
         match fault:
             case "unavailable":
                 return self.write(*problem(503, "unavailable", "the disk is full"))

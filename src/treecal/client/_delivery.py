@@ -17,13 +17,9 @@ from treecal.exceptions import ServerError
 from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
 
 MOST = 1000
-_STREAM = {"archived", "not_found"}  # what is wrong with the stream is wrong with all its rows
-_ROWS = {
-    "bad_json",
-    "conflict",
-    "invalid",
-    "too_large",
-}  # all other refusals are not about the rows, and are waited out
+# Refusals for good; all others are not about the rows, and are waited out.
+_ROWS = {"archived", "bad_json", "conflict", "invalid", "too_large"}
+_NO_STREAM = "not_found"  # wrong with all rows of the stream
 _encode = msgspec.json.Encoder().encode
 
 Calls = Generator[Call | Callable[[], Any], Any, None]
@@ -83,7 +79,7 @@ class Delivery:
         try:
             read(reply, Announcements)
         except ServerError as error:
-            for part in _without(rows, error, refused, _ROWS | _STREAM):
+            for part in _without(rows, error, refused, _ROWS | {_NO_STREAM}):
                 yield from self._forecasts(part, refused)
 
     def _outcomes(self, rows: list[SpooledOutcome], refused: list[tuple[Item, Problem]]) -> Calls:
@@ -125,7 +121,7 @@ def _without(
     """Return the parts to try, since all of a batch or none is taken; a part that is refused for good is kept apart."""
     if error.code not in final:
         raise AwayError(f"{error.code}: {error}", denied=True)
-    if len(rows) > 1 and error.code not in _STREAM:
+    if len(rows) > 1 and error.code != _NO_STREAM:
         return [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
     message = str(error).partition("\n\nHint: ")[0]
     refused += [(row, Problem(error.code, message, error.hint, error.at)) for row in rows]

@@ -127,8 +127,9 @@ class Desk:
         """Announce many; all of a request or none."""
         deadline = _now() + positive_number("timeout", timeout)
         points = list(P)
-        rows_of = zip(points, _column("ids", ids, len(points)), _column("tags", tags, len(points)), strict=True)
-        new = [new_forecast(p, id_, tag, due, at) for at, (p, id_, tag) in enumerate(rows_of)]
+        names_of, tags_of = _column("ids", ids, len(points)), _column("tags", tags, len(points))
+        given = zip(points, names_of, tags_of, strict=True)
+        new = [new_forecast(p, name, words, due, at) for at, (p, name, words) in enumerate(given)]
         answers: list[Answer] = []
         for rows in _requests(new):
             why = self.pause.why(timeout)
@@ -272,9 +273,7 @@ def with_query(target: str, **given: object) -> str:
 
 
 def _announced(found: Announced) -> Answer:
-    return Answer(
-        found.id, found.forecast, True, True, None, found.round, found.state, points=found.points, weights=found.weights
-    )
+    return Answer(found.id, found.forecast, True, True, None, found.round, found.state, found.points, found.weights)
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:
