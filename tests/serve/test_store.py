@@ -22,6 +22,8 @@ from treecal.serve._wire import NewForecast, NewStream
 from treecal.serve._writer import Writer
 
 POSTGRES = [pytest.mark.heavy, pytest.mark.xdist_group("postgres")]
+TEXTS = {"round_by_id": 1, "round_to_settle": 1, "alarms": 1}
+"""Where queries take a text."""
 BOTH = pytest.mark.parametrize("data", ["sqlite", pytest.param("postgres", marks=POSTGRES)], indirect=True)
 
 
@@ -60,10 +62,8 @@ def test_every_query_is_understood(store: Store) -> None:
     reader = store.reader()
     for name, text in queries().items():
         arguments: list[Any] = [1] * text.count("?")
-        if text.endswith("id = ?"):
-            arguments[-1] = "1"
-        if name == "alarms":
-            arguments[1] = "a"
+        if name in TEXTS:
+            arguments[TEXTS[name]] = "1"
         if text.startswith("SELECT"):
             assert reader.query(name, *arguments) == store.each(name, [tuple(arguments)])
         else:
@@ -261,6 +261,27 @@ class TestLost:
             assert writer.read(lambda books: books.picture("a").rounds).result() == 1
             assert self.forecast(writer, "x") == first
             assert self.forecast(writer, "y")[0].round == 2
+
+    def test_it_goes_away_as_soon_as_it_was_reached(self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        from treecal.serve import _postgres
+
+        url, reach = postgres.database(), _postgres._connected
+
+        def reached(given: dict[str, Any]) -> Any:
+            connection = reach(given)
+            connection.close()
+            return connection
+
+        with open_store(url) as store:
+            reader = store.reader()
+            store._connection.close()  # type: ignore[attr-defined]
+            monkeypatch.setattr(_postgres, "_connected", reached)
+            for each in (reader, store):
+                with pytest.raises(Refusal, match=r"does not answer"):
+                    each.query("streams")
+            monkeypatch.undo()
+            assert reader.query("streams") == store.query("streams") == []
+            reader.close()
 
     def test_a_commit_whose_answer_was_lost_is_done_once(
         self, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
