@@ -19,7 +19,7 @@ import pytest
 from tests.client.world import Server
 from treecal.client import AsyncClient, Client, SpoolCounts
 from treecal.client import _line as line
-from treecal.client._delivery import Delivery
+from treecal.client._spool import Spool
 from treecal.exceptions import FileError, ForecastError, OutcomeError, ParameterError, ServerError
 from treecal.serve._wire import Part
 
@@ -115,7 +115,7 @@ def test_forecasts_by_name_are_answered_by_name(make: Make, server: Server) -> N
             "no": 0.75,
             "yes": 0.25,
         }
-    assert [method for method, *_ in server.seen].count("GET") == 1
+        assert {method for method, *_ in server.seen} == {"POST"}  # what a token for forecasts may do
 
 
 def test_many(make: Make, server: Server) -> None:
@@ -414,11 +414,26 @@ def test_what_was_recorded_and_not_answered_in_time_is_recorded_as_used(
 
 def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, tmp_path: Path) -> None:
     with make(server.url, spool=tmp_path / "spool") as client:
+        desk: Any = client._desk
+        deliver, held = desk.deliver, threading.Event()
+
+        def later() -> Any:
+            while not held.is_set():
+                yield 0.001
+            yield from deliver()
+
+        desk.deliver = later
         server.faults = ["unavailable"]
-        client.forecast("rain", [0.25, 0.75], id="a")  # spooled, and the server is back at once
+        client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
+        desk.pause.end()  # the server is back, and the forecast is still in the spool
+        assert client.forecast("rain", [0.25, 0.75], id="b", timeout=LONG).corrected
         assert client.outcome("rain", "a", 1).status == "spooled"
+        held.set()
         assert client.flush() == 0
-    assert server.books.log == [("forecast", "rain", "a"), ("outcome", "rain", "a")]
+        assert client.outcome("rain", "b", 1).status == "ok"
+    assert [(what, name) for what, _, name in server.books.log] == [
+        ("forecast", "b"), ("forecast", "a"), ("outcome", "a"), ("outcome", "b"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [None, 1])
@@ -535,26 +550,25 @@ def test_a_batch_that_takes_too_long_is_made_smaller(make: Make, server: Server,
     assert [name for *_, name in server.books.log] == [str(k) for k in range(10)]
 
 
-def test_delivery_goes_on_after_a_failure_of_any_kind(
-    make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_delivery_survives_what_nobody_thought_of(
+    make: Make, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed: list[bool] = []
+    monkeypatch.setattr(f"treecal.client.{'_client' if make is Client else '_async_client'}.LONGEST", 0.01)
+    real, failed = Spool.head, list[int]()
 
-    def batch(self: Delivery) -> Any:
+    def broken(self: Spool, most: int) -> Any:
         if not failed:
-            failed.append(True)
-            raise ValueError("what nobody thought of")
-        return real(self)
+            failed.append(most)
+            raise OSError("the disk was away for a moment")
+        return real(self, most)
 
-    real = Delivery.batch
-    monkeypatch.setattr(Delivery, "batch", batch)
-    server.stop()
+    monkeypatch.setattr(Spool, "head", broken)
     with make(server.url, spool=tmp_path / "spool") as client:
-        client.forecast("rain", [0.25, 0.75], id="a")
-        server.start()
-        assert client.flush(LONG) == 0
+        server.faults = ["unavailable"]
+        client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
+        assert client.flush() == 0
     assert failed
-    assert [name for *_, name in server.books.log] == ["a"]
+    assert "the disk was away" in caplog.text
 
 
 def test_a_client_does_not_survive_a_fork(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -569,8 +583,9 @@ def test_a_client_does_not_survive_a_fork(make: Make, server: Server, monkeypatc
 def test_a_closed_client_says_so(make: Make, server: Server) -> None:
     with make(server.url) as client:
         client.close()
-        with pytest.raises(ParameterError, match="is closed"):
-            client.forecast("rain", [0.25, 0.75])
+        for act in (lambda: client.forecast("rain", [0.25, 0.75]), client.flush, client.streams):
+            with pytest.raises(ParameterError, match="is closed"):
+                act()
 
 
 def test_the_pause_grows_and_ends(server: Server, caplog: pytest.LogCaptureFixture) -> None:

@@ -73,10 +73,12 @@ class Books:
                 self.forecasts[key] = {"body": row, "round": len(self.forecasts) + 1, "used": False}
             known = self.forecasts[key]
             known["used"] |= row.get("used", False)
-            p = row["p"] or [0.5, 0.5]
+            names, p = self.streams[stream]["classes"], row["p"] or [0.5, 0.5]
             if isinstance(p, dict):
-                p = [p[name] for name in self.streams[stream]["classes"]]
-            forecast = p if known["used"] else [p[1], p[0]]  # the correction swaps them
+                p = [p[name] for name in names]
+            forecast: Any = p if known["used"] else [p[1], p[0]]  # the correction swaps them
+            if isinstance(row["p"], dict):
+                forecast = dict(zip(names, forecast, strict=True))
             answers.append({"id": row["id"], "round": known["round"], "forecast": forecast, "state": "s"})
         return 200, answers[0] if single else {"forecasts": answers}
 

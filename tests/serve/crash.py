@@ -17,6 +17,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -164,7 +165,7 @@ class Client:
             self.counts["unavailable"] += 1
             if stop.is_set():
                 raise ConnectionError("nobody will answer")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
 
 def _json(body: object) -> bytes:
@@ -312,6 +313,8 @@ def crash(kind: str, kills: int, seed: int, found: tuple[Forks, Cluster | None, 
         yield books.counts
         for each in folder.glob(f"books{start}.sqlite*"):
             each.unlink()
+        if cluster is not None:
+            cluster.drop(data)  # it syncs every file when it recovers
 
 
 def main() -> None:
@@ -322,6 +325,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.data == "postgres" and programs() is None:
         raise SystemExit(MISSING)
+    for each in (signal.SIGINT, signal.SIGTERM):  # also where it was started in the background
+        signal.signal(each, signal.default_int_handler)
     given.counts.parent.mkdir(parents=True, exist_ok=True)
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")

@@ -129,7 +129,7 @@ def _warm_up() -> None:
     import apsw
 
     from tests.serve.script import Clock, send_all, steps
-    from treecal.serve import _books, _run  # noqa: F401
+    from treecal.serve import _books, _postgres, _run  # noqa: F401
     from treecal.serve._sqlite import Sqlite
     from treecal.serve._writer import Writer
 

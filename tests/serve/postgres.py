@@ -17,7 +17,13 @@ import psycopg
 import pytest
 
 MISSING = "PostgreSQL is not installed: on Debian, `apt install postgresql`"
-SETTINGS = {"listen_addresses": "", "fsync": "on", "synchronous_commit": "on", "shared_buffers": "16MB"}
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "shared_buffers": "16MB",
+    "recovery_init_sync_method": "syncfs",  # one call, and not one for each of a thousand files
+}
 
 
 def programs() -> Path | None:
@@ -109,6 +115,12 @@ class Cluster:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Remove a database that nobody uses any more."""
+        name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _children(parent: int) -> list[int]:

@@ -67,7 +67,7 @@ def furnish(house: House) -> None:
 
 
 def aimed(case: Any, draw: Any) -> None:
-    """Name streams that are there, most of the time."""
+    """Name streams that are there, most of the time, and ask for parts that are."""
     if "s" in (case.path_parameters or {}) and draw(st.integers(0, 3)):
         case.path_parameters["s"] = draw(st.sampled_from(STREAMS))
     body = case.body
@@ -75,6 +75,11 @@ def aimed(case: Any, draw: Any) -> None:
         for each in body["outcomes"]:
             if isinstance(each, dict):
                 each["stream"], each["id"] = draw(st.sampled_from(STREAMS)), draw(st.sampled_from(["r0", "r2", "n"]))
+    if isinstance(body, dict) and "name" in body and draw(st.booleans()):
+        for name in ("set", "corrector", "forecaster", "group", "gate", "tags"):
+            body.pop(name, None)
+        body["classes"] = ["x", "y", "z"]
+        body |= draw(st.sampled_from([{}, {"corrector": {"name": "vector"}}, {"forecaster": {"name": "treecal"}}]))
     if isinstance(body, dict) and "p" in body and draw(st.booleans()):
         body["p"] = draw(st.sampled_from([[0.5, 0.5], [1, 0], {"no": 0.1, "yes": 0.9}, None]))
 

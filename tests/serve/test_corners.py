@@ -16,6 +16,7 @@ from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._store import queries
+from treecal.serve._writer import Writer
 
 CLASSES = ["a", "b", "c"]
 P = [0.2, 0.3, 0.5]
@@ -180,3 +181,56 @@ def test_books_are_not_brought_up_to_date_beneath_the_server_that_holds_them(boo
     with pytest.raises(FileError, match="older format"), Sqlite(path, beside=True):
         pass
     assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_the_outcome_of_a_void_round_is_kept_and_not_learned(books: Books) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES, limit=1)))
+    forecast(books, wire.NewForecast("a", P))
+    forecast(books, wire.NewForecast("b", P))
+    assert settle(books, "a", "a") == ["late", "late"]
+    assert [each.status for each in done(books, lambda: books.settle([wire.NewOutcome("s", "a", 2)]))] == ["conflict"]
+    record = _reading.record(books.kept("s"), books.store, "a")
+    assert (record.status, record.outcome, [each.outcome for each in record.amendments]) == ("void", None, ["b"])
+    player = books.player("s")
+    assert (player.learned, player.void, player.amended, player.pending) == (0, 1, 1, 1)
+    assert [each.problems for each in check_books(books.store)] == [[]]
+
+
+def test_reading_of_many_streams_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_books, "IN_MEMORY", 3)
+    names = [f"s{i}" for i in range(8)]
+    with Writer(Sqlite(tmp_path / "books.sqlite")) as writer:
+        for name in names:
+            new = wire.NewStream(name, classes=CLASSES)
+            writer.submit(lambda books: books.create(new)).result()  # noqa: B023
+            writer.submit(lambda books: books.forecast(name, [wire.NewForecast("a", P)])).result()  # noqa: B023
+        for name in names:
+            assert writer.read(lambda books: books.picture(name)).result().rounds == 1  # noqa: B023
+            assert writer.read(lambda books: len(books._players)).result() <= 3
+
+
+def test_the_answer_is_by_name_where_the_models_forecast_was(books: Books) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    named: dict[str, float] = {"c": 0.5, "a": 0.2, "b": 0.3}
+    asks = [wire.NewForecast("i", P), wire.NewForecast("i", named)]  # the same, said in two ways
+    for _ in range(2):
+        assert [forecast(books, ask)[0].forecast for ask in asks] == [P, dict(zip(CLASSES, P, strict=True))]
+
+
+def test_a_snapshot_of_another_version_is_no_flaw_of_the_books(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    forecast(books, wire.NewForecast("a", P))
+    with monkeypatch.context() as patch:
+        patch.setattr("treecal.serve._snapshots.VERSION", 10**6)
+        done(books, lambda: books.save("s"))
+    books.forget()
+    assert books.player("s").rounds == 1
+    assert [each.problems for each in check_books(books.store)] == [[]]
+
+
+def test_copies_for_rounds_that_wait_have_room(books: Books) -> None:
+    new = wire.NewStream("s", classes=CLASSES, forecaster=wire.Part("guarded"), limit=10_000_000)
+    with pytest.raises(Refusal, match="each needs a copy") as refused:
+        books.create(new)
+    assert refused.value.at == "limit"
+    done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES, limit=10_000_000)))  # it needs no copies

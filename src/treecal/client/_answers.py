@@ -35,6 +35,10 @@ class Answer(Struct, frozen=True):
     """The number of the forecast in its stream, from 1."""
     state: str | None = None
     """A hash of all that the stream had recorded before."""
+    points: list[list[float]] | None = None
+    """Where the forecast is a distribution over several points: these. `forecast` is their mean."""
+    weights: list[float] | None = None
+    """The weights of the points."""
 
 
 class Receipt(Struct, frozen=True):

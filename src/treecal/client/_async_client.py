@@ -125,11 +125,11 @@ class AsyncClient:
     ) -> Stream:
         """Create a stream, or return it if there is the same already: see `Client.create`."""
         new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
-        return await self._run(self._desk.ask_stream("POST", "/v1/streams", encode(new)))
+        return await self._run(self._desk.ask("POST", "/v1/streams", Stream, encode(new)))
 
     async def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return await self._run(self._desk.ask_stream("GET", route(name)))
+        return await self._run(self._desk.ask("GET", route(name), Stream))
 
     async def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
@@ -137,11 +137,11 @@ class AsyncClient:
 
     async def archive(self, name: str) -> Stream:
         """Take no new forecasts; outcomes of those that wait are still taken."""
-        return await self._run(self._desk.ask_stream("POST", f"{route(name)}/archive"))
+        return await self._run(self._desk.ask("POST", f"{route(name)}/archive", Stream))
 
     async def reset(self, name: str) -> Stream:
         """Let the monitors begin anew, after an alarm was seen to."""
-        return await self._run(self._desk.ask_stream("POST", f"{route(name)}/reset"))
+        return await self._run(self._desk.ask("POST", f"{route(name)}/reset", Stream))
 
     # What the books say
 
@@ -207,6 +207,7 @@ class AsyncClient:
 
     async def flush(self, timeout: float | None = None) -> int:
         """Deliver now what is in the spool; return how many still wait: see `Client.flush`."""
+        self._desk.check()
         deadline = time.monotonic() + self._desk.limit(timeout)
         self._wake()
         while left := self._desk.counts.waiting:
@@ -278,19 +279,21 @@ class AsyncClient:
 async def run(
     act: Act[T], send: Callable[[Call], Awaitable[Reply]], sleep: Callable[[float], Awaitable[bool | None]]
 ) -> T:
-    """Run an act: make its calls, wait its delays, and return its answer."""
+    """Run an act: do what it yields, send it what comes of that, and return its answer."""
     try:
         step = next(act)
         while True:
-            if not isinstance(step, Call):
-                step = act.send(await sleep(step))
-                continue
-            try:
-                reply = await send(step)
-            except AwayError as away:
-                step = act.throw(away)
+            if isinstance(step, Call):
+                try:
+                    reply = await send(step)
+                except AwayError as away:
+                    step = act.throw(away)
+                else:
+                    step = act.send(reply)
+            elif callable(step):
+                step = act.send(await asyncio.to_thread(step))
             else:
-                step = act.send(reply)
+                step = act.send(await sleep(step))
     except StopIteration as end:
         answer: T = end.value
         return answer

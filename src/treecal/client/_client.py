@@ -239,11 +239,11 @@ class Client:
             The most rounds that may await their outcomes.
         """
         new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
-        return self._run(self._desk.ask_stream("POST", "/v1/streams", encode(new)))
+        return self._run(self._desk.ask("POST", "/v1/streams", Stream, encode(new)))
 
     def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return self._run(self._desk.ask_stream("GET", route(name)))
+        return self._run(self._desk.ask("GET", route(name), Stream))
 
     def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
@@ -251,11 +251,11 @@ class Client:
 
     def archive(self, name: str) -> Stream:
         """Take no new forecasts; outcomes of those that wait are still taken."""
-        return self._run(self._desk.ask_stream("POST", f"{route(name)}/archive"))
+        return self._run(self._desk.ask("POST", f"{route(name)}/archive", Stream))
 
     def reset(self, name: str) -> Stream:
         """Let the monitors begin anew, after an alarm was seen to."""
-        return self._run(self._desk.ask_stream("POST", f"{route(name)}/reset"))
+        return self._run(self._desk.ask("POST", f"{route(name)}/reset", Stream))
 
     # What the books say
 
@@ -352,6 +352,7 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
+        self._desk.check()
         deadline = time.monotonic() + self._desk.limit(timeout)
         self._wake()
         while left := self._desk.counts.waiting:
@@ -406,10 +407,10 @@ class Client:
 
     def _work(self) -> None:
         """Deliver what is in the spool, whenever there is something."""
-        while not self._desk.closed:
-            self._more.wait()
-            self._more.clear()
-            with suppress(_ClosedError):
+        with suppress(_ClosedError):
+            while not self._desk.closed:
+                self._more.wait()
+                self._more.clear()
                 try:
                     run(self._desk.deliver(), self._line.send, self._doze)
                 except _ClosedError:
@@ -427,24 +428,26 @@ class Client:
         return hurry
 
 
-class _ClosedError(Exception):
-    """The client was closed while the sender slept."""
+class _ClosedError(BaseException):
+    """The client was closed while the sender slept: nothing went wrong."""
 
 
 def run(act: Act[T], send: Callable[[Call], Reply], sleep: Callable[[float], bool | None]) -> T:
-    """Run an act: make its calls, wait its delays, and return its answer."""
+    """Run an act: do what it yields, send it what comes of that, and return its answer."""
     try:
         step = next(act)
         while True:
-            if not isinstance(step, Call):
-                step = act.send(sleep(step))
-                continue
-            try:
-                reply = send(step)
-            except AwayError as away:
-                step = act.throw(away)
+            if isinstance(step, Call):
+                try:
+                    reply = send(step)
+                except AwayError as away:
+                    step = act.throw(away)
+                else:
+                    step = act.send(reply)
+            elif callable(step):
+                step = act.send(step())
             else:
-                step = act.send(reply)
+                step = act.send(sleep(step))
     except StopIteration as end:
         answer: T = end.value
         return answer

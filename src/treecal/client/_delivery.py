@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -25,7 +26,8 @@ _ROWS = {
 }  # all other refusals are not about the rows, and are waited out
 _encode = msgspec.json.Encoder().encode
 
-Calls = Generator[Call, Reply, None]
+Calls = Generator[Call | Callable[[], Any], Any, None]
+"""Yields calls, and what takes a while on the disk, and is sent what comes of them."""
 Rows = TypeVar("Rows", bound=Item)
 
 
@@ -43,8 +45,8 @@ class Delivery:
         self._limited: dict[str, bool] = {}
 
     def batch(self) -> Calls:
-        """Deliver a batch: yields the calls to make, and is sent their replies; raises if the server is away."""
-        records = self.spool.head(self._most)
+        """Deliver a batch; raises if the server is away."""
+        records: list[Record] = yield partial(self.spool.head, self._most)
         try:
             for stream in {record.item.stream for record in records if isinstance(record.item, SpooledForecast)}:
                 if stream not in self._limited:
@@ -62,7 +64,7 @@ class Delivery:
                     yield from self._forecasts(rows, refused)
                 if outcomes:
                     yield from self._outcomes(outcomes, refused)
-                self.spool.advance(part, refused=refused)
+                yield partial(self.spool.advance, part, refused=refused)
         except AwayError as away:
             self._most = max(self._most // 2, 1) if away.slow else self._most
             raise

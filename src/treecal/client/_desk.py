@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -37,8 +37,9 @@ from treecal.serve._wire import (
 )
 
 T = TypeVar("T")
-Act = Generator[Call | float, Any, T]
-"""Yields calls, whose replies it is sent, and delays in seconds, and is sent whether there is a hurry."""
+Act = Generator[Call | float | Callable[[], Any], Any, T]
+"""Yields calls, delays in seconds, and what takes a while on the disk; is sent replies, whether there is a hurry, and
+what came of it."""
 
 _MOST_NUMBERS = 200_000  # in a request: some 4 MB
 _SYNC = 1.0  # seconds between syncs of the spool while the server is away
@@ -58,7 +59,6 @@ class Desk:
         self.pause = Pause(self.address.url)
         self.spool = None if spool is None else Spool(spool, limit=limit)
         self.delivery = None if self.spool is None else Delivery(self.spool, self.timeout)
-        self._classes: dict[str, list[str] | None] = {}
         self._process = os.getpid()
         self.closed = False
 
@@ -106,14 +106,13 @@ class Desk:
         why = self.pause.why(timeout)
         if why is None:
             try:
-                names = (yield from self._names(stream, deadline)) if isinstance(new.p, dict) else None
                 reply = yield Call("POST", f"{route(stream)}/forecasts", deadline, encode(new))
                 announced = read(reply, Announced)
             except AwayError as away:
                 why = self._failed(away, timeout)
             else:
                 self.pause.end()
-                return _announced(announced, names)
+                return _announced(announced)
         return self._raw(stream, [new], why)[0]
 
     def forecast_many(
@@ -135,7 +134,6 @@ class Desk:
             why = self.pause.why(timeout)
             if why is None:
                 try:
-                    names = (yield from self._names(stream, deadline)) if isinstance(rows[0].p, dict) else None
                     body = encode(NewForecasts(rows))
                     reply = yield Call("POST", f"{route(stream)}/forecasts/batch", deadline, body)
                     announced = read(reply, Announcements).forecasts
@@ -143,22 +141,10 @@ class Desk:
                     why = self._failed(away, timeout)
                 else:
                     self.pause.end()
-                    answers += [_announced(each, names) for each in announced]
+                    answers += [_announced(each) for each in announced]
                     continue
             answers += self._raw(stream, rows, why)
         return answers
-
-    def _names(self, stream: str, deadline: float) -> Act[list[str] | None]:
-        """Return the names of the classes in their order, asked for once."""
-        if stream not in self._classes:
-            reply = yield Call("GET", route(stream), deadline)
-            self.note(read(reply, Stream))
-        return self._classes[stream]
-
-    def note(self, stream: Stream) -> Stream:
-        """Remember the classes of a stream."""
-        self._classes[stream.name] = stream.config.classes
-        return stream
 
     def _failed(self, away: AwayError, timeout: float) -> str:
         self.pause.fail(away)
@@ -226,10 +212,6 @@ class Desk:
             else:
                 return answer
 
-    def ask_stream(self, method: str, target: str, body: bytes | None = None) -> Act[Stream]:
-        """Return a stream, whose classes are remembered."""
-        return self.note((yield from self.ask(method, target, Stream, body)))
-
     def ask_streams(self, prefix: str | None, archived: bool) -> Act[list[Stream]]:
         """Return all streams, page by page."""
         found: list[Stream] = []
@@ -265,7 +247,7 @@ class Desk:
         """Wait, unless there is a hurry; the spool is safe meanwhile."""
         again = _now() + seconds
         while (left := again - _now()) > 0:
-            spool.sync()
+            yield spool.sync
             if (yield min(left, _SYNC)):
                 return
 
@@ -289,9 +271,10 @@ def with_query(target: str, **given: object) -> str:
     return f"{target}?{urlencode(query)}" if query else target
 
 
-def _announced(announced: Announced, names: Sequence[str] | None) -> Answer:
-    forecast = announced.forecast if names is None else dict(zip(names, announced.forecast, strict=True))
-    return Answer(announced.id, forecast, True, True, None, announced.round, announced.state)
+def _announced(found: Announced) -> Answer:
+    return Answer(
+        found.id, found.forecast, True, True, None, found.round, found.state, points=found.points, weights=found.weights
+    )
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:

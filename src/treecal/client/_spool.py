@@ -7,6 +7,7 @@ left out. A damaged line is left out too, and does not hide those after it.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -203,6 +204,8 @@ class Spool:
         if refused:
             self._note([Refused(time.time(), why, item) for item, why in refused])
         with self._lock:
+            if self._file < 0:  # closed: the next one that opens it delivers them again
+                return
             self._first = records[-1].end
             self._waiting -= len(records)
             self._refused += len(refused)
@@ -229,6 +232,8 @@ class Spool:
                 self._copy(self._first, stop, file)
                 os.fsync(file.fileno())  # while others may still append
                 stack.enter_context(self._lock)
+                if self._file < 0:  # closed, and perhaps another one's by now
+                    raise OSError(errno.EBADF, "the spool is closed", self.path)
                 self._copy(stop, self._end, file)
                 size = file.tell()
             old, self._file = self._file, self._opened()
@@ -256,7 +261,7 @@ class Spool:
         """Make what was appended survive a power cut."""
         if self._dirty:
             self._dirty = False
-            with suppress(OSError):
+            with suppress(OSError):  # a disk that fails, or a spool that is closed
                 os.fsync(self._file)
 
     def close(self) -> None:

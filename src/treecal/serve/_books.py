@@ -219,7 +219,10 @@ class Books:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
             self._save_if_due(name, player)
         # By what the body says, so that it has the same answer before and after the model's forecast was used.
-        return [announced(player, known[each.id]._replace(marked=int(each.used))) for each in new]
+        return [
+            announced(player, known[each.id]._replace(marked=int(each.used)), named=isinstance(each.p, dict))
+            for each in new
+        ]
 
     def _model(self, player: Player, each: wire.NewForecast, at: str) -> Array | None:
         if isinstance(player.thing, Corrector) or player.thing is None:
@@ -381,16 +384,16 @@ class Books:
                 continue
             past = had[row.round]
             known = past[1:]
-            if each.amend and known and outcome != known[-1]:
+            if not known or (each.amend and outcome != known[-1]):  # one that is void has none yet
                 learn()
                 came = Arrival(player.arrivals + 1, "amended", row.round, now, *outcome_columns(outcome))
                 self._record(name, player, came)
                 past.append(outcome)
-                found.append("amended")
-            elif past[0] != "outcome":
-                found.append("late")
+                found.append("amended" if known else "late")
+            elif outcome not in known:
+                found.append("conflict")
             else:
-                found.append("replayed" if outcome in known else "conflict")
+                found.append("replayed" if past[0] == "outcome" else "late")
         learn()
         self._raise(kept, raised, now)
         if {"ok", "late", "amended"} & set(found):
@@ -445,13 +448,12 @@ class Books:
             if player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
 
-    def shed(self) -> None:
-        """Save and drop the streams that were used longest ago, if too many are in memory."""
+    def shed(self, *, save: bool) -> None:
+        """Drop the streams that were used longest ago, if too many are in memory; within a transaction, save them."""
         while len(self._players) > IN_MEMORY:
             name, player = next(iter(self._players.items()))
-            if player.rounds + player.arrivals != self._saved[name]:
+            if save and player.rounds + player.arrivals != self._saved[name]:
                 self.save(name)
-                self._players.move_to_end(name, last=False)
             del self._players[name], self._saved[name]
 
     def picture(self, name: str) -> Picture:
@@ -482,13 +484,16 @@ class Books:
         )
 
 
-def announced(player: Player, each: Round) -> wire.Announced:
+def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
     """Return what was announced in a round, as it is answered: the same whenever it is asked for."""
+    mean: list[float] = each.mean().tolist()
+    names = player.space.classes if named and isinstance(player.space, Simplex) else None
+    forecast = mean if names is None else dict(zip(names, mean, strict=True))
     points = weights = None
     if each.several():
         x = each.forecast(player.space)
         points, weights = x.points.tolist(), x.weights.tolist()
-    return wire.Announced(each.id, each.round, each.mean().tolist(), each.state.hex(), points, weights)
+    return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:

@@ -59,6 +59,7 @@ class Desk:
     def open(self) -> None:
         """Begin, in the loop that is running."""
         self.read = Readers(self._store)
+        self.study = Readers(self._store)  # what takes long: others do not wait for it
         self._tokens = Readers(self._store, threads=1)  # nobody waits at the door for somebody else's scores
         self.access.read_by(lambda: self._tokens(tokens_of))
         self.hub.open()
@@ -68,6 +69,7 @@ class Desk:
         """End."""
         self.hub.close()
         self.read.close()
+        self.study.close()
         self._tokens.close()
 
     async def write(self, act: Callable[[Books], T]) -> T:
@@ -249,7 +251,7 @@ async def show_scores(desk: Desk, call: Call) -> Answer:
             kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
         )
 
-    return answer(await desk.read(find))
+    return answer(await desk.study(find))
 
 
 async def show_curve(desk: Desk, call: Call) -> Answer:
@@ -279,7 +281,7 @@ async def export(desk: Desk, call: Call) -> Answer:
         return reading.export(kept, reader, content, since=since, until=until)
 
     try:
-        await desk.read(write)
+        await desk.study(write)
         content.seek(0)
     except BaseException as error:
         content.close()

@@ -26,10 +26,13 @@ from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
 from treecal.late._rounds import Outcome, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, monitors_of, space_of, thing_of
+from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, Arrival, Round, outcome_columns, points_of, tags_text
+from treecal.serve._snapshots import packed as snapshot
 from treecal.serve._wire import NewStream
 
 BINS = 10
+_MOST_COPIED = 2**28  # bytes of snapshots of the copies for rounds that wait; in memory they take a few times as much
 _NONE = np.empty(0, np.int64)
 
 
@@ -302,6 +305,11 @@ def rehearse(config: NewStream) -> None:
     """Refuse a stream that cannot play a round: some parts say only then what they cannot do."""
     player = Player(config)
     made("forecaster" if config.forecaster is not None else "corrector", lambda: _rehearsed(player))
+    if player.pool is not None and player.limit is not None:
+        size = len(snapshot(player.pool.copies[0].get_state()))
+        if size * player.limit > _MOST_COPIED:
+            problem = f"{player.limit:,} rounds may wait, and each needs a copy of {size:,} bytes."
+            raise Refusal("invalid", problem, hint=f"limit is at most {_MOST_COPIED // size:,} here.", at="limit")
 
 
 def _rehearsed(player: Player) -> None:

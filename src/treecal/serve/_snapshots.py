@@ -12,6 +12,10 @@ from treecal.exceptions import SnapshotError
 from treecal.state import VERSION, _flat, _nested
 
 
+class OtherVersionError(SnapshotError):
+    """The snapshot is whole, and of another version: the log has all that it says."""
+
+
 def packed(state: dict[str, Any]) -> bytes:
     """Return a state as bytes, with their hash before them: the same for equal states."""
     from safetensors.numpy import save as pack
@@ -33,5 +37,5 @@ def unpacked(content: bytes) -> dict[str, Any]:
     length = int.from_bytes(content[:8], "little")
     version, rest = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["treecal"])
     if version != VERSION:
-        raise SnapshotError(f"the snapshot has format version {version}, expected {VERSION}.")
+        raise OtherVersionError(f"the snapshot has format version {version}, expected {VERSION}.")
     return _nested(rest, unpack(content))

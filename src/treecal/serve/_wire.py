@@ -101,8 +101,8 @@ class Announced(Struct, frozen=True, omit_defaults=True):
     id: str
     round: int
     """The number of the forecast in its stream, from 1."""
-    forecast: list[float]
-    """The forecast to use: a probability for each class, in order."""
+    forecast: list[float] | dict[str, float]
+    """The forecast to use, like the model's: a probability for each class, in order or by name."""
     state: str
     """A hash of all that the stream had recorded before."""
     points: list[list[float]] | None = None
@@ -250,7 +250,7 @@ class Pending(Struct, frozen=True):
 
 
 class Amendment(Struct, frozen=True):
-    """An outcome that came later than another, and replaces it in the records."""
+    """An outcome that came for a closed round: in place of another in the records, or the first of a void one."""
 
     at: float
     outcome: Outcome

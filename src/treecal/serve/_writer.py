@@ -137,7 +137,9 @@ class Writer:
             raise self._broken()
         try:
             self._refresh(books)
-            return job.act(books)
+            found = job.act(books)
+            books.shed(save=False)  # what is committed can be read again
+            return found
         except Refusal as refusal:
             self._stale |= refusal.code == "unavailable"  # the store was away: others may have written
             raise
@@ -164,7 +166,7 @@ class Writer:
                     if refusal.code == "unavailable":  # of the store, in the midst of it
                         raise
                     results.append((False, refusal))
-            books.shed()
+            books.shed(save=True)
             events, books.events = books.events, []
             books.store.commit()
         except BaseException as error:
