@@ -186,6 +186,7 @@ INVALID: list[tuple[Any, type[Exception], str]] = [
     (lambda c: c.forecast("", [0.5, 0.5]), ParameterError, "stream is ''"),
     (lambda c: c.forecast("rain", [0.5, 0.5], id=""), ParameterError, "id is ''"),
     (lambda c: c.forecast("rain", [0.5, 0.5], id=7), ParameterError, "id is 7"),
+    (lambda c: c.forecast("rain", [0.5, 0.5], id="a\nb"), ParameterError, "in one line"),
     (lambda c: c.forecast("rain", [0.5, 0.5], id="x" * 201), ParameterError, "id is"),
     (lambda c: c.forecast("rain", [0.5, 0.5], due=float("nan")), ParameterError, "due is nan"),
     (lambda c: c.forecast("rain", [0.5, 0.5], due="soon"), ParameterError, "due is 'soon'"),

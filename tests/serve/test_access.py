@@ -15,6 +15,7 @@ from tests.serve.postgres import Cluster
 from treecal.exceptions import ParameterError
 from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access, Buckets
+from treecal.serve._refusals import Refusal
 from treecal.serve._store import open_store
 from treecal.serve._tokens import SCOPES
 from treecal.serve._writer import Writer
@@ -365,3 +366,27 @@ def test_tokens_in_postgresql_are_made_beside_a_server(postgres: Cluster) -> Non
         assert run("token", "revoke", "shop", "--data", data).code == 0
         house.now += 2
         house.ask("GET", "/v1/streams/a", token=token).refused(401, "unauthorized")
+
+
+def test_a_store_that_is_away_is_not_waited_for_by_one_after_the_other() -> None:
+    async def test() -> None:
+        now, asked = 0.0, 0
+
+        async def away() -> list[tokens.Token]:
+            nonlocal now, asked
+            asked += 1
+            await asyncio.sleep(0)
+            now += 5.0
+            raise Refusal("unavailable", "PostgreSQL does not answer.")
+
+        access = Access(clock=lambda: now)
+        access.read_by(away)
+        found = await asyncio.gather(*(access.grant({}, "") for _ in range(10)), return_exceptions=True)
+        assert {each.code for each in found if isinstance(each, Refusal)} == {"unavailable"}
+        assert (len(found), asked) == (10, 1)
+        now += 1.0
+        with pytest.raises(Refusal):
+            await access.grant({}, "")
+        assert asked == 2
+
+    asyncio.run(test())

@@ -222,7 +222,7 @@ def test_scores_are_those_of_an_audit_of_the_export(books: Books, tmp_path: Path
     filled(books, corrector=wire.Part("vector"))
     kept, picture = books.kept("s"), books.picture("s")
     assert _reading.export(kept, books.store, tmp_path / "s.parquet") == 300
-    shown = _reading.stream(picture, books.store, 0.0)
+    shown = _reading.stream(picture, books.store, 0.0, _reading.Verdicts())
     scored = _reading.scores(kept, books.store, of=300, by="r")
     for role, forecast in (("announced", ["p_a", "p_b", "p_c"]), ("model", "model")):
         audit = tc.audit(
@@ -250,7 +250,7 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert picture.monitors["model"].alarm == monitor.alarm
     (alarm,) = _reading.alarms(books.store, "", None, 10).alarms
     assert alarm.words == str(monitor.alarm)
-    assert _reading.stream(picture, books.store, 0.0).monitors["model"].alarm == alarm
+    assert _reading.stream(picture, books.store, 0.0, _reading.Verdicts()).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
     assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_mark(n - 1) == n} | {300})
     half = tc.Monitor(tc.Simplex(classes=CLASSES), alpha=0.01)
@@ -396,7 +396,7 @@ def test_late_outcomes_and_amendments_are_kept(books: Books, clock: Clock) -> No
     ask = [wire.NewForecast(named, [0.2, 0.3, 0.5], due=clock.now + 10) for named in "ij"]
     done(books, lambda: books.forecast("s", ask))
     clock.now += 8
-    assert _reading.stream(books.picture("s"), books.store, clock.now).counts.overdue == 0
+    assert _reading.stream(books.picture("s"), books.store, clock.now, _reading.Verdicts()).counts.overdue == 0
     assert done(books, lambda: books.settle([wire.NewOutcome("s", "i", 2)]))[0].status == "ok"
     clock.now += 8
     waiting = _reading.pending(books.kept("s"), books.store, overdue=True, after=0, limit=5, now=clock.now)
@@ -433,7 +433,7 @@ def test_other_sets(books: Books) -> None:
     assert scored.announced is not None
     assert 0 < scored.announced["squared_error"] < 1
     assert scored.groups[0]["announced"]["rounds"] == 30
-    assert _reading.stream(books.picture("box"), books.store, 0.0).verdict is None
+    assert _reading.stream(books.picture("box"), books.store, 0.0, _reading.Verdicts()).verdict is None
     assert _reading.curve(books.picture("box")).marks[-1].guarantee is not None
     sound(books)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
+import pyarrow.parquet as pq
 import pytest
 
+from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
 from treecal.serve import _books, _reading
 from treecal.serve import _wire as wire
@@ -15,7 +19,7 @@ from treecal.serve._books import Books
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
-from treecal.serve._store import queries
+from treecal.serve._store import open_reader, open_store, queries
 from treecal.serve._writer import Writer
 
 CLASSES = ["a", "b", "c"]
@@ -234,3 +238,65 @@ def test_copies_for_rounds_that_wait_have_room(books: Books) -> None:
         books.create(new)
     assert refused.value.at == "limit"
     done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES, limit=10_000_000)))  # it needs no copies
+
+
+def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    real = _reading._verdict
+
+    def counted(cells: Any, config: wire.NewStream) -> Any:
+        computed.append(config.name)
+        return real(cells, config)
+
+    monkeypatch.setattr(_reading, "_verdict", counted)
+    verdicts = _reading.Verdicts(most=1)
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    done(books, lambda: books.create(wire.NewStream("t", classes=CLASSES)))
+
+    def shown(name: str) -> wire.Stream:
+        return _reading.stream(books.picture(name), books.store, 0.0, verdicts)
+
+    forecast(books, wire.NewForecast("a", P), wire.NewForecast("b", P))
+    settle(books, "a")
+    assert shown("s").verdict == shown("s").verdict
+    assert len(computed) == 2  # of the model and of what was announced
+    settle(books, "b")
+    shown("s")
+    shown("t")
+    shown("s")
+    assert computed == ["s", "s", "s", "s", "t", "t", "s", "s"]
+
+
+def test_every_column_of_an_export_has_its_own_name(books: Books, tmp_path: Path) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=["a", "b"], tags=["id", "tag_id", "p_a", "x"])))
+    forecast(books, wire.NewForecast("i", [0.2, 0.8], {"id": "1", "tag_id": "2", "p_a": "3"}))
+    settle(books, "i")
+    _reading.export(books.kept("s"), books.store, tmp_path / "s.parquet")
+    table = pq.read_table(tmp_path / "s.parquet").to_pylist()[0]
+    assert [table[name] for name in ("id", "p_a", "tag_id", "tag_tag_id", "tag_p_a", "x")] == [
+        "i",
+        0.2,
+        "1",
+        "2",
+        "3",
+        None,
+    ]
+
+
+@pytest.mark.heavy
+@pytest.mark.xdist_group("postgres")
+def test_a_database_that_cannot_be_read_or_written_says_why(postgres: Cluster) -> None:
+    empty = postgres.database()
+    with pytest.raises(FileError, match="no books"), closing(open_reader(empty)) as reader:
+        check_books(reader)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+    with pytest.raises(FileError, match="LATIN1, expected UTF8"), open_store(postgres.url("latin")):
+        pass
+    with open_store(empty) as store, psycopg.connect(empty, autocommit=True) as connection:
+        with open_store(empty, beside=True):
+            pass
+        connection.execute("DROP TABLE tokens; UPDATE books SET version = 1")
+        with pytest.raises(FileError, match="older format"), open_store(empty, beside=True):
+            pass
+        assert store.query("streams") == []

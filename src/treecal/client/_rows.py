@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 Label = int | str | Sequence[float] | np.integer[Any] | NDArray[Any]
 """An outcome: a class by its index or name, or a point of the set."""
 _LONGEST_ID = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # which the server refuses: in the spool it would be found out late
 
 
 def new_forecast(
@@ -55,8 +57,9 @@ def _name(name: str, row: int | None) -> str:
 
 
 def _id(given: Any, row: int | None) -> str:
-    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID:
-        raise ParameterError.expected(_name("id", row), given, f"text of 1 to {_LONGEST_ID} characters")
+    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_ID or _CONTROL.search(given):
+        expected = f"text of 1 to {_LONGEST_ID} characters, in one line"
+        raise ParameterError.expected(_name("id", row), given, expected)
     return str(given)
 
 

@@ -105,7 +105,7 @@ class Access:
         self._read: Callable[[], Awaitable[list[Token]]] | None = None
         self._hosts = {"localhost", *(name.lower().rstrip(".") for name in hosts)}
         self._tokens: dict[str, Token] = {}
-        self._read_at = float("-inf")
+        self._read_at = self._failed_at = float("-inf")
         self._reading = asyncio.Lock()
         self._requests = Buckets(rate, clock=clock)
         self._guesses = Buckets(_GUESSES, clock=clock)
@@ -200,7 +200,13 @@ class Access:
             now = self._clock()
             if now - self._read_at >= FRESH:
                 assert self._read is not None
-                found = await self._read()
+                if now - self._failed_at < FRESH:  # those who waited do not each wait for the store again
+                    raise Refusal("unavailable", "the tokens cannot be read.", hint="send it again later.")
+                try:
+                    found = await self._read()
+                except Refusal:
+                    self._failed_at = self._clock()
+                    raise
                 self._tokens, self._read_at = {token.id: token for token in found}, now
 
 

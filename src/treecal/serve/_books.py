@@ -75,7 +75,6 @@ class Picture(NamedTuple):
     state: str
     last: float
     played: str
-    norm_of_guarantee: str
     cells: dict[str, Cells]
     monitors: dict[str, Standing]
     marks: list[Mark]
@@ -477,7 +476,6 @@ class Books:
             player.state.hex(),
             player.last,
             "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
-            "l1",
             {role: Cells(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
             standing,
             marks,

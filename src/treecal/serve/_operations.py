@@ -54,7 +54,7 @@ class Desk:
 
     def __init__(self, writer: Writer, store: Store, access: Access) -> None:
         self.access, self.hub, self.metrics, self.page = access, Hub(), Metrics(), Page()
-        self.writer, self._store = writer, store
+        self.writer, self._store, self._verdicts = writer, store, reading.Verdicts()
 
     def open(self) -> None:
         """Begin, in the loop that is running."""
@@ -87,7 +87,7 @@ class Desk:
     async def shown(self, name: str) -> wire.Stream:
         """Return how a stream stands."""
         picture = await self.look(lambda books: books.picture(name))
-        return await self.read(lambda reader: reading.stream(picture, reader, time.time()))
+        return await self.read(lambda reader: reading.stream(picture, reader, time.time(), self._verdicts))
 
     @cached_property
     def openapi(self) -> bytes:
@@ -237,7 +237,7 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
     window: Literal["minute", "hour", "day", "week", "month"] = "day"
     since: Time | None = None
     until: Time | None = None
-    last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = 100_000
+    last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = reading.LAST
 
 
 async def show_scores(desk: Desk, call: Call) -> Answer:

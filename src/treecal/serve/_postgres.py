@@ -155,6 +155,10 @@ class Postgres(PostgresReader):
         return connection
 
     def _prepare(self, connection: Any) -> None:
+        (encoding,) = connection.execute("SHOW server_encoding").fetchone()
+        if encoding != "UTF8":  # in which not every id can be written
+            hint = "CREATE DATABASE books ENCODING 'UTF8' TEMPLATE template0 makes one."
+            raise FileError(f"{self.where} has the encoding {encoding}, expected UTF8.", hint=hint)
         with connection.transaction():  # all of it or none
             connection.execute(_VERSION)
             found = connection.execute("SELECT version FROM books").fetchone()

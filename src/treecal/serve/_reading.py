@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
@@ -28,6 +29,8 @@ from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
 Window = Literal["minute", "hour", "day", "week", "month"]
+LAST = 20_000
+"""Rounds that scores are computed of, unless more are asked for: more hold up other requests."""
 MOST_LAST = 1_000_000
 """Rounds that scores are computed of at most; an export has all."""
 _MOST_GROUPS = 1000
@@ -37,9 +40,36 @@ _PAGE = 4096
 _NONE = np.empty(0, np.int64)
 
 
-def stream(picture: Picture, reader: Reader, now: float) -> wire.Stream:
+class Verdicts:
+    """Verdicts on what is announced and on the model, by stream: they take time, and change with outcomes only.
+
+    Parameters
+    ----------
+    most
+        Streams that are remembered, those asked for last.
+    """
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._known: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
+
+    def of(self, picture: Picture) -> dict[str, Any]:
+        """Return the verdicts on a stream as it stands."""
+        kept = picture.kept
+        learned, found = self._known.pop(kept.name, (-1, {}))
+        if learned != picture.learned:
+            found = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
+            if kept.config.forecaster is not None and (own := found.get("announced")) is not None:
+                own["advice"] = _outlook(picture)
+        self._known[kept.name] = picture.learned, found
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return found
+
+
+def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> wire.Stream:
     """Return how a stream stands."""
-    kept = picture.kept
+    kept, found = picture.kept, verdicts.of(picture)
     ((overdue,),) = reader.query("count_overdue", kept.stream, now)
     counts = wire.Counts(
         picture.rounds,
@@ -56,9 +86,6 @@ def stream(picture: Picture, reader: Reader, now: float) -> wire.Stream:
         latest = alarms.get(name) if alarm is not None else None
         told = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
         monitors[name] = wire.Evidence(value, peak, threshold, told)
-    verdicts = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
-    if kept.config.forecaster is not None and (own := verdicts.get("announced")) is not None:
-        own["advice"] = _outlook(picture)
     return wire.Stream(
         kept.name,
         kept.config,
@@ -67,8 +94,8 @@ def stream(picture: Picture, reader: Reader, now: float) -> wire.Stream:
         counts,
         picture.state,
         picture.played,
-        verdicts.get("announced"),
-        verdicts.get("model"),
+        found.get("announced"),
+        found.get("model"),
         monitors,
         picture.last or None,
     )
@@ -198,7 +225,7 @@ def scores(
     window: Window = "day",
     since: float = -math.inf,
     until: float = math.inf,
-    last: int = 100_000,
+    last: int = LAST,
 ) -> wire.Scores:
     """Return errors, reliability and scores of the last rounds, `of` so many, overall and by a tag or time, or refuse.
 
@@ -329,7 +356,10 @@ def export(
     fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
     fields += [("used", pa.bool_())] if model else []
     fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
-    fields += [(name if name not in dict(fields) else f"tag_{name}", pa.string()) for name in tags]
+    for name in tags:
+        while name in dict(fields):
+            name = f"tag_{name}"
+        fields.append((name, pa.string()))
     schema, count = pa.schema(fields), 0
     with pq.ParquetWriter(path, schema) as writer:
         for rows in _forth(kept, reader, since, until):
