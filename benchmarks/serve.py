@@ -518,15 +518,15 @@ def correction(options: argparse.Namespace) -> Iterator[Line]:
             return names
 
         (stream,) = asyncio.run(create())
-        spent = []
+        spent, late = [], 0
         for i in range(count + 50):
             begin = time.perf_counter()
-            client.forecast(stream, points[i % len(points)], id=f"r{i}")
+            answer = client.forecast(stream, points[i % len(points)], id=f"r{i}")
             if i >= 50:
                 spent.append(time.perf_counter() - begin)
-    yield Line(
-        "a correction by treecal.client, call to return", "stated", percentiles(spent), f"{count:,} calls in turn"
-    )
+                late += not answer.corrected
+    note = f"{count:,} calls in turn; {late} came too late, and the model's own were used"
+    yield Line("a correction by treecal.client, call to return", "stated", percentiles(spent), note)
 
 
 def restart(options: argparse.Namespace) -> Iterator[Line]:
