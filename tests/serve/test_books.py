@@ -252,7 +252,12 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert picture.monitors["model"].value == monitor.statistic
     assert picture.monitors["model"].alarm == monitor.alarm
     (alarm,) = _reading.alarms(books.store, "", None, 10).alarms
-    assert alarm.words == str(monitor.alarm)
+    assert monitor.alarm is not None
+    number = monitor.alarm.round
+    assert alarm.words == str(monitor.alarm).replace(f"after round {number}", f"after {number} outcomes").replace(
+        "round", "outcome"
+    )
+    assert alarm.since == read.at[monitor.alarm.onset - 1]
     assert _reading.stream(picture, books.store, 0.0, _reading.Verdicts()).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
     assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_mark(n - 1) == n} | {300})

@@ -120,3 +120,6 @@ SELECT round, class, point FROM arrivals WHERE stream = ? AND kind = 'amended' O
 
 -- name: beat
 INSERT INTO beats (beat, at) VALUES (1, ?) ON CONFLICT (beat) DO UPDATE SET at = excluded.at
+
+-- name: outcome_before_last
+SELECT at FROM arrivals WHERE stream = ? AND kind = 'outcome' ORDER BY arrival DESC LIMIT 1 OFFSET ?
