@@ -21,6 +21,7 @@ import pytest
 from tests.cli.support import run
 from tests.serve.test_process import process
 from treecal.cli._app import app
+from treecal.cli._terminal import Exit
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -105,7 +106,8 @@ def test_the_unit_starts_the_server_and_writes_where_it_may() -> None:
     assert program.endswith("/treecal")
     assert taken(words)["data"].startswith(f"/var/lib/{found['StateDirectory'][0]}/")
     assert found["Environment"] == [f"NUMBA_CACHE_DIR=/var/cache/{found['CacheDirectory'][0]}"]
-    assert found["RestartPreventExitStatus"] == ["2"]
+    assert found["RestartPreventExitStatus"] == [str(int(Exit.REFUSED))]  # and not Exit.LATER
+    assert found["StartLimitIntervalSec"] == ["0"]
     assert "MemoryDenyWriteExecute" not in found
 
 

@@ -66,9 +66,9 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def refused(done: Done, *words: str) -> None:
-    """Assert that it ended with code 2 and one paragraph that says all this, and no traceback."""
-    assert done.code == 2, done
+def refused(done: Done, *words: str, code: int = 2) -> None:
+    """Assert that it ended with code 2, or another, and one paragraph that says all this, and no traceback."""
+    assert done.code == code, done
     assert done.err.startswith("treecal: ")
     assert "\n\n" not in done.err.strip()
     assert "Traceback" not in done.err

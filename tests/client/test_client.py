@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -610,3 +611,30 @@ def test_the_pause_grows_and_ends(server: Server, caplog: pytest.LogCaptureFixtu
     pause.end()
     assert pause.why(1.0) is None
     assert [record.message for record in caplog.records] == ["http://x is away: no connection", "http://x is back"]
+
+
+def test_outcomes_that_nobody_waits_for_are_logged(
+    make: Make, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for spool in (None, tmp_path / "spool"):
+        caplog.clear()
+        with make(server.url, spool=spool, timeout=LONG) as client:
+            client.forecast("rain", [0.3, 0.7], id="a", timeout=LONG)
+            rows = [("rain", "a", 1), ("rain", "b", 1), ("rian", "a", 1)]
+            assert [each.status for each in client.outcomes(rows)][1:] == ["unknown", "unknown"]
+        (found,) = [each for each in caplog.records if each.name == "treecal.client"]
+        assert found.levelno == logging.WARNING
+        assert "2 of 3 outcomes" in found.getMessage()
+        assert "id 'b' of stream 'rain'" in found.getMessage()
+
+
+def test_due_is_a_moment(make: Make, server: Server) -> None:
+    moment = datetime(2030, 1, 2, 3, tzinfo=timezone(timedelta(hours=1)))
+    with make(server.url) as client:
+        client.forecast("rain", [0.3, 0.7], id="a", due=moment, timeout=LONG)
+        client.forecast("rain", [0.3, 0.7], id="b", due=moment.timestamp(), timeout=LONG)
+        for wrong in (moment.replace(tzinfo=None), 1000 * moment.timestamp(), float("nan"), "2030-01-02"):
+            with pytest.raises(ParameterError, match="due"):
+                client.forecast("rain", [0.3, 0.7], id="c", due=wrong, timeout=LONG)  # type: ignore[arg-type]
+    dues = {named: each["body"]["due"] for (_, named), each in server.books.forecasts.items()}
+    assert dues == {"a": 1893549600.0, "b": 1893549600.0}

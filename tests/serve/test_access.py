@@ -153,7 +153,16 @@ def test_what_one_may_not_see_does_not_tell_whether_it_is_there(house: House) ->
     house.ask("POST", "/v1/streams", NEW)
     token = house.make_token("read", prefix="web-")
     there, nowhere = (house.ask("GET", f"/v1/streams/{name}", token=token) for name in ("a", "b"))
-    assert (there.status, there.body) == (nowhere.status, nowhere.body)
+    assert there.status == nowhere.status == 403
+    assert there.body.replace(b"'a'", b"'b'") == nowhere.body
+    assert nowhere.refused(403, "forbidden").error.message == "the token is not for stream 'b'."
+
+
+def test_a_token_without_its_scheme_is_told_so(house: House) -> None:
+    token = house.make_token("read")
+    for text, words in ((token, "begin with Bearer"), (f"Bearer {token}x", "not known"), ("Basic eA==", "Bearer")):
+        reply = house.ask("GET", "/v1/streams", headers={"Authorization": text})
+        assert words in reply.refused(401, "unauthorized").error.message
 
 
 @pytest.mark.parametrize(

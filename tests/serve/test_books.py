@@ -192,7 +192,7 @@ def test_any_course_of_events(data: st.DataObject, kind: str, tmp_path_factory: 
 def _forecast(named: str, new: wire.NewStream, *, used: bool, now: float) -> wire.NewForecast:
     k = int(named[1:])
     p = None if new.forecaster else [0.1 + 0.05 * k, 0.2, 0.7 - 0.05 * k]
-    tags = {"r": "xy"[k % 2]} if new.tags else {}
+    tags = {"r": "xy"[k % 2], **dict.fromkeys(new.group[1:], "z")} if new.tags else {}
     return wire.NewForecast(named, p, tags, 1030.0 + k if k % 3 == 0 else None, used and p is not None)
 
 
@@ -544,3 +544,29 @@ def test_a_player_of_the_state_of_another_goes_on_alike(books: Books) -> None:
     player, twin = books.player("s"), Player(new)
     twin.set_state(player.get_state())
     assert _same(twin.get_state(), player.get_state())
+
+
+def test_a_stream_that_is_grouped_needs_the_tags_of_its_groups(books: Books) -> None:
+    new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r", "q"], group=["r"])
+    done(books, lambda: books.create(new))
+    rows = [wire.NewForecast(str(i), [0.2, 0.3, 0.5], tags) for i, tags in enumerate([{"r": "x"}, {"q": "y"}])]
+    with pytest.raises(Refusal, match="tag 'r' is missing") as caught:
+        books.forecast("s", rows)
+    assert (caught.value.status, caught.value.at) == (422, "forecasts[1].tags")
+    assert done(books, lambda: books.forecast("s", rows[:1]))[0].round == 1
+    sound(books)
+
+
+def test_no_tag_has_the_name_of_the_clock(books: Books) -> None:
+    with pytest.raises(Refusal, match="'time'") as caught:
+        books.create(wire.NewStream("s", classes=CLASSES, tags=["city", "time"]))
+    assert caught.value.at == "tags"
+    assert not books.names()
+
+
+@pytest.mark.parametrize("due", [1.8e12, -1.8e12, float("nan"), float("inf")])
+def test_a_time_is_in_seconds(books: Books, due: float) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
+    with pytest.raises(Refusal, match="due is") as caught:
+        books.forecast("s", [wire.NewForecast("a", [0.2, 0.3, 0.5], due=due)])
+    assert (caught.value.at, "milliseconds" in str(caught.value.hint)) == ("due", True)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from treecal.exceptions import UnsupportedError
 from treecal.serve import _demo
+from treecal.serve import _reading as reading
 from treecal.serve._demo import WORSE_AFTER, Demo, Flow, flights, made_up
 from treecal.serve._doctor import check_books
-from treecal.serve._store import open_store
+from treecal.serve._store import open_reader, open_store
 from treecal.serve._writer import Writer
 
 HALF_A_MINUTE = 30 * 4  # times that every stream gets forecasts
@@ -31,6 +33,8 @@ def test_one_model_gets_worse_and_an_alarm_says_so_within_half_a_minute(
     with Writer(open_store(data)) as writer:
         with Demo(writer, flows=flows, tick=0.0) as demo:
             demo.wait(rounds=HALF_A_MINUTE * 16)
+        names = [flow for flow in _names(writer) if not flow.startswith("weather")]
+        assert all(_gains(data, writer, name) >= 0 for name in names)  # no harm is done
         worse, *others = [writer.read(lambda books, n=n: books.picture(n)).result() for n in _names(writer)]  # type: ignore[misc]
     alarm = worse.monitors["model"].alarm
     assert alarm is not None
@@ -39,6 +43,15 @@ def test_one_model_gets_worse_and_an_alarm_says_so_within_half_a_minute(
     assert not any(each.alarm for other in others for each in other.monitors.values())
     with open_store(data) as store:
         assert not [each for each in check_books(store) if each.problems]
+
+
+def _gains(data: str, writer: Writer, name: str) -> float:
+    """Return by how much what is announced is better than the model, in the Brier score."""
+    kept, learned = writer.read(lambda books: (books.kept(name), books.player(name).learned)).result()
+    with closing(open_reader(data)) as reader:
+        found = reading.scores(kept, reader, of=learned)
+    assert found.model is not None
+    return float(found.model["brier"] - found.announced["brier"])
 
 
 def _names(writer: Writer) -> list[str]:

@@ -83,7 +83,7 @@ def test_a_server_runs_and_stops_in_order(tmp_path: Path) -> None:
     with process("--data", data, temporary=temporary) as (started, port):
         assert not list(temporary.iterdir())  # nothing is left when it is killed
         assert ask(port, "POST", "/v1/streams", NEW)[0] == 201
-        refused(run("serve", "--data", data), "in use by another treecal")
+        refused(run("serve", "--data", data, "--port", 0), "in use by another treecal", code=75)
         token = run("token", "create", "all", "--data", data, *["--scope", "read", "--scope", "forecast"]).out.strip()
         deadline = time.monotonic() + 20
         while ask(port, "GET", "/v1/streams")[0] != 401:  # within a second or two
@@ -147,6 +147,20 @@ def test_other_signals_stop_it_too(tmp_path: Path, number: int) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_others_are_not_served_without_a_token(tmp_path: Path, host: str) -> None:
     refused(run("serve", "--data", tmp_path / "books.sqlite", "--host", host), "token create", host)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_address_that_listens_is_said(tmp_path: Path) -> None:
+    data = tmp_path / "books.sqlite"
+    assert run("token", "create", "me", "--data", data).code == 0
+    command = [sys.executable, "-m", "treecal", "serve", "--data", str(data), "--host", "0.0.0.0", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts) as started:
+        assert started.stderr is not None
+        lines = iter(started.stderr)
+        said = next(line for line in lines if "listening at" in line)
+        started.terminate()
+        assert started.wait(60) == 0
+    assert re.search(r"listening at http://0\.0\.0\.0:(\d+)/; here the page is at http://127\.0\.0\.1:\1/\n", said)
 
 
 def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
@@ -161,6 +175,7 @@ def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused(run("serve", "--data", tmp_path / "b.sqlite", "--port", port), "cannot listen", str(port))
+    assert not (tmp_path / "b.sqlite").exists()
 
 
 @pytest.fixture(params=["httptools", "h11"])

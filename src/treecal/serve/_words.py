@@ -80,14 +80,14 @@ def bad_json(error: Exception, raw: bytes) -> Refusal:
     ...     print(bad_json(error, b'{"p": [NaN, 1]}'))
     the body is not JSON: it has NaN at byte 7.
     <BLANKLINE>
-    Hint: a forecast has finite numbers; null is for what is not there.
+    Hint: JSON has finite numbers only.
     """
     if not raw.strip():
         return Refusal("bad_json", "the body is empty.", hint="send one object, in UTF-8.")
     place = _BYTE.search(str(error))
     if place and (found := _NO_NUMBER.match(raw, int(place[1]))):
         problem = f"the body is not JSON: it has {found[0].decode()} at byte {place[1]}."
-        return Refusal("bad_json", problem, hint="a forecast has finite numbers; null is for what is not there.")
+        return Refusal("bad_json", problem, hint="JSON has finite numbers only.")
     return Refusal("bad_json", f"the body is not JSON: {error}.", hint="send one object, in UTF-8.")
 
 
