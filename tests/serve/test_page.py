@@ -406,7 +406,7 @@ def test_numbers_are_written_for_people(browser: Any, books: str) -> None:
         *("1,234,567", "–", "1 round", "2,000 rounds"),
         *("0.0123", "1,230", "0", "1.2 × 10⁻⁵", "−2.5 × 10⁸", "–", "–"),
         *("1", "20", "10,000", "2.3 × 10⁴", "10²⁰", "1.2 × 10⁻⁴", "beyond all numbers"),
-        *("12 %", "100 %", "150 %", "0 %", "10⁻¹²", "59 s", "2 min", "3 d"),
+        *("12\u00a0%", "100\u00a0%", "150\u00a0%", "0\u00a0%", "10⁻¹²", "59 s", "2 min", "3 d"),
     ]
     with looking(browser, books) as page:
         page.goto("/")

@@ -12,7 +12,7 @@ export interface Counts {
 }
 export interface Alarm {
   stream: string; of: "model" | "announced"; at: number; round: number; onset: number; kind: string;
-  where: string | number | null; direction: string; size: number; gap: number; e_value: number; group: string | null;
+  where: string | number | null; direction: string; size: number; gap: number; e_value: number | null; group: string | null;
   words: string;
 }
 export interface Evidence { value: number; peak: number; threshold: number; alarm: Alarm | null }
@@ -49,11 +49,11 @@ export interface Bins {
 }
 export interface Calibration {
   rounds: number; verdict: Verdict; brier: number; log_score: number | null; accuracy: number; skill: number | null;
-  classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+  intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
 }
 export interface Group {
   by: string | null; // a value of the tag, or the start of the window in UTC
   model?: Score | null; announced?: Score | null;
 }
 // Of outcomes that are points, there are only their squared errors.
-export type Score = Calibration & { squared_error?: number };
+export type Score = Calibration & { squared_error?: number; interval?: [number, number] };
