@@ -225,7 +225,7 @@ def test_scores_are_those_of_an_audit_of_the_export(books: Books, tmp_path: Path
     assert _reading.export(kept, books.store, tmp_path / "s.parquet") == 300
     shown = _reading.stream(picture, books.store, 0.0, _reading.Verdicts())
     scored = _reading.scores(kept, books.store, of=300, by="r")
-    for role, forecast in (("announced", ["p_a", "p_b", "p_c"]), ("model", "model")):
+    for role, forecast in (("announced", ["p_a", "p_b", "p_c"]), ("model", "model_forecast")):
         audit = tc.audit(
             tmp_path / "s.parquet", forecast=forecast, outcome="outcome", by="r", classes=CLASSES, exact=False
         )
@@ -234,7 +234,9 @@ def test_scores_are_those_of_an_audit_of_the_export(books: Books, tmp_path: Path
             (key[0], part.to_dict()) for key, part in audit.groups.items()
         ]
         verdict = shown.verdict if role == "announced" else shown.model_verdict
-        assert verdict == audit.whole.verdict.to_dict()
+        assert verdict is not None
+        assert verdict | {"advice": ""} == audit.whole.verdict.to_dict() | {"advice": ""}
+    assert "The stream" not in shown.model_verdict["advice"]  # type: ignore[index]
     assert scored.announced is not None
     assert scored.announced["brier"] < scored.model["brier"]  # type: ignore[index]
 
@@ -250,7 +252,12 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert picture.monitors["model"].value == monitor.statistic
     assert picture.monitors["model"].alarm == monitor.alarm
     (alarm,) = _reading.alarms(books.store, "", None, 10).alarms
-    assert alarm.words == str(monitor.alarm)
+    assert monitor.alarm is not None
+    number = monitor.alarm.round
+    assert alarm.words == str(monitor.alarm).replace(f"after round {number}", f"after {number} outcomes").replace(
+        "round", "outcome"
+    )
+    assert alarm.since == read.at[monitor.alarm.onset - 1]
     assert _reading.stream(picture, books.store, 0.0, _reading.Verdicts()).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
     assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_mark(n - 1) == n} | {300})
@@ -369,6 +376,7 @@ def test_an_invalid_outcome_refuses_all_of_the_request(books: Books, outcome: An
         ({"classes": CLASSES, "forecaster": wire.Part("treecal", {"arity": 0})}, "forecaster.options"),
         ({"classes": CLASSES, "forecaster": wire.Part("sampled")}, "forecaster.name"),
         ({"classes": CLASSES, "forecaster": wire.Part("treecal"), "corrector": wire.Part("vector")}, "forecaster"),
+        ({"classes": CLASSES, "forecaster": wire.Part("treecal", {"depth": 2})}, "forecaster.options.depth"),
         ({"classes": CLASSES, "gate": True}, "gate"),
         ({"classes": CLASSES, "group": ["r"]}, "group"),
         ({"classes": CLASSES, "tags": ["r", "r"]}, "tags"),
@@ -506,6 +514,29 @@ def test_defaults_of_a_later_version_change_no_stream(books: Books, monkeypatch:
     assert _same(books.player("s").get_state(), before)
     assert [books.player(name).thing.arguments()["rate"] for name in ("s", "later")] == [0.1, 0.7]  # type: ignore[union-attr]
     sound(books)
+
+
+def test_advice_is_in_the_words_of_the_server(books: Books) -> None:
+    filled(books, rows=500)
+    shown = _reading.stream(books.picture("s"), books.store, 0.0, _reading.Verdicts())
+    assert shown.model_verdict is not None
+    assert "tc." not in shown.model_verdict["advice"]
+    assert "the corrector temperature" in shown.model_verdict["advice"]
+
+
+@pytest.mark.parametrize(("classes", "names"), [(["1", "2", "3"], None), (["0", "1", "2"], ["0", "1", "2"])])
+def test_a_number_is_no_class_where_numbers_name_others(
+    books: Books, classes: list[str], names: list[str] | None
+) -> None:
+    done(books, lambda: books.create(wire.NewStream("s", classes=classes)))
+    done(books, lambda: books.forecast("s", [wire.NewForecast(str(k), [0.2, 0.3, 0.5]) for k in range(3)]))
+    if names is None:
+        with pytest.raises(Refusal, match="which is meant"):
+            books.settle([wire.NewOutcome("s", "0", 1)])
+    else:
+        done(books, lambda: books.settle([wire.NewOutcome("s", str(k), k) for k in range(3)]))
+        assert [_reading.record(books.kept("s"), books.store, str(k)).outcome for k in range(3)] == names
+    assert done(books, lambda: books.settle([wire.NewOutcome("s", "2", "2")]))[0].status in ("ok", "replayed")
 
 
 def test_a_player_of_the_state_of_another_goes_on_alike(books: Books) -> None:

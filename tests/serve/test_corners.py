@@ -93,6 +93,8 @@ def test_groups_are_counted_before_their_outcomes_come(books: Books, monkeypatch
 def test_no_query_reads_a_stream_to_find_a_round(books: Books) -> None:
     assert isinstance(books.store, Sqlite)
     whole = {
+        "amendments",
+        "outcome_before_last",
         "last_arrival",
         "count_pending",
         "count_open",

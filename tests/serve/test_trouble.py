@@ -102,6 +102,7 @@ SOME = pytest.mark.parametrize("some", [6, pytest.param(None, marks=pytest.mark.
 
 
 @SOME
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where SQLite ignores that it failed
 @pytest.mark.parametrize("kind", [apsw.FullError, apsw.ReadOnlyError, apsw.IOError])
 def test_the_disk_fails_for_a_while(
     kind: type[apsw.Error], some: int | None, reference: Log, operations: int, tmp_path: Path

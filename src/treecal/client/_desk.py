@@ -110,6 +110,8 @@ class Desk:
                 announced = read(reply, Announced)
             except AwayError as away:
                 why = self._failed(away, timeout)
+            except ServerError as error:
+                why = _shut_out(error)
             else:
                 self.pause.end()
                 return _announced(announced)
@@ -140,6 +142,8 @@ class Desk:
                     announced = read(reply, Announcements).forecasts
                 except AwayError as away:
                     why = self._failed(away, timeout)
+                except ServerError as error:
+                    why = _shut_out(error)
                 else:
                     self.pause.end()
                     answers += [_announced(each) for each in announced]
@@ -270,6 +274,18 @@ def with_query(target: str, **given: object) -> str:
     query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
     query = {name: value for name, value in query.items() if value is not None}
     return f"{target}?{urlencode(query)}" if query else target
+
+
+def _shut_out(error: ServerError) -> str:
+    """Return why the model's own forecast must do, where somebody took the client's rights away; otherwise raise.
+
+    A token that was revoked, or a stream that was archived, is no reason for a model not to answer.
+    """
+    if error.code not in ("unauthorized", "forbidden", "archived"):
+        raise error
+    why = str(error).partition("\n")[0].rstrip(".")
+    _log.warning("forecasts are not corrected: %s", why)
+    return why
 
 
 def _announced(found: Announced) -> Answer:

@@ -8,6 +8,7 @@ memory, and it is read again from the store.
 from __future__ import annotations
 
 import math
+import re
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -93,13 +94,16 @@ class Books:
     """
 
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
-        self.store, self.clock = store, clock
+        self.store, self._clock = store, clock
         self.events: list[Event] = []
         self._kept: dict[str, Kept] = {}
         self._names: list[str] = []
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
         self.forget()
+
+    def _now(self) -> float:
+        return self._clock() + 0.0  # never -0.0, which SQLite does not keep
 
     def forget(self) -> None:
         """Forget what is in memory: the store has it all."""
@@ -145,7 +149,7 @@ class Books:
                 )
             return new.name, False
         rehearse(new)
-        player, now = Player(new), self.clock()
+        player, now = Player(new), self._now()
         stream = len(self._kept) + 1  # none is ever deleted
         parts = written_parts(player.thing, player.monitors)
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), parts, now)])
@@ -159,7 +163,7 @@ class Books:
         """Take no new forecasts from now on; outcomes of those that wait are still taken."""
         kept = self.kept(name)
         if kept.archived is None:
-            now = self.clock()
+            now = self._now()
             self.store.run("archive_stream", [(now, kept.stream)])
             self._kept[name] = kept._replace(archived=now)
             self._tell("stream", name, what="archived")
@@ -167,7 +171,7 @@ class Books:
     def reset(self, name: str) -> None:
         """Let the monitors begin anew."""
         player = self.player(name)
-        self._record(name, player, Arrival(player.arrivals + 1, "reset", 0, self.clock(), None, None))
+        self._record(name, player, Arrival(player.arrivals + 1, "reset", 0, self._now(), None, None))
         self._tell("stream", name, what="reset")
         self._save_if_due(name, player)
 
@@ -210,7 +214,7 @@ class Books:
             problem = f"there are {len(fresh)} new forecasts, and at most {player.limit} may await their outcomes."
             raise Refusal("invalid", problem, at="forecasts")
         for _, row in marked:  # the answer came too late for whoever asked; before a new round may make this one void
-            came = Arrival(player.arrivals + 1, "used", row.round, self.clock(), None, None)
+            came = Arrival(player.arrivals + 1, "used", row.round, self._now(), None, None)
             self._record(name, player, came, row.copy)
         said = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
         rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], said)
@@ -231,7 +235,10 @@ class Books:
             try:
                 return read_forecast(player.space, each.p, player.rounds + 1, TOLERANCE)
             except ForecastError as error:
-                raise _refused(error.of(each.id), f"{at}p") from None
+                refused = _refused(error.of(each.id), f"{at}p")
+                if "tolerance" in (error.hint or ""):  # which is for those who call the library
+                    refused = Refusal("invalid", refused.message, hint="divide by the sum first.", at=refused.at)
+                raise refused from None
         if each.p is not None or each.used:
             raise Refusal("invalid", "the stream makes its own forecasts.", hint="leave p out.", at=f"{at}p")
         return None
@@ -277,7 +284,7 @@ class Books:
         new: Sequence[tuple[wire.NewForecast, Array | None, str]],
         said: Sequence[Opening | None],
     ) -> list[Round]:
-        now, rounds = self.clock(), []
+        now, rounds = self._now(), []
         over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
         if over:
             self._void(kept, player, over, now)
@@ -332,10 +339,17 @@ class Books:
     def _outcomes(self, player: Player, new: Sequence[wire.NewOutcome], places: list[int]) -> list[Outcome]:
         """Return outcomes in brief, or refuse the request."""
         space, found = player.space, list[Outcome]()
-        names = {} if not isinstance(space, Simplex) else {k: k for k in range(space.dim)}
-        index: dict[Any, int] = {**names, **{name: k for k, name in enumerate(getattr(space, "classes", None) or ())}}
+        names = space.classes or () if isinstance(space, Simplex) else ()
+        index: dict[Any, int] = {name: k for k, name in enumerate(names)}
+        if isinstance(space, Simplex):
+            index |= {k: k for k in range(space.dim)}
+        numbers = any(name.removeprefix("-").isdecimal() for name in names)
         for i in places:
             given = new[i].outcome
+            if numbers and isinstance(given, int) and not (0 <= given < len(names) and names[given] == str(given)):
+                problem = f"outcome of id {new[i].id!r} is {given}, and classes have numbers as names: which is meant?"
+                hint = f'send the name as text, such as "{names[0]}".'
+                raise Refusal("invalid", problem, hint=hint, at=f"outcomes[{i}].outcome")
             if not isinstance(given, list) and not isinstance(given, bool) and given in index:
                 found.append(index[given])
                 continue
@@ -347,7 +361,7 @@ class Books:
         return found
 
     def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[wire.Arrival]:
-        kept, player, now = self.kept(name), self.player(name), self.clock()
+        kept, player, now = self.kept(name), self.player(name), self._now()
         rows = self.store.each("round_to_settle", [(kept.stream, each.id) for each in new])
         waiting = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is not None}
         closed = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is None}
@@ -416,7 +430,10 @@ class Books:
 
     def _raise(self, kept: Kept, raised: Sequence[tuple[int, Raised]], now: float) -> None:
         for arrival, (watched, alarm) in raised:
-            body = msgspec.json.encode(_plain(asdict(alarm) | {"words": str(alarm)})).decode()
+            after = self.player(kept.name).monitors[watched].rounds - alarm.onset
+            ((since,),) = self.store.query("outcome_before_last", kept.stream, after)
+            told_of = {"words": _outcomes_for_rounds(str(alarm)), "since": since}
+            body = msgspec.json.encode(_plain(asdict(alarm) | told_of)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
             self.events.append({"event": "alarm", **msgspec.to_builtins(told)})
@@ -435,6 +452,10 @@ class Books:
         copies = 0 if player.pool is None else len(player.pool.copies)  # each takes a while to write
         if player.rounds + player.arrivals - self._saved[name] >= SNAPSHOT_EVERY * max(1, copies // 250):
             self.save(name)
+
+    def beat(self) -> None:
+        """Write something, to see that it can be."""
+        self.store.run("beat", [(self._now(),)])
 
     def save(self, name: str) -> None:
         """Keep a snapshot of a stream."""
@@ -501,6 +522,18 @@ def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire
     group = body.get("group")
     text = None if group is None else group if isinstance(group, str) else msgspec.json.encode(group).decode()
     return msgspec.convert({**body, "stream": name, "of": watched, "at": at, "group": text}, wire.Alarm)
+
+
+def _outcomes_for_rounds(words: str) -> str:
+    """Return what an alarm says with outcomes, in order of arrival, in place of rounds, which are forecasts here.
+
+    Examples
+    --------
+    >>> _outcomes_for_rounds("alarm after round 1,094, since about round 999: forecasts are too sure")
+    'alarm after 1,094 outcomes, since about outcome 999: forecasts are too sure'
+    """
+    words = re.sub(r"\bafter round ([\d,]*\d)", lambda m: f"after {m[1]} outcome{'s' * (m[1] != '1')}", words)
+    return words.replace("since about round", "since about outcome")
 
 
 def _arrival_row(kept: Kept, each: Arrival) -> tuple[Any, ...]:

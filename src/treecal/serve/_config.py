@@ -116,6 +116,11 @@ def _made_part(at: str, part: Part, known: dict[str, Any], space: ConvexSet) -> 
     if stray := sorted(set(part.options) - open_to_all):
         hint = f"it takes {', '.join(sorted(open_to_all))}." if open_to_all else "it takes none."
         raise Refusal("invalid", f"{part.name} takes no {stray[0]!r}.", hint=hint, at=f"{at}.options")
+    if part.options.get("depth") is not None:
+        hint = "leave depth out: the tree grows."
+        raise Refusal(
+            "invalid", "a tree of fixed depth ends after so many rounds.", hint=hint, at=f"{at}.options.depth"
+        )
     given: dict[str, Any] = dict(part.options)
     if "scores" in takes:
         given["scores"] = None  # the books of the server have them

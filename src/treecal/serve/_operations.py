@@ -55,6 +55,8 @@ class Desk:
     def __init__(self, writer: Writer, store: Store, access: Access) -> None:
         self.access, self.hub, self.metrics, self.page = access, Hub(), Metrics(), Page()
         self.writer, self._store, self._verdicts = writer, store, reading.Verdicts()
+        self._beating, self._next_beat = asyncio.Lock(), 0.0
+        self._problem: Refusal | None = None
 
     def open(self) -> None:
         """Begin, in the loop that is running."""
@@ -75,6 +77,20 @@ class Desk:
     async def write(self, act: Callable[[Books], T]) -> T:
         """Let a function act on the books; return its result once that is durable."""
         return await asyncio.wrap_future(self.writer.submit(act))
+
+    async def beat(self) -> None:
+        """Refuse if the books cannot be written, or could not a moment ago."""
+        async with self._beating:
+            if time.monotonic() >= self._next_beat:
+                self._next_beat = time.monotonic() + 1.0
+                try:
+                    await self.write(lambda books: books.beat())
+                    self._problem = None
+                except Refusal as refusal:
+                    self._problem = refusal
+        if self._problem is not None or self.writer.failure is not None:
+            hint = "start the server again; its log says why."
+            raise self._problem or Refusal("unavailable", "the books failed.", hint=hint)
 
     async def look(self, act: Callable[[Books], T]) -> T:
         """Return what a function sees in the books."""
@@ -359,7 +375,7 @@ async def metrics(desk: Desk, call: Call) -> Answer:
         "treecal_streams_left_out": ("Streams without series of their own.", [((), len(names) - len(shown))]),
         "treecal_queue": ("Requests that wait for the writer.", [((), desk.writer.waiting)]),
         "treecal_listeners": ("Clients that listen to events.", [((), desk.hub.clients)]),
-        "treecal_broken": ("1 if the books failed and the server must be started again.", [((), _broken(desk))]),
+        "treecal_broken": ("1 if the books cannot be written.", [((), _broken(desk))]),
         "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
         "treecal_late": ("Outcomes that came too late.", by_stream("late")),
@@ -386,7 +402,7 @@ async def metrics(desk: Desk, call: Call) -> Answer:
 
 
 def _broken(desk: Desk) -> float:
-    return float(desk.writer.failure is not None)
+    return float(desk.writer.failure is not None or desk.writer.trouble)
 
 
 class Health(Struct, frozen=True):
@@ -401,10 +417,8 @@ async def healthz(desk: Desk, call: Call) -> Answer:
 
 
 async def readyz(desk: Desk, call: Call) -> Answer:
-    """Say whether the books are open and have not failed."""
-    if desk.writer.failure is not None:
-        raise Refusal("unavailable", "the books failed.", hint="start the server again; its log says why.")
-    await desk.look(lambda books: None)
+    """Say whether the books can be written; at most once a second they are."""
+    await desk.beat()
     return answer(Health())
 
 
@@ -498,7 +512,7 @@ OPERATIONS = (
     ),
     Operation(method="GET", path="/healthz", does=healthz, about="Whether the server runs", gives={200: Health}),
     Operation(
-        method="GET", path="/readyz", does=readyz, about="Whether the books are open", gives={200: Health},
+        method="GET", path="/readyz", does=readyz, about="Whether the books can be written", gives={200: Health},
     ),
     Operation(method="GET", path="/", does=index, about="The page", gives={200: _HTML}, codes=("not_found",)),
     Operation(method="GET", path="/streams/{s}", does=page_of_stream, about="The page of a stream", gives={200: _HTML}),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -15,6 +16,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._counts import Cells, Counts, Rows
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
+from treecal.correctors import all_correctors
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
 from treecal.late._rounds import VOID
@@ -37,6 +39,8 @@ _MOST_GROUPS = 1000
 _MOST_NUMBERS = 2**24  # in the forecasts that are read at once
 _MOST_CURVES = 2**16  # in an answer: one for each class of each group
 _PAGE = 4096
+_CLASSES = re.compile(r"\btc\.(\w+)")
+_NAMES = {kind.__name__: name for kind in all_correctors() for name in list(kind.methods())[:1]}
 _NONE = np.empty(0, np.int64)
 
 
@@ -59,8 +63,9 @@ class Verdicts:
         learned, found = self._known.pop(kept.name, (-1, {}))
         if learned != picture.learned:
             found = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
-            if kept.config.forecaster is not None and (own := found.get("announced")) is not None:
-                own["advice"] = _outlook(picture)
+            for role, own in found.items():
+                if own is not None:
+                    own["advice"] = _advice(picture, role, own)
         self._known[kept.name] = picture.learned, found
         while len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -118,15 +123,31 @@ def _verdict(cells: Cells, config: wire.NewStream) -> dict[str, Any] | None:
     return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
 
 
+def _advice(picture: Picture, role: str, verdict: dict[str, Any]) -> str:
+    """Return what to do, in the words of the server."""
+    config, advice = picture.kept.config, str(verdict["advice"])
+    if config.forecaster is not None:
+        return _outlook(picture)
+    if config.corrector is None or "off" not in verdict["level"]:
+        return _CLASSES.sub(lambda match: f"the corrector {_NAMES.get(match[1], match[1])}", advice)
+    if role == "announced":
+        name = config.corrector.name
+        return (
+            f"It is corrected by {name} and still off: {name} learns as outcomes come. If it stays so, see to the "
+            "model, or try another corrector in a new stream."
+        )
+    return re.sub(r" Use [^.]*(tc\.\w+[^.]*)\.$", "", advice) + " What is announced is corrected."
+
+
 def _outlook(picture: Picture) -> str:
     """Return what to expect of a stream that forecasts by itself: it has no model to put right."""
     bound = picture.marks[-1].guarantee if picture.marks else math.nan
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
-    return (
-        f"It forecasts by itself: after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most "
-        f"{bound:.3g} a round, and that falls as rounds go by. The more forecasts wait, the slower."
-    )
+    said = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
+    if bound >= space_of(picture.kept.config).diameter("l1") * (1 - 1e-9):
+        said = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
+    return f"It forecasts by itself: {said} The more forecasts wait for their outcomes, the slower it learns."
 
 
 def _audit(groups: Groups, cells: Cells, classes: tuple[str, ...]) -> Audit:
@@ -335,14 +356,13 @@ def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
     return part(slice(None)), {key: part(rows) for key, rows in groups.items()}
 
 
-def export(
-    kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf,
-    progress: Callable[[int], None] = lambda rows: None,
-) -> int:  # fmt: skip
+def export(kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf) -> int:
     """Write the rounds with outcomes to a Parquet file, in the order of their outcomes; return how many.
 
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
-    The model's forecasts are lists in one column, `model`: `--forecast model` audits them.
+    The model's forecasts are lists in one column: `--forecast model_forecast` audits them. What an outcome was amended
+    to, last, is in `amended`, as JSON where it is no class. Outcomes that came too late were not learned, and are not
+    in it.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -353,14 +373,19 @@ def export(
     model = kept.config.forecaster is None
     fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
     fields += [("settled", pa.timestamp("us", "UTC")), *((f"p_{name}", pa.float64()) for name in names)]
-    fields += [("model", pa.list_(pa.float64(), len(names)))] if model else []
+    fields += [("model_forecast", pa.list_(pa.float64(), len(names)))] if model else []
     fields += [("used", pa.bool_())] if model else []
     fields += [("outcome", pa.string())] if plain else [(f"outcome_{name}", pa.float64()) for name in names]
+    fields += [("amended", pa.string())]
     for name in tags:
         while name in dict(fields):
             name = f"tag_{name}"
         fields.append((name, pa.string()))
     schema, count = pa.schema(fields), 0
+    amended = {}
+    for number, class_, point in reader.query("amendments", kept.stream):
+        plainly = plain_outcome(space, outcome_of(class_, point))
+        amended[number] = plainly if isinstance(plainly, str) else msgspec.json.encode(plainly).decode()
     with pq.ParquetWriter(path, schema) as writer:
         for rows in _forth(kept, reader, since, until):
             read = _read(rows, space, tagged=True)
@@ -376,11 +401,11 @@ def export(
                 columns.append([names[k] if k >= 0 else None for k in read.classes.tolist()])
             else:
                 columns += [*read.outcomes.T]
+            columns.append([amended.get(each.round) for _, each in rows])
             columns += [[each.get(name) for each in read.tags] for name in tags]
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             count += len(rows)
-            progress(count)
     return count
 
 

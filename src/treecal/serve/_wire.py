@@ -165,13 +165,18 @@ class Counts(Struct, frozen=True):
 
 
 class Alarm(Struct, frozen=True):
-    """An alarm of a monitor: `of` is what it watches, the model's forecasts or those announced."""
+    """An alarm of a monitor: `of` is what it watches, the model's forecasts or those announced.
+
+    `round` and `onset` count outcomes in order of arrival, from the last reset on; `since` is when that of the onset
+    came.
+    """
 
     stream: str
     of: Literal["model", "announced"]
     at: float
     round: int
     onset: int
+    since: float
     kind: str
     where: str | int | float | None
     direction: str

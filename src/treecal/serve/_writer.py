@@ -54,6 +54,8 @@ class Writer:
         self._thread = Thread(target=self._run, name="treecal-writer", daemon=True)
         self._stopping, self._door = False, Lock()
         self._stale = False  # whether what is in memory may not be what the store has
+        self.trouble = False
+        """Whether the last transaction could not be written."""
         self.failure: str | None = None
         """Why nothing can be written until the process is started again; None if all is well."""
 
@@ -178,6 +180,9 @@ class Writer:
                 for job in jobs:
                     _fail(job, self._broken() if self.failure is not None else error)
             return
+        if self.trouble:
+            self.trouble = False
+            log.warning("the books can be written again")
         for job, (fine, result) in zip(jobs, results, strict=True):
             if fine:
                 job.future.set_result(result)
@@ -196,6 +201,9 @@ class Writer:
             if isinstance(error, Broken):
                 raise error
             books.store.rollback()
+            if isinstance(error, Refusal) and not self.trouble:
+                self.trouble = True
+                log.error("%s", error.message)
             if not isinstance(error, TreeCalError):
                 log.error("a request failed", exc_info=error)
         except BaseException as failure:

@@ -11,7 +11,7 @@ export interface Counts {
   forecasts: number; learned: number; late: number; void: number; pending: number; overdue: number; amended: number;
 }
 export interface Alarm {
-  stream: string; of: "model" | "announced"; at: number; round: number; onset: number; kind: string;
+  stream: string; of: "model" | "announced"; at: number; round: number; onset: number; since: number; kind: string;
   where: string | number | null; direction: string; size: number; gap: number; e_value: number | null; group: string | null;
   words: string;
 }

@@ -54,6 +54,8 @@ CREATE TABLE pending (
 ;
 CREATE INDEX pending_by_due ON pending (stream, due);
 
+CREATE TABLE beats (beat BIGINT NOT NULL PRIMARY KEY, at DOUBLE PRECISION NOT NULL);  -- that the books can be written
+
 CREATE TABLE snapshots (
     stream BIGINT NOT NULL PRIMARY KEY,
     round BIGINT NOT NULL,

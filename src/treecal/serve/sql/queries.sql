@@ -114,3 +114,12 @@ INSERT INTO tokens (id, name, hash, prefix, scopes, created) VALUES (?, ?, ?, ?,
 
 -- name: revoke_token
 UPDATE tokens SET revoked = ? WHERE id = ?
+
+-- name: amendments
+SELECT round, class, point FROM arrivals WHERE stream = ? AND kind = 'amended' ORDER BY arrival
+
+-- name: beat
+INSERT INTO beats (beat, at) VALUES (1, ?) ON CONFLICT (beat) DO UPDATE SET at = excluded.at
+
+-- name: outcome_before_last
+SELECT at FROM arrivals WHERE stream = ? AND kind = 'outcome' ORDER BY arrival DESC LIMIT 1 OFFSET ?
