@@ -30,8 +30,10 @@ export interface Waiting {
   tags: Record<string, string>;
 }
 export interface Pending { pending: Waiting[]; next: number | null }
+export interface Change { value: number; low: number; high: number; level: number }
 export interface Scores {
   stream: string; rounds: number; of: number; model: Calibration | null; announced: Calibration | null; groups: Group[];
+  change: Change | null;
 }
 export interface Curve { stream: string; norm: string; error: string; marks: Mark[] }
 export interface Alarms { alarms: Alarm[] }

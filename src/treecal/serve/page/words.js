@@ -1,6 +1,6 @@
 // A stream in words: how it stands, what needs attention, what to do.
 
-import { amount, count, counted, decimals, evidence, nth, percent } from "./numbers.js";
+import { amount, count, counted, decimals, evidence, moment, nth, percent } from "./numbers.js";
 
 /**
  * @typedef {import("./wire.js").Stream} Stream
@@ -74,7 +74,7 @@ export function alarmInWords(alarm) {
   const of = kind === "confidence" ? ` of about ${percent(Number(where) + 0.05)}` : where === null || kind === "slope" ? "" : ` of ${where}`;
   const by = kind === "slope" ? "" : `, by ${amount(Math.abs(gap))} on average`;
   const factor = kind === "temperature" ? ` (a temperature of about ${Number(size.toPrecision(2))})` : "";
-  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}. ${after}.`;
+  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which came ${moment(alarm.since)}. ${after}.`;
 }
 
 /** What an alarm says is wrong, in a few words. @param {Alarm} alarm */
@@ -174,30 +174,21 @@ export function advice(stream) {
 }
 
 /** Whether the correction helps, in scores. @param {Scores} scores */
-export function benefit(scores) {
-  const [model, announced] = [score(scores.model), score(scores.announced)];
-  if (!model || !announced) return "";
-  const over = scores.rounds < scores.of ? `the last ${counted(scores.rounds, "outcome")}` : counted(scores.rounds, "outcome");
-  const told = (/** @type {NonNullable<ReturnType<typeof score>>} */ of) => `${decimals(of.value)} (${percent(of.level)} interval ${decimals(of.low)} to ${decimals(of.high)})`;
-  const change = announced.value - model.value;
-  if (change === 0) return `Over ${over}, the correction has changed nothing: the ${model.name} is ${decimals(model.value)} with and without it.`;
-  const numbers = `Over ${over}, the ${model.name} of the model is ${told(model)}, that of what is announced ${told(announced)}; lower is better.`;
-  const effect = `The correction ${change < 0 ? "lowers" : "raises"} it by ${amount(Number(Math.abs(change).toPrecision(2)))}`;
-  if (within(model, announced) && within(announced, model)) return `${numbers} ${effect}, well inside both intervals: too early to tell whether it helps.`;
-  return `${numbers} ${effect}: it ${change < 0 ? "helps" : "costs more than it gives"}.`;
+export function benefit({ model, announced, change, rounds, of }) {
+  if (!model || !announced || !change) return "";
+  const name = model.intervals ? "Brier score" : "squared error";
+  const numbers = `Over ${rounds < of ? "the last " : ""}${counted(rounds, "outcome")}, the ${name} of the model is ${scored(model)}, that of what is announced ${scored(announced)}; lower is better.`;
+  if (change.value === 0) return `${numbers} The correction has changed nothing so far.`;
+  const [by, spread] = [Math.abs(change.value), (change.high - change.low) / 2].map((x) => amount(Number(x.toPrecision(2))));
+  const effect = `The correction ${change.value < 0 ? "lowers" : "raises"} it by ${by}, give or take ${spread}`;
+  if (change.low <= 0 && change.high >= 0) return `${numbers} ${effect}: too early to tell whether it helps.`;
+  return `${numbers} ${effect}: it ${change.value < 0 ? "helps" : "does harm here"}.`;
 }
 
-/** @param {import("./wire.js").Score | null} found */
-function score(found) {
-  if (!found) return null;
-  const [low, high] = found.intervals?.brier ?? found.interval ?? [0, Infinity];
-  const name = found.intervals ? "Brier score" : "squared error";
-  return { name, value: found.brier ?? found.squared_error ?? NaN, low, high, level: found.intervals?.level ?? 0.9 };
-}
-
-/** @param {{value: number}} one @param {{low: number, high: number}} other */
-function within({ value }, { low, high }) {
-  return low <= value && value <= high;
+/** A score with its interval. @param {import("./wire.js").Score} found */
+function scored(found) {
+  const [low, high] = found.intervals?.brier ?? found.interval ?? [];
+  return `${decimals(found.brier ?? found.squared_error)} (${percent(found.intervals?.level ?? 0.9)} interval ${decimals(low)} to ${decimals(high)})`;
 }
 
 /** Whether a guarantee says more than that errors have a largest value. @param {number | null} bound @param {boolean} classes */
