@@ -311,7 +311,7 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
         monitors: {announced: {alarm: own}, model: {alarm: model}},
       });
       const both = stream(alarm, null);
-      const change = (value, low, high) => words.benefit({rounds: 9, of: 12, model: part(0.5), announced: part(0.5 + value), change: {value, low, high, level: 0.9}});
+      const change = (value, low, high) => words.benefit({rounds: 9, of: 12, model: part(0.5), announced: part(0.5 + value), change: {value, low, high, level: 0.9}}, true);
       const mark = guarantee => [{rounds: 1, announced: 0.5, model: null, guarantee}];
       return {
         alarm: words.alarmInWords(alarm), proof: words.alarmInWords({...alarm, e_value: null}),
@@ -347,7 +347,7 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
     assert "look at the correction" in said["remedy"]
     assert [text.rpartition("; lower is better. ")[2] for text in said["change"]] == [
         "The correction lowers it by 0.02, give or take 0.01: it helps.",
-        "The correction raises it by 0.02, give or take 0.01: it does harm here.",
+        "The correction raises it by 0.02, give or take 0.01: so far it does harm.",
         "The correction raises it by 0.02, give or take 0.03: too early to tell whether it helps.",
     ]
     assert said["change"][0].startswith(

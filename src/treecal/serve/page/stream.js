@@ -101,7 +101,7 @@ export async function showStream(main, name) {
     diagram.section.hidden = !of.config.classes;
     if (of.config.classes) diagram.update(found, !corrects(of));
     scores.update(found, refusal);
-    if (corrects(of)) verdict.compare(found);
+    if (corrects(of)) verdict.compare(found, of);
   });
   const readScores = paced(5000, loadScores);
   const loadCourse = reading(async (of) => {

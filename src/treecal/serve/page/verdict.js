@@ -38,9 +38,9 @@ export function verdictCard() {
         both && el("div", {}, el("h3", {}, "The model alone ", badge(model.level)), el("p", {}, prose(model.sentences.join(" "))), whyModel && el("p", {}, whyModel)),
       );
     },
-    /** @param {import("./wire.js").Scores} scores of a stream that corrects */
-    compare(scores) {
-      const text = benefit(scores);
+    /** @param {import("./wire.js").Scores} scores @param {Stream} stream one that corrects */
+    compare(scores, stream) {
+      const text = benefit(scores, Boolean(stream.config.gate));
       helps.hidden = !text;
       say(help, text);
     },

@@ -173,8 +173,8 @@ export function advice(stream) {
   return ofModelOnly(stream) ? "Nothing about what is announced; the alarm is of the model alone." : "See to the alarm first.";
 }
 
-/** Whether the correction helps, in scores. @param {Scores} scores */
-export function benefit({ model, announced, change, rounds, of }) {
+/** Whether the correction helps, in scores. @param {Scores} scores @param {boolean} gate whether it waits until there is evidence for it */
+export function benefit({ model, announced, change, rounds, of }, gate) {
   if (!model || !announced || !change) return "";
   const name = model.intervals ? "Brier score" : "squared error";
   const numbers = `Over ${rounds < of ? "the last " : ""}${counted(rounds, "outcome")}, the ${name} of the model is ${scored(model)}, that of what is announced ${scored(announced)}; lower is better.`;
@@ -182,7 +182,8 @@ export function benefit({ model, announced, change, rounds, of }) {
   const [by, spread] = [Math.abs(change.value), (change.high - change.low) / 2].map((x) => amount(Number(x.toPrecision(2))));
   const effect = `The correction ${change.value < 0 ? "lowers" : "raises"} it by ${by}, give or take ${spread}`;
   if (change.low <= 0 && change.high >= 0) return `${numbers} ${effect}: too early to tell whether it helps.`;
-  return `${numbers} ${effect}: it ${change.value < 0 ? "helps" : "does harm here"}.`;
+  if (change.value < 0) return `${numbers} ${effect}: it helps.`;
+  return `${numbers} ${effect}: so far it does harm.${gate ? "" : " A stream that corrects only once there is evidence that it helps would have waited."}`;
 }
 
 /** A score with its interval. @param {import("./wire.js").Score} found */
