@@ -239,6 +239,11 @@ def test_scores_are_those_of_an_audit_of_the_export(books: Books, tmp_path: Path
     assert "The stream" not in shown.model_verdict["advice"]  # type: ignore[index]
     assert scored.announced is not None
     assert scored.announced["brier"] < scored.model["brier"]  # type: ignore[index]
+    assert scored.change is not None
+    assert scored.change.value == pytest.approx(scored.announced["brier"] - scored.model["brier"])  # type: ignore[index]
+    assert scored.change.low < scored.change.value < scored.change.high < 0
+    ends = scored.announced["intervals"]["brier"]
+    assert scored.change.high - scored.change.low < ends[1] - ends[0]  # of pairs, so narrower
 
 
 def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:

@@ -51,6 +51,7 @@ def _gains(data: str, writer: Writer, name: str) -> float:
     with closing(open_reader(data)) as reader:
         found = reading.scores(kept, reader, of=learned)
     assert found.model is not None
+    assert found.announced is not None
     return float(found.model["brier"] - found.announced["brier"])
 
 

@@ -161,6 +161,9 @@ def test_a_stream_is_created_fed_and_alarms_without_a_reload(browser: Any, tmp_p
             assert drawn(page, chart), chart
         said = page.locator("#evidence-summary").text_content()
         assert "An alarm is raised at 20." in said
+        assert "it stays until you begin anew" in said
+        page.get_by_text("Over 800 outcomes, the Brier score of the model is").wait_for()
+        assert page.get_by_text("Nothing to put right").count() == 0
 
         tab_to(page, "Begin anew")
         page.keyboard.press("Enter")
@@ -194,7 +197,7 @@ def test_the_list_moves_and_what_needs_attention_comes_first(browser: Any, tmp_p
         send(page, "c", rows(500, sharp=3))
         page.locator("tbody tr").first.get_by_role("link", name="c").wait_for()
         page.locator("tbody tr").first.get_by_text("far off").wait_for()
-        page.locator("tbody tr").first.get_by_text("too sure, since round").wait_for()
+        page.locator("tbody tr").first.get_by_text("too sure, since").wait_for()
         ask(page, "/v1/streams", {"name": "d", "classes": ["no", "yes"]})
         page.get_by_role("link", name="d").wait_for()
         page.locator("#filter").fill("far off")
@@ -280,6 +283,82 @@ def test_what_is_not_there_is_said(browser: Any, books: str) -> None:
     context.close()
 
 
+def test_the_first_outcome_is_shown_everywhere_at_once(browser: Any, tmp_path: Path) -> None:
+    with serving(tmp_path / "books.sqlite") as base, looking(browser, base) as page:
+        ask(page, "/v1/streams", {"name": "s", "classes": ["no", "yes"]})
+        ask(page, "/v1/streams/s/forecasts", {"id": "a", "p": [0.5, 0.5]})
+        page.goto("/streams/s")
+        live(page)
+        page.get_by_text("Scores need outcomes.").wait_for()
+        page.get_by_text("Nothing to compare yet").wait_for()
+        ask(page, "/v1/outcomes", {"outcomes": [{"stream": "s", "id": "a", "outcome": 1}]})
+        page.locator(".facts", has_text="outcomes1").wait_for()
+        assert page.get_by_text("Scores need outcomes.").count() == 0
+        assert not page.get_by_text("Nothing to compare yet").is_visible()
+        page.locator("#error-summary", has_text="After 1 outcome, the error").wait_for()
+        page.locator("#reliability-summary", has_text="in 1 round.").wait_for()
+
+
+def test_words_agree_with_each_other(browser: Any, books: str) -> None:
+    # A verdict over all outcomes and an alarm along the way; what a correction, and what a guarantee, is worth.
+    script = """async () => {
+      const words = await import("/page/words.js");
+      const alarm = {of: "announced", at: 1, since: 0, round: 1, onset: 1, kind: "class", where: "b", direction: "too low", size: 1, gap: 0.1, e_value: 21, group: null};
+      const calm = {level: "calibrated", sentences: ["", "Fine."], advice: "Nothing to put right."};
+      const part = found => ({brier: found, intervals: {level: 0.9, brier: [found - 0.1, found + 0.1]}});
+      const stream = (own, model) => ({
+        config: {corrector: {name: "vector"}}, counts: {learned: 7}, verdict: calm, model_verdict: calm,
+        monitors: {announced: {alarm: own}, model: {alarm: model}},
+      });
+      const both = stream(alarm, null);
+      const change = (value, low, high) => words.benefit({rounds: 9, of: 12, model: part(0.5), announced: part(0.5 + value), change: {value, low, high, level: 0.9}}, true);
+      const mark = guarantee => [{rounds: 1, announced: 0.5, model: null, guarantee}];
+      return {
+        alarm: words.alarmInWords(alarm), proof: words.alarmInWords({...alarm, e_value: null}),
+        list: [words.watch(both), words.sentence(both), words.sentence(stream(null, null))],
+        advice: [words.advice(both), words.advice(stream(null, {...alarm, of: "model"})), words.advice(stream(null, null))],
+        why: [words.reconciled(both, "announced") !== "", words.reconciled(both, "model")],
+        remedy: words.remedy(both),
+        change: [change(-0.02, -0.03, -0.01), change(0.02, 0.01, 0.03), change(0.02, -0.01, 0.05)],
+        error: [words.errorSummary(mark(2), false, true), words.errorSummary(mark(1.5), false, true)],
+        slow: [["guarded", 50], ["guarded", 5], ["tracker", 50]].map(([name, pending]) => words.slowed({config: {forecaster: {name}}, counts: {pending}}) !== ""),
+        made: words.made({config: {classes: ["a", "b"]}}),
+      };
+    }"""  # noqa: E501
+    with looking(browser, books) as page:
+        page.goto("/")
+        said = page.evaluate(script)
+    assert said["alarm"].startswith(
+        "Forecasts of b are too low, by 0.1 on average, since the first outcome, which came "
+    )
+    assert said["alarm"].endswith("It was raised after 1 outcome.")
+    assert said["proof"] == "b came, and its forecast had the probability 0. It was raised after 1 outcome."
+    assert said["list"] == [
+        "announced: b too low, since the first outcome",
+        "Over all outcomes together; the alarm looks at them in order.",
+        "Fine.",
+    ]
+    assert said["advice"] == [
+        "See to the alarm first.",
+        "Nothing about what is announced; the alarm is of the model alone.",
+        "Nothing to put right.",
+    ]
+    assert said["why"] == [True, ""]
+    assert "look at the correction" in said["remedy"]
+    assert [text.rpartition("; lower is better. ")[2] for text in said["change"]] == [
+        "The correction lowers it by 0.02, give or take 0.01: it helps.",
+        "The correction raises it by 0.02, give or take 0.01: so far it does harm.",
+        "The correction raises it by 0.02, give or take 0.03: too early to tell whether it helps.",
+    ]
+    assert said["change"][0].startswith(
+        "Over the last 9 outcomes, the Brier score of the model is 0.500 (90\u00a0% int"
+    )
+    assert said["error"][0].endswith("a round. There is no useful guarantee yet after 1 outcome.")
+    assert said["error"][1].endswith("a round. It is guaranteed to be at most 1.5.")
+    assert said["slow"] == [True, False, False]
+    assert said["made"].endswith("the probability of ever raising a false alarm is at most 5\u00a0%")
+
+
 def test_archived_streams_are_shown_on_request(browser: Any, books: str) -> None:
     with looking(browser, books) as page:
         page.goto("/")
@@ -321,6 +400,10 @@ def test_a_refused_form_says_why_and_where(browser: Any, books: str) -> None:
     page.get_by_role("alert").wait_for()
     assert focused(page) == "new-player"
     assert page.locator("#new-player").get_attribute("aria-invalid") == "true"
+    page.fill("#new-name", "no spaces here")
+    page.get_by_role("button", name="Create the stream").click()  # which the browser stops
+    page.get_by_role("alert").wait_for(state="detached")
+    assert page.locator("#new-player").get_attribute("aria-invalid") is None
     context.close()
 
 
@@ -406,7 +489,7 @@ def test_numbers_are_written_for_people(browser: Any, books: str) -> None:
         *("1,234,567", "–", "1 round", "2,000 rounds"),
         *("0.0123", "1,230", "0", "1.2 × 10⁻⁵", "−2.5 × 10⁸", "–", "–"),
         *("1", "20", "10,000", "2.3 × 10⁴", "10²⁰", "1.2 × 10⁻⁴", "beyond all numbers"),
-        *("12 %", "100 %", "150 %", "0 %", "10⁻¹²", "59 s", "2 min", "3 d"),
+        *("12\u00a0%", "100\u00a0%", "150\u00a0%", "0\u00a0%", "10⁻¹²", "59 s", "2 min", "3 d"),
     ]
     with looking(browser, books) as page:
         page.goto("/")

@@ -280,7 +280,21 @@ def scores(
         for key in sorted(set(keys), key=lambda key: (key is None, key))
     ]
     whole_of = {role: part[0] for role, part in parts.items()}
-    return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups)
+    change = _change(read, space) if kept.config.corrector is not None else None
+    return wire.Scores(kept.name, len(rows), of, whole_of.get("model"), whole_of.get("announced"), groups, change)
+
+
+def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | None:
+    """Return what correction changed, round by round: the outcomes, which both share, make no noise in it."""
+    met = read.classes >= 0 if isinstance(space, Simplex) else np.ones(len(read.at), bool)
+    if read.model is None or met.sum() < 2:
+        return None
+    from scipy.special import ndtri
+
+    model, announced = (((x[met] - read.outcomes[met]) ** 2).sum(axis=1) for x in (read.model, read.announced))
+    own = announced - model
+    value, half = float(own.mean()), float(ndtri((1 + level) / 2) * own.std(ddof=1) / math.sqrt(len(own)))
+    return wire.Change(value, value - half, value + half, level)
 
 
 def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[Arrival, Round]]:

@@ -283,6 +283,18 @@ class Record(Struct, frozen=True):
     """Whether the model's forecast was used as it is."""
 
 
+class Change(Struct, frozen=True):
+    """What correction changed: squared errors, of classes the Brier score, of what is announced less the model's.
+
+    It is the mean over the rounds, each with itself, and its interval: far narrower than those of the two scores.
+    """
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+
 class Scores(Struct, frozen=True):
     """Errors, reliability and scores, as `treecal audit --json` has them, of some rounds in order of their outcomes.
 
@@ -297,6 +309,8 @@ class Scores(Struct, frozen=True):
     model: dict[str, Any] | None
     announced: dict[str, Any] | None
     groups: list[dict[str, Any]]
+    change: Change | None
+    """Of a stream with a corrector, from two rounds on."""
 
 
 class Curve(Struct, frozen=True):

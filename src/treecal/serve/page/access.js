@@ -43,8 +43,8 @@ function ask(refusal) {
       el(
         "p",
         { id: "token-help", class: "soft" },
-        "It starts with tcal_ and is made on the server’s machine by ", el("code", {}, "treecal token create"),
-        ". It is kept in this tab only, until you close it.",
+        "To look at this page it needs the scope read; to create, reset or archive streams also admin. It starts with tcal_ and is made on the server’s machine: ",
+        el("code", {}, "treecal token create NAME --scope read"), ". It is kept in this tab only, until you close it.",
       ),
       el("button", { type: "submit" }, "Continue"),
     );

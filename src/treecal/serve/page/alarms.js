@@ -4,7 +4,7 @@ import { get, post, streamPath } from "./api.js";
 import { el, fill, prose, say } from "./dom.js";
 import { moment } from "./numbers.js";
 import { guardedButton, problem, time } from "./parts.js";
-import { alarmOf, ofModelOnly, remedy } from "./words.js";
+import { alarmInWords, alarmOf, corrects, ofModelOnly, remedy } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
@@ -35,11 +35,12 @@ export function alarmBanner(name, onReset) {
       const found = alarmOf(stream);
       inner.hidden = found === null;
       inner.classList.toggle("mild", ofModelOnly(stream));
-      const text = found ? found.words + remedy(stream) : "";
+      const model = found?.of === "announced" && corrects(stream) ? stream.monitors.model?.alarm : null;
+      const text = found ? [alarmInWords(found), found.at, model?.at, remedy(stream)].join() : "";
       if (!found || text === shown) return;
       shown = text;
-      say(title, ofModelOnly(stream) ? "Alarm for the model" : "Alarm");
-      say(words, `${capital(found.words)}. It was raised on ${moment(found.at)}.`);
+      say(title, !corrects(stream) ? "Alarm" : found.of === "model" ? "Alarm for the model" : "Alarm for what is announced");
+      say(words, `${alarmInWords(found).slice(0, -1)}, on ${moment(found.at)}.${model ? " There is one for the model too." : ""}`);
       fill(advice, el("strong", {}, "What to do: "), prose(remedy(stream)));
     },
   };
@@ -56,16 +57,11 @@ export function alarmList(name) {
         /** @type {import("./wire.js").Alarms} */
         const { alarms } = await get("/v1/alarms", { stream: name });
         if (!alarms.length) return fill(list, el("p", { class: "empty" }, "None so far. An alarm says since when, for which class, in which direction and by how much forecasts are off."));
-        const items = alarms.slice(0, MOST).map((alarm) => el("li", {}, el("span", { class: "soft" }, time(alarm.at), `, of ${alarm.of === "model" ? "the model’s forecasts" : "those announced"}`), el("br"), `${capital(alarm.words)}.`));
-        fill(list, el("ol", { class: "plain", reversed: true }, items));
+        const items = alarms.slice(0, MOST).map((alarm) => el("li", {}, el("span", { class: "soft" }, time(alarm.at), `, of ${alarm.of === "model" ? "the model’s forecasts" : "those announced"}`), el("br"), alarmInWords(alarm)));
+        fill(list, el("ol", { class: "plain", reversed: true }, items), el("p", { class: "soft" }, "Outcomes are counted in the order in which they came, from where the watch began, or began anew."));
       } catch (error) {
         fill(list, problem(error));
       }
     },
   };
-}
-
-/** @param {string} text */
-function capital(text) {
-  return text[0].toUpperCase() + text.slice(1);
 }

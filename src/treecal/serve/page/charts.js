@@ -80,7 +80,7 @@ export function lineChart(box, { lines, label, onPoint }) {
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, y: false, points: { size: 7 } },
       scales: {
-        x: { time: false, range: (/** @type {any} */ _, /** @type {number} */ low, /** @type {number} */ high) => spread(low ?? 0, high ?? 1, 0) },
+        x: { time: false, range: horizontal },
         y: { range: (/** @type {any} */ _, /** @type {number | null} */ low, /** @type {number | null} */ high) => vertical(low, high) },
       },
       axes: [
@@ -103,6 +103,13 @@ export function lineChart(box, { lines, label, onPoint }) {
         drawSeries: [(/** @type {any} */ u, /** @type {number} */ i) => i === 1 && drawLimit(u)],
       },
     };
+  }
+
+  /** A decade at least, of the data themselves: of a single point the chart would make up a range of its own. @returns {[number, number]} */
+  function horizontal() {
+    const [at] = chart.data;
+    const low = at[0] ?? 0;
+    return [low, Math.max(at.at(-1) ?? 0, low + 1)];
   }
 
   /** @param {number | null} low @param {number | null} high @returns {[number, number]} */

@@ -3,7 +3,7 @@
 import { lineChart } from "./charts.js";
 import { figure } from "./figure.js";
 import { amount, count, evidence } from "./numbers.js";
-import { errorSummary, evidenceSummary } from "./words.js";
+import { errorSummary, evidenceSummary, useful } from "./words.js";
 
 /**
  * @typedef {import("./wire.js").Curve} Curve
@@ -35,21 +35,22 @@ export function errorCourse() {
 
   return {
     section: own.section,
-    /** @param {Curve} curve @param {boolean} same whether the model's forecasts are announced as they are */
-    update(curve, same) {
+    expect: own.expect,
+    /** @param {Curve} curve @param {boolean} same whether the model's forecasts are announced as they are @param {boolean} classes whether outcomes are classes */
+    update(curve, same, classes) {
       marks = curve.marks;
       both = !same && marks.some((mark) => mark.model !== null);
       if (!marks.length) return own.update(null);
-      const bounded = marks.some((mark) => mark.guarantee !== null);
+      const bounded = marks.some((mark) => useful(mark.guarantee, classes));
       own.update({
-        summary: `${errorSummary(marks, both)} Errors are the ${curve.error}.`,
+        summary: `${errorSummary(marks, both, classes)} Errors are the ${curve.error}.`,
         keys: [...(both ? [MODEL] : []), ANNOUNCED, ...(bounded ? [GUARANTEE] : [])],
         rows: () => [
           [{ name: "outcomes", number: true }, ...(both ? [{ name: "the model", number: true }] : []), { name: "announced", number: true }, ...(bounded ? [{ name: "guaranteed ≤", number: true }] : [])],
           marks.map((mark) => [count(mark.rounds), ...(both ? [amount(mark.model)] : []), amount(mark.announced), ...(bounded ? [amount(mark.guarantee)] : [])]),
         ],
       });
-      chart.update(marks.map((mark) => mark.rounds), [marks.map((mark) => mark.guarantee), marks.map((mark) => (both ? mark.model : null)), marks.map((mark) => mark.announced)]);
+      chart.update(marks.map((mark) => mark.rounds), [marks.map((mark) => (bounded ? mark.guarantee : null)), marks.map((mark) => (both ? mark.model : null)), marks.map((mark) => mark.announced)]);
     },
   };
 }
@@ -76,6 +77,7 @@ export function evidenceCourse() {
 
   return {
     section: own.section,
+    expect: own.expect,
     /** @param {Curve} curve @param {Record<string, Evidence>} monitors @param {boolean} same */
     update(curve, monitors, same) {
       marks = curve.marks.filter((mark) => mark.model_evidence !== null || mark.announced_evidence !== null);

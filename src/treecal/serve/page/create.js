@@ -6,7 +6,7 @@ import { problem } from "./parts.js";
 
 /** @type {[string, string, [string, string][]][]} */
 const PLAYERS = [
-  ["corrector", "Correct the model’s forecasts", [
+  ["corrector", "Correctors: there is a model, and its forecasts are corrected", [
     ["temperature", "temperature: one factor for all logits"],
     ["vector", "vector: a factor and a shift for each class"],
     ["platt", "platt: for two classes, a factor and a shift"],
@@ -14,10 +14,10 @@ const PLAYERS = [
     ["isotonic", "isotonic: a non-decreasing curve for each class"],
     ["mean", "mean: mean outcomes of similar forecasts"],
     ["vector-then-mean", "vector-then-mean: scaling, then means"],
-    ["guarded", "guarded: with a guarantee on the error"],
+    ["guarded", "guarded corrector: with a guarantee on the error"],
   ]],
-  ["forecaster", "Forecast without a model", [
-    ["guarded", "guarded: tracks the stream, with a guarantee"],
+  ["forecaster", "Forecasters: there is no model, and the stream forecasts by itself", [
+    ["guarded", "guarded forecaster: tracks the stream, with a guarantee"],
     ["treecal", "treecal: the guarantee of the paper"],
     ["adaptive", "adaptive: treecal that learns its weights"],
     ["tracker", "tracker: follows the stream"],
@@ -25,9 +25,11 @@ const PLAYERS = [
   ]],
 ];
 
+const RULE = "Letters, digits, dots, underscores and hyphens; the first is a letter or digit.";
+
 /** The form, folded until it is opened. */
 export function createForm() {
-  const name = el("input", { id: "new-name", required: true, maxlength: 128, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", autocomplete: "off", spellcheck: "false", "aria-describedby": "new-name-help" });
+  const name = el("input", { id: "new-name", required: true, maxlength: 128, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]*", title: RULE, autocomplete: "off", spellcheck: "false", "aria-describedby": "new-name-help" });
   const classes = el("input", { id: "new-classes", required: true, autocomplete: "off", spellcheck: "false", "aria-describedby": "new-classes-help" });
   const player = el(
     "select",
@@ -37,12 +39,14 @@ export function createForm() {
   );
   const gate = el("input", { id: "new-gate", type: "checkbox", disabled: true });
   const alpha = el("input", { id: "new-alpha", type: "number", value: "0.05", min: "0.000001", max: "0.5", step: "any", required: true, "aria-describedby": "new-alpha-help" });
+  const slow = el("p", { class: "soft", role: "status", hidden: true }, "guarded, treecal and adaptive learn slowly while many forecasts wait for their outcomes; tracker and running-mean do not.");
   const trouble = el("div");
   const button = el("button", { type: "submit" }, "Create the stream");
   /** @type {Record<string, HTMLElement>} */
   const fields = { name, classes, corrector: player, forecaster: player, gate, monitor: alpha };
 
   function allow() {
+    slow.hidden = !player.value.startsWith("forecaster");
     gate.disabled = !player.value.startsWith("corrector");
     if (gate.disabled) gate.checked = false;
   }
@@ -59,9 +63,15 @@ export function createForm() {
     };
   }
 
+  /** What was wrong with one attempt is not what is wrong with the next. */
+  function clear() {
+    fill(trouble);
+    for (const field of Object.values(fields)) field.removeAttribute("aria-invalid");
+  }
+
   async function create() {
     button.disabled = true;
-    for (const field of Object.values(fields)) field.removeAttribute("aria-invalid");
+    clear();
     try {
       const stream = await post("/v1/streams", wanted());
       location.assign(streamPage(stream.name));
@@ -87,15 +97,18 @@ export function createForm() {
           create();
         },
       },
-      field("Name", name, "Letters, digits, dots, underscores and hyphens, such as weather.rain."),
+      field("Name", name, `${RULE} Such as weather.rain.`),
       field("Classes", classes, "All that can happen, separated by commas: dry, rain."),
       field("What to do with forecasts", player),
+      slow,
       el("label", { class: "check" }, gate, "Correct only once there is evidence that it helps"),
-      field("Probability of a false alarm, ever", alpha, "An alarm is raised when the evidence reaches 1 over this."),
+      field("Probability of a false alarm, ever", alpha, "The probability of ever raising a false alarm is at most this. An alarm is raised when the evidence reaches 1 over it."),
+      el("p", { class: "soft" }, "Tags, groups, a limit on the forecasts that wait, and outcomes that are no classes are set with ", el("a", { href: "/v1/openapi.json" }, "the API"), "."),
       trouble,
       button,
     ),
   );
+  element.addEventListener("invalid", clear, true); // the browser stops what it sees is wrong
   return {
     element,
     open() {
@@ -106,5 +119,5 @@ export function createForm() {
 
 /** @param {string} label @param {HTMLElement} input @param {string} [help] */
 function field(label, input, help) {
-  return el("div", { class: "field" }, el("label", { for: input.id }, label), input, help && el("p", { id: `${input.id}-help`, class: "soft" }, help));
+  return el("div", { class: "field" }, el("label", { for: input.id }, label), help && el("p", { id: `${input.id}-help`, class: "soft" }, help), input);
 }

@@ -47,6 +47,10 @@ export function figure({ id, title, empty, controls = [], note }) {
     point(text) {
       say(readout, text);
     },
+    /** Say that something will be drawn, so that a page which has just begun does not say otherwise. @param {boolean} some whether there is something */
+    expect(some) {
+      say(nothing, some ? "Being read …" : empty);
+    },
     /** @param {Drawn | null} found null if there is nothing to draw */
     update(found) {
       drawn.hidden = found === null;

@@ -15,6 +15,14 @@ export function counted(n, one, many = `${one}s`) {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
+const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
+const ENDINGS = { one: "st", two: "nd", few: "rd" };
+
+/** A place in an order: "22nd". @param {number} n */
+export function nth(n) {
+  return `${count(n)}${ENDINGS[/** @type {keyof typeof ENDINGS} */ (ordinals.select(n))] ?? "th"}`;
+}
+
 /** A quantity to three digits. @param {number | null | undefined} x */
 export function amount(x) {
   if (x === null || x === undefined || !Number.isFinite(x)) return NONE;
@@ -39,7 +47,7 @@ export function evidence(x) {
 /** A share in per cent, to two digits. @param {number} x */
 export function percent(x) {
   const of100 = 100 * x;
-  return `${of100 >= 99.5 || of100 === 0 ? Math.round(of100) : Number(of100.toPrecision(2))} %`;
+  return `${of100 >= 99.5 || of100 === 0 ? Math.round(of100) : Number(of100.toPrecision(2))}\u00a0%`;
 }
 
 /** A power of ten: 10⁷. @param {number} exponent */

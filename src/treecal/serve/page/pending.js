@@ -4,7 +4,7 @@ import { get, streamPath } from "./api.js";
 import { el, fill, say, table } from "./dom.js";
 import { count, counted, span } from "./numbers.js";
 import { problem, time } from "./parts.js";
-import { forecastInWords } from "./words.js";
+import { forecastInWords, slowed } from "./words.js";
 
 /** @typedef {import("./wire.js").Waiting} Waiting */
 
@@ -14,10 +14,12 @@ const PAGE = 10;
 export function pendingList(name) {
   const overdue = el("input", { type: "checkbox", id: "overdue", onchange: () => load() });
   const summary = el("p");
+  const warning = el("p", { class: "note", hidden: true });
+  const left = el("p", { class: "soft", hidden: true });
   const rows = el("div");
   const more = el("button", { type: "button", class: "quiet", hidden: true, onclick: () => load(10 * shown) }, "Show more");
   const only = el("label", { class: "check" }, overdue, "overdue only");
-  const section = el("section", { class: "card", "aria-labelledby": "pending-title" }, el("h2", { id: "pending-title" }, "Awaiting outcomes"), summary, only, rows, more);
+  const section = el("section", { class: "card", "aria-labelledby": "pending-title" }, el("h2", { id: "pending-title" }, "Awaiting outcomes"), summary, warning, only, rows, more, left);
   let shown = PAGE;
   /** @type {import("./wire.js").Stream | null} */
   let stream = null;
@@ -35,6 +37,11 @@ export function pendingList(name) {
           ? "Every forecast has its outcome."
           : "No forecast has come yet. Below is how to send one.",
     );
+    const slow = slowed(stream);
+    if (slow) warning.hidden = false; // for good: the number that waits goes up and down
+    if (slow) say(warning, slow);
+    left.hidden = counts.late + counts.void === 0;
+    say(left, `${counted(counts.late + counts.void, "round")} ended without an outcome in time: late outcomes are kept, and are not in scores or verdicts.`);
     try {
       /** @type {import("./wire.js").Pending} */
       const found = some ? await get(streamPath(name, "pending"), { overdue: overdue.checked, limit: wanted }) : { pending: [], next: null };

@@ -68,6 +68,7 @@ export function reliability() {
 
   return {
     section: own.section,
+    expect: own.expect,
     /** @param {Scores} found @param {boolean} same whether the model's forecasts are announced as they are */
     update(found, same) {
       [scores, single] = [found, same];

@@ -9,6 +9,7 @@ import { corrects } from "./words.js";
 
 const WINDOWS = ["minute", "hour", "day", "week", "month"];
 const MOST = 200; // rows
+const EMPTY = "Scores need outcomes. Forecasts with tags can be told apart here.";
 const NOTE =
   "ECE, and what chance would show, are of the most likely class; a verdict looks at every class, and at its row alone: " +
   "of twenty rows that are calibrated, one is called off.";
@@ -52,6 +53,10 @@ export function scoresTable(onChoice) {
 
   return {
     section,
+    /** @param {boolean} some whether there are outcomes */
+    expect(some) {
+      if (!rows.querySelector("table, .problem")) fill(rows, el("p", { class: "empty" }, some ? "Being read …" : EMPTY));
+    },
     /** What to ask for. @param {import("./wire.js").Stream} found @returns {{by: string, window: string | null}} */
     query(found) {
       if (stream === null) {
@@ -66,7 +71,7 @@ export function scoresTable(onChoice) {
     /** @param {import("./wire.js").Scores} found @param {Error | null} refusal */
     update(found, refusal) {
       if (refusal) return fill(rows, problem(refusal));
-      if (found.of === 0) return fill(rows, el("p", { class: "empty" }, "Scores need outcomes. Forecasts with tags can be told apart here."));
+      if (found.of === 0) return fill(rows, el("p", { class: "empty" }, EMPTY));
       const times = chooser.value.startsWith("time ");
       const groups = times ? found.groups.slice(-MOST).reverse() : found.groups.slice(0, MOST);
       const cut = found.groups.length > MOST ? ` ${count(MOST)} of ${count(found.groups.length)} are shown.` : "";

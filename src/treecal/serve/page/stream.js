@@ -38,7 +38,7 @@ export async function showStream(main, name) {
     consequence: "It takes no new forecasts. Outcomes of pending ones are still taken, and all that was recorded stays. This cannot be undone here.",
     act: async () => show(await post(streamPath(name, "archive"))),
   });
-  const manage = el("section", { class: "card", "aria-labelledby": "manage-title" }, el("h2", { id: "manage-title" }, "This stream"), el("p", {}, "Announced by ", played), el("p", {}, archive));
+  const manage = el("section", { class: "card", "aria-labelledby": "manage-title" }, el("h2", { id: "manage-title" }, "This stream"), el("details", {}, el("summary", {}, "The settings, for developers"), el("p", {}, played)), el("p", {}, archive));
   const charts = el("div", { class: "charts" }, el("div", { class: "column" }, diagram.section, alarms.section), el("div", { class: "column" }, error.section, evidence.section));
   const begun = el("div", {}, numbers.section, charts, pending.section, scores.section);
   const content = el("div", { hidden: true }, banner.section, verdict.section, begun, use.section, manage);
@@ -49,7 +49,9 @@ export async function showStream(main, name) {
 
   /** @param {Stream} found */
   function show(found) {
+    const first = stream?.counts.learned === 0 && found.counts.learned > 0;
     stream = found;
+    if (first) [loadScores, loadCourse].forEach((load) => load()); // what the verdict says, the charts show at once
     content.hidden = false;
     begun.hidden = found.counts.forecasts === 0; // what to do first is all there is to see
     say(description, made(found));
@@ -60,6 +62,7 @@ export async function showStream(main, name) {
     archive.hidden = found.archived !== null;
     if (found.archived !== null) say(closed, `Archived ${moment(found.archived)}: it takes no new forecasts; outcomes of pending ones are still taken.`);
     for (const part of [banner, verdict, numbers, use]) part.update(found);
+    for (const part of [diagram, error, evidence, scores]) part.expect(found.counts.learned > 0);
   }
 
   /**
@@ -98,13 +101,15 @@ export async function showStream(main, name) {
     diagram.section.hidden = !of.config.classes;
     if (of.config.classes) diagram.update(found, !corrects(of));
     scores.update(found, refusal);
+    if (corrects(of)) verdict.compare(found, of);
   });
   const readScores = paced(5000, loadScores);
-  const readCourse = paced(2000, reading(async (of) => {
+  const loadCourse = reading(async (of) => {
     const curve = await get(streamPath(name, "curve"));
-    error.update(curve, !corrects(of));
+    error.update(curve, !corrects(of), Boolean(of.config.classes));
     evidence.update(curve, (stream ?? of).monitors, !corrects(of));
-  }));
+  });
+  const readCourse = paced(2000, loadCourse);
   const readPending = paced(2000, reading((of) => pending.update(of)));
   const readAlarms = paced(1000, reading(() => alarms.update()));
   const all = [readCourse, readScores, readPending, readAlarms];

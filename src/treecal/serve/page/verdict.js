@@ -3,24 +3,28 @@
 import { el, fill, prose, say } from "./dom.js";
 import { ago, count, evidence } from "./numbers.js";
 import { badge } from "./parts.js";
-import { corrects, level, sentence } from "./words.js";
+import { advice, benefit, corrects, level, reconciled, sentence } from "./words.js";
 
 /** @typedef {import("./wire.js").Stream} Stream */
 
 export function verdictCard() {
   const body = el("div", { class: "verdicts" });
-  const section = el("section", { class: "card verdict", "aria-labelledby": "verdict-title" }, el("h2", { id: "verdict-title" }, "Verdict"), body);
+  const help = el("p");
+  const helps = el("div", { hidden: true }, el("h3", {}, "Does the correction help?"), help);
+  const section = el("section", { class: "card verdict", "aria-labelledby": "verdict-title" }, el("h2", { id: "verdict-title" }, "Verdict"), body, helps);
   let shown = "";
   return {
     section,
     /** @param {Stream} stream */
     update(stream) {
-      const key = JSON.stringify([stream.verdict, stream.model_verdict, level(stream), sentence(stream)]);
+      const key = JSON.stringify([stream.verdict, stream.model_verdict, level(stream), sentence(stream), advice(stream), reconciled(stream, "announced")]);
       if (key === shown) return;
       shown = key;
       const { verdict, model_verdict: model } = stream;
       if (!verdict) return fill(body, el("p", {}, badge(level(stream)), " ", stream.counts.forecasts ? sentence(stream) : "Send its first forecast, as below; this page will move by itself."));
       const both = corrects(stream) && model;
+      const why = reconciled(stream, "announced");
+      const whyModel = why ? "" : reconciled(stream, "model");
       fill(
         body,
         el(
@@ -28,10 +32,17 @@ export function verdictCard() {
           {},
           el("h3", {}, both ? "What is announced " : "", badge(verdict.level)),
           el("p", {}, prose(verdict.sentences.join(" "))),
-          el("p", {}, el("strong", {}, "What to do: "), prose(verdict.advice)),
+          why && el("p", {}, why),
+          el("p", {}, el("strong", {}, "What to do: "), prose(advice(stream))),
         ),
-        both && el("div", {}, el("h3", {}, "The model alone ", badge(model.level)), el("p", {}, prose(model.sentences.join(" ")))),
+        both && el("div", {}, el("h3", {}, "The model alone ", badge(model.level)), el("p", {}, prose(model.sentences.join(" "))), whyModel && el("p", {}, whyModel)),
       );
+    },
+    /** @param {import("./wire.js").Scores} scores @param {Stream} stream one that corrects */
+    compare(scores, stream) {
+      const text = benefit(scores, Boolean(stream.config.gate));
+      helps.hidden = !text;
+      say(help, text);
     },
   };
 }
@@ -67,7 +78,7 @@ export function facts() {
       set("overdue", count(counts.overdue), counts.overdue > 0);
       set("late or void", counts.late + counts.void ? count(counts.late + counts.void) : null);
       set("amended", counts.amended ? count(counts.amended) : null);
-      set("evidence now", now ? `${evidence(now.value)} of ${evidence(now.threshold)}` : null, Boolean(now?.alarm));
+      set("evidence now", now ? `${evidence(now.value)} of ${evidence(now.threshold)}${now.alarm ? ", alarm stands" : ""}` : null, Boolean(now?.alarm));
       set("last heard of", last === null ? "never" : ago(last));
     },
   };

@@ -12,7 +12,7 @@ export interface Counts {
 }
 export interface Alarm {
   stream: string; of: "model" | "announced"; at: number; round: number; onset: number; since: number; kind: string;
-  where: string | number | null; direction: string; size: number; gap: number; e_value: number; group: string | null;
+  where: string | number | null; direction: string; size: number; gap: number; e_value: number | null; group: string | null;
   words: string;
 }
 export interface Evidence { value: number; peak: number; threshold: number; alarm: Alarm | null }
@@ -30,8 +30,10 @@ export interface Waiting {
   tags: Record<string, string>;
 }
 export interface Pending { pending: Waiting[]; next: number | null }
+export interface Change { value: number; low: number; high: number; level: number }
 export interface Scores {
   stream: string; rounds: number; of: number; model: Calibration | null; announced: Calibration | null; groups: Group[];
+  change: Change | null;
 }
 export interface Curve { stream: string; norm: string; error: string; marks: Mark[] }
 export interface Alarms { alarms: Alarm[] }
@@ -49,11 +51,11 @@ export interface Bins {
 }
 export interface Calibration {
   rounds: number; verdict: Verdict; brier: number; log_score: number | null; accuracy: number; skill: number | null;
-  classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
+  intervals: { level: number; brier: [number, number] }; classwise_ece: number; top_label: Bins; classes: Record<string, Bins>;
 }
 export interface Group {
   by: string | null; // a value of the tag, or the start of the window in UTC
   model?: Score | null; announced?: Score | null;
 }
 // Of outcomes that are points, there are only their squared errors.
-export type Score = Calibration & { squared_error?: number };
+export type Score = Calibration & { squared_error?: number; interval?: [number, number] };

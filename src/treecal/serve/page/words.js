@@ -1,15 +1,22 @@
 // A stream in words: how it stands, what needs attention, what to do.
 
-import { amount, count, counted, decimals, evidence, percent } from "./numbers.js";
+import { amount, count, counted, decimals, evidence, moment, nth, percent } from "./numbers.js";
 
 /**
  * @typedef {import("./wire.js").Stream} Stream
  * @typedef {import("./wire.js").Evidence} Evidence
  * @typedef {import("./wire.js").Mark} Mark
  * @typedef {import("./wire.js").Bins} Bins
+ * @typedef {import("./wire.js").Alarm} Alarm
+ * @typedef {import("./wire.js").Scores} Scores
  */
 
 const LEVELS = ["far off", "somewhat off", "cannot tell", "nearly calibrated", "calibrated"];
+const CALM = ["calibrated", "nearly calibrated", "cannot tell"]; // levels that an alarm seems to contradict
+const PROOF = 1e200; // evidence that only a forecast of 0 gives
+const LARGEST = 2; // the l1 error of forecasts of classes when all of them are as wrong as can be
+const GUARANTEED = ["guarded", "treecal", "adaptive"]; // forecasters that play a copy of themselves for each round that waits
+const MANY = 10; // of which each copy hears too little
 
 /** Whether a model's forecasts are corrected, so that there are two of each to compare. @param {Stream} stream */
 export function corrects(stream) {
@@ -25,6 +32,7 @@ export function level(stream) {
 /** The sentence that goes with it. @param {Stream} stream */
 export function sentence(stream) {
   const { verdict, counts } = stream;
+  if (verdict && !ofModelOnly(stream) && contradicts(alarmOf(stream), verdict.level)) return "Over all outcomes together; the alarm looks at them in order.";
   if (verdict) return verdict.level === "calibrated" ? (verdict.sentences[1] ?? verdict.advice) : verdict.advice;
   if (counts.forecasts === 0) return "Send its first forecast: the page of the stream says how.";
   if (counts.learned === 0) return "Forecasts have come; a verdict needs their outcomes.";
@@ -44,12 +52,32 @@ export function ofModelOnly(stream) {
 /** Where a monitor stands, in a few words. @param {Stream} stream */
 export function watch(stream) {
   const found = alarmOf(stream);
-  if (found) return `${fault(found)}, since round ${count(found.onset)}`;
+  const of = corrects(stream) ? `${found?.of === "model" ? "the model" : "announced"}: ` : "";
+  if (found) return `${of}${fault(found)}, ${since(found)}`;
   const now = stream.monitors.announced ?? stream.monitors.model;
   return now ? `evidence ${evidence(now.value)} of ${evidence(now.threshold)}` : "not watched";
 }
 
-/** What an alarm says is wrong. @param {import("./wire.js").Alarm} alarm */
+/** Since when, in outcomes. @param {Alarm} alarm */
+function since({ onset }) {
+  return onset === 1 ? "since the first outcome" : `since about the ${nth(onset)} outcome`;
+}
+
+/** An alarm in two sentences: what is wrong, and since when. @param {Alarm} alarm */
+export function alarmInWords(alarm) {
+  const { kind, where, direction, size, gap, e_value: found, group } = alarm;
+  const inGroup = group === null ? "" : ` in group ${group}`;
+  const after = `It was raised after ${counted(alarm.round, "outcome")}`;
+  if (found === null || found > PROOF) {
+    return `${direction === "too high" ? "Another class" : where} came${inGroup}, and its forecast had the probability 0. ${after}.`;
+  }
+  const of = kind === "confidence" ? ` of about ${percent(Number(where) + 0.05)}` : where === null || kind === "slope" ? "" : ` of ${where}`;
+  const by = kind === "slope" ? "" : `, by ${amount(Math.abs(gap))} on average`;
+  const factor = kind === "temperature" ? ` (a temperature of about ${Number(size.toPrecision(2))})` : "";
+  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which came ${moment(alarm.since)}. ${after}.`;
+}
+
+/** What an alarm says is wrong, in a few words. @param {Alarm} alarm */
 function fault({ kind, where, direction, group }) {
   const at = kind === "confidence" ? `${direction} at about ${percent(Number(where) + 0.05)}` : where === null ? direction : `${where} ${direction}`;
   return group === null ? at : `${group}: ${at}`;
@@ -102,7 +130,7 @@ export function made(stream) {
     : forecaster
       ? `forecast by ${forecaster.name}`
       : "the model’s forecasts as they are";
-  const watched = forecaster || monitor === null ? "not watched" : monitor?.arl ? `one false alarm in ${count(monitor.arl)} rounds` : `false alarms at most ${amount(monitor?.alpha ?? 0.05)}`;
+  const watched = forecaster || monitor === null ? "not watched" : monitor?.arl ? `one false alarm in ${count(monitor.arl)} outcomes on average` : `the probability of ever raising a false alarm is at most ${percent(monitor?.alpha ?? 0.05)}`;
   return `${of} · ${by} · ${watched}`;
 }
 
@@ -110,33 +138,96 @@ export function made(stream) {
 export function remedy(stream) {
   const found = alarmOf(stream);
   if (!found) return "";
-  const after = "Then begin anew: the evidence starts again at 1.";
+  const after = "Then begin anew: the evidence starts again at 1, and until you do the alarm stays.";
   if (ofModelOnly(stream)) {
     return `The model is off; what is announced is corrected, and watched by itself. See to the model when you can. ${after}`;
   }
-  const advice = stream.verdict && !["calibrated", "cannot tell"].includes(stream.verdict.level) ? `${stream.verdict.advice} ` : "";
-  return `Find out what changed since round ${count(found.onset)}: data, labels, the model. ${advice}${after}`;
+  if (corrects(stream) && !stream.monitors.model?.alarm) {
+    const gate = stream.config.gate ? "" : "that corrects only once there is evidence that it helps, or ";
+    return `The model’s own forecasts have raised no alarm, so look at the correction: consider a stream ${gate}that announces the model’s forecasts as they are. ${after}`;
+  }
+  return `Find out what changed ${since(found)}: data, labels, the model. ${after}`;
 }
 
-/** The error over time in a sentence. @param {Mark[]} marks @param {boolean} both whether model and announced differ */
-export function errorSummary(marks, both) {
+/** Whether a verdict seems to say that there is nothing to an alarm. @param {Alarm | null | undefined} alarm @param {string} verdict its level */
+function contradicts(alarm, verdict) {
+  return Boolean(alarm) && CALM.includes(verdict);
+}
+
+/** Why an alarm and a verdict that says otherwise can both be right; or nothing. @param {Stream} stream @param {"announced" | "model"} of */
+export function reconciled(stream, of) {
+  const verdict = of === "model" ? stream.model_verdict : stream.verdict;
+  const alarm = stream.monitors[of]?.alarm ?? (corrects(stream) ? null : alarmOf(stream));
+  if (!verdict || !contradicts(alarm, verdict.level)) return "";
+  return (
+    `The alarm can be right all the same: the verdict is over all ${counted(stream.counts.learned, "outcome")} together, where errors along the way can even out; ` +
+    "the alarm looks at them in the order in which they came, and stays until you begin anew."
+  );
+}
+
+/** What to do, by the verdict and by the alarm that stands. @param {Stream} stream */
+export function advice(stream) {
+  const { verdict } = stream;
+  if (!verdict) return "";
+  if (!contradicts(alarmOf(stream), verdict.level)) return verdict.advice;
+  return ofModelOnly(stream) ? "Nothing about what is announced; the alarm is of the model alone." : "See to the alarm first.";
+}
+
+/** Whether the correction helps, in scores. @param {Scores} scores @param {boolean} gate whether it waits until there is evidence for it */
+export function benefit({ model, announced, change, rounds, of }, gate) {
+  if (!model || !announced || !change) return "";
+  const name = model.intervals ? "Brier score" : "squared error";
+  const numbers = `Over ${rounds < of ? "the last " : ""}${counted(rounds, "outcome")}, the ${name} of the model is ${scored(model)}, that of what is announced ${scored(announced)}; lower is better.`;
+  if (change.value === 0) return `${numbers} The correction has changed nothing so far.`;
+  const [by, spread] = [Math.abs(change.value), (change.high - change.low) / 2].map((x) => amount(Number(x.toPrecision(2))));
+  const effect = `The correction ${change.value < 0 ? "lowers" : "raises"} it by ${by}, give or take ${spread}`;
+  if (change.low <= 0 && change.high >= 0) return `${numbers} ${effect}: too early to tell whether it helps.`;
+  if (change.value < 0) return `${numbers} ${effect}: it helps.`;
+  return `${numbers} ${effect}: so far it does harm.${gate ? "" : " A stream that corrects only once there is evidence that it helps would have waited."}`;
+}
+
+/** A score with its interval. @param {import("./wire.js").Score} found */
+function scored(found) {
+  const [low, high] = found.intervals?.brier ?? found.interval ?? [];
+  return `${decimals(found.brier ?? found.squared_error)} (${percent(found.intervals?.level ?? 0.9)} interval ${decimals(low)} to ${decimals(high)})`;
+}
+
+/** Whether a guarantee says more than that errors have a largest value. @param {number | null} bound @param {boolean} classes */
+export function useful(bound, classes) {
+  return bound !== null && !(classes && bound >= LARGEST - 1e-9);
+}
+
+/** The error over time in a sentence. @param {Mark[]} marks @param {boolean} both whether model and announced differ @param {boolean} classes whether outcomes are classes */
+export function errorSummary(marks, both, classes) {
   const last = marks.at(-1);
   if (!last) return "";
+  const outcomes = counted(last.rounds, "outcome");
   const model = both && last.model !== null ? `; that of the model’s is ${amount(last.model)}` : "";
-  const bound = last.guarantee === null ? "" : `. It is guaranteed to be at most ${amount(last.guarantee)}`;
-  return `After ${counted(last.rounds, "outcome")}, the error of the forecasts announced is ${amount(last.announced)} a round${model}${bound}.`;
+  const bound = last.guarantee === null ? "" : useful(last.guarantee, classes) ? ` It is guaranteed to be at most ${amount(last.guarantee)}.` : ` There is no useful guarantee yet after ${outcomes}.`;
+  return `After ${outcomes}, the error of the forecasts announced is ${amount(last.announced)} a round${model}.${bound}`;
 }
 
-/** The evidence in a sentence. @param {Record<string, Evidence>} monitors @param {boolean} both */
+/** That many forecasts wait, where that does harm; or nothing. @param {Stream} stream */
+export function slowed({ config, counts }) {
+  if (!GUARANTEED.includes(config.forecaster?.name ?? "") || counts.pending < MANY) return "";
+  return (
+    "This stream forecasts by itself, with a copy of its own for each forecast that waits, and a copy learns from its own rounds: while many wait, it learns slowly. " +
+    "Send outcomes soon, or create a stream with a limit on what waits, or one that forecasts by tracker or running-mean, which do not mind."
+  );
+}
+
+/** The evidence in a few sentences. @param {Record<string, Evidence>} monitors @param {boolean} both */
 export function evidenceSummary(monitors, both) {
   const own = monitors.announced ?? monitors.model;
   if (!own) return "This stream has no monitor.";
-  const model = both && monitors.model && own !== monitors.model ? `, against the model’s ${evidence(monitors.model.value)}` : "";
-  const found = own.alarm ? ` An alarm was raised after round ${count(own.alarm.round)}.` : " There is no alarm.";
-  return (
-    `The evidence against the forecasts announced is ${evidence(own.value)}${model}; at most it was ${evidence(own.peak)}. ` +
-    `An alarm is raised at ${evidence(own.threshold)}.${found}`
-  );
+  const model = both && own !== monitors.model ? monitors.model : null;
+  const theirs = model ? ` Against the model’s it is ${evidence(model.value)}.` : "";
+  const raised = [
+    own.alarm && `${model ? "for those announced " : ""}after ${counted(own.alarm.round, "outcome")}`,
+    model?.alarm && `for the model’s after ${counted(model.alarm.round, "outcome")}`,
+  ].filter(Boolean);
+  const found = raised.length ? ` One was raised ${raised.join(", and one ")}; it stays until you begin anew, even if the evidence falls.` : " There is none.";
+  return `The evidence against the forecasts announced is ${evidence(own.value)}, and was ${evidence(own.peak)} at its highest.${theirs} An alarm is raised at ${evidence(own.threshold)}.${found}`;
 }
 
 /**
