@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.support import refused, run
 from tests.serve.http import House, fill, served
+from tests.serve.postgres import Cluster
 from treecal.serve import _sqlite
 from treecal.serve._store import NotNowError, open_store
 
@@ -163,3 +164,20 @@ def test_a_database_that_does_not_answer_may_later() -> None:
     refused(done, "PostgreSQL does not answer", "check that it runs", code=75)
     assert "secret" not in done.err
     assert "other one" not in done.err
+
+
+@pytest.mark.heavy
+def test_each_trouble_with_a_database_has_its_own_hint(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    from treecal.serve import _postgres
+
+    monkeypatch.setattr(_postgres, "_PATIENCE", "50ms")
+    data = postgres.database()
+    with open_store(data):
+        for address, words, hint in (
+            (data, "another treecal serve holds", "let it end first"),
+            (data.replace("?", "-none?"), "refuses the connection", "createdb"),
+            (data.replace("host=", "host=/none"), "does not answer", "check that it runs"),
+        ):
+            with pytest.raises(NotNowError, match=words) as caught, open_store(address):
+                pass
+            assert hint in str(caught.value.hint)

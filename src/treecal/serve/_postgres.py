@@ -277,14 +277,13 @@ def _failures(connection: Any) -> Iterator[None]:
 
 
 def _silent(error: Exception) -> Unavailable:
-    """Return the refusal when there is no answer, or none but that the connection is refused."""
+    """Return the refusal when there is no connection."""
     brief = _brief(error)
     lacks = ("does not exist", "authentication failed", "no password supplied", "no pg_hba.conf entry")
-    if any(words in brief or words in str(error) for words in lacks):
+    if any(words in str(error) for words in lacks):
         remedy = "check the user, the password and the name of the database in --data; createdb makes a database."
-    else:
-        remedy = "check that it runs, and host and port in --data."
-    return unavailable(f"PostgreSQL does not answer ({brief})", remedy)
+        return unavailable(f"PostgreSQL refuses the connection ({brief})", remedy)
+    return unavailable(f"PostgreSQL does not answer ({brief})", "check that it runs, and host and port in --data.")
 
 
 def _brief(error: Exception) -> str:
