@@ -79,6 +79,10 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
             os.close(folder)
 
 
+class InUseError(FileError):
+    """Another process holds a file."""
+
+
 @contextmanager
 def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold a file for this process: until the block ends, whoever else wants to hold it is refused at once.
@@ -113,7 +117,7 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
         if _lock(descriptor) is False:
             named = os.read(descriptor, 20).decode(errors="replace").strip()
             os.close(descriptor)
-            raise FileError(
+            raise InUseError(
                 f"{os.fspath(path)} is in use by another treecal{f', process {named}' if named.isdecimal() else ''}.",
                 hint="let it end first; two at once would overwrite each other's work.",
             )

@@ -39,8 +39,8 @@ Results go to standard output, messages and progress bars to standard error; `--
 document. A file is never overwritten without `--force`.
 
 Exit codes: 0 success; 1 finished, but invalid rows were left out or a check failed; 2 invalid input or options, or any
-other error; 3 an alarm; 130 interrupted; 141 the reader of standard output has gone. An error is one message;
-with `--debug` anywhere, its traceback comes first.""",
+other error; 3 an alarm; 75 a server cannot start now; 130 interrupted; 141 the reader of standard output has gone. An
+error is one message; with `--debug` anywhere, its traceback comes first.""",
     version=__version__,
     default_parameter=Parameter(
         negative=(), show_default=lambda value: None if value is None or value is False else str(value)

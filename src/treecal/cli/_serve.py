@@ -37,7 +37,9 @@ def serve(
         treecal serve --data postgresql:///books --host 0.0.0.0 --allow-host forecasts.example.org
         treecal serve --demo
 
-    It stops at Ctrl-C or SIGTERM, with code 0, when all that was asked is answered. Standard error is its log, a JSON
+    It stops at Ctrl-C or SIGTERM, with code 0, when all that was asked is answered. It ends with code 75 if the books
+    cannot be opened now and may be later: the database does not answer, the disk is full, another server has them.
+    Standard error is its log, a JSON
     object in a line.
 
     Parameters
@@ -64,20 +66,25 @@ def serve(
     for package in ("starlette", "uvicorn", "msgspec"):
         require(package, extra="serve", what="the server")
     from treecal.serve._run import serve as run
+    from treecal.serve._store import NotNowError
 
     if data is None and not demo:
         raise ParameterError("no books given.", hint="--data books.sqlite; or --demo to look around.")
     with ExitStack() as stack:
         if data is None:
             data = f"{stack.enter_context(TemporaryDirectory(prefix='treecal-'))}/demo.sqlite"
-        run(
-            data,
-            host=host,
-            port=port,
-            hosts=allow_host,
-            rate=rate,
-            most_bytes=body * 2**20,
-            demo=demo,
-            say=say,
-        )
+        try:
+            run(
+                data,
+                host=host,
+                port=port,
+                hosts=allow_host,
+                rate=rate,
+                most_bytes=body * 2**20,
+                demo=demo,
+                say=say,
+            )
+        except NotNowError as error:
+            say(str(error))
+            return Exit.LATER
     return Exit.FINE

@@ -31,6 +31,8 @@ class Exit(IntEnum):
     """The input or the options are invalid; a message on standard error says how."""
     ALARM = 3
     """Forecasts are provably off, or their calibration error is above a limit."""
+    LATER = 75
+    """What a server needs is not there yet, such as its database, or still in use: it may be started again."""
     INTERRUPTED = 130
     """By Ctrl-C, SIGTERM, or a terminal that was closed."""
     UNREAD = 141

@@ -26,7 +26,8 @@ class Answer(Struct, frozen=True):
     forecast: list[float] | dict[str, float]
     """The forecast to use: a list in the order of the classes; by their names if the model's was."""
     corrected: bool
-    """Whether the server announced it; otherwise it is the model's own."""
+    """Whether the server answered: it is then what the server announced, which may be the model's own, as of a stream
+    without a corrector or behind a gate that is shut. Otherwise it is the model's own."""
     kept: bool
     """Whether it is recorded by the server, or waits for that in the spool."""
     why: str | None = None

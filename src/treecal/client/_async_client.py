@@ -17,7 +17,7 @@ from treecal.client._desk import Act, Desk, encode, quoted, route, with_query
 from treecal.client._line import AsyncLine, AwayError, Call, Reply
 from treecal.client._pause import LONGEST
 from treecal.client._replies import read
-from treecal.client._rows import Label, Vector
+from treecal.client._rows import Due, Label, Vector
 from treecal.client._spool import LIMIT, SpoolCounts
 from treecal.client._streams import Given, new_stream
 from treecal.serve._wire import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
@@ -70,7 +70,7 @@ class AsyncClient:
         *,
         id: str | None = None,  # noqa: A002
         tags: Mapping[str, str] | None = None,
-        due: float | None = None,
+        due: Due | None = None,
         timeout: float = FORECAST,
     ) -> Answer:
         """Return the forecast to use: see `Client.forecast`."""
@@ -83,7 +83,7 @@ class AsyncClient:
         *,
         ids: Iterable[str] | None = None,
         tags: Iterable[Mapping[str, str]] | None = None,
-        due: float | None = None,
+        due: Due | None = None,
         timeout: float = BATCH,
     ) -> list[Answer]:
         """Return the forecasts to use, in order: see `Client.forecast_many`."""

@@ -16,7 +16,7 @@ from treecal.client._desk import Act, Desk, encode, quoted, route, with_query
 from treecal.client._line import AwayError, Call, Line, Reply
 from treecal.client._pause import LONGEST
 from treecal.client._replies import read
-from treecal.client._rows import Label, Vector
+from treecal.client._rows import Due, Label, Vector
 from treecal.client._spool import LIMIT, SpoolCounts
 from treecal.client._streams import Given, new_stream
 from treecal.serve._wire import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
@@ -100,7 +100,7 @@ class Client:
         *,
         id: str | None = None,  # noqa: A002
         tags: Mapping[str, str] | None = None,
-        due: float | None = None,
+        due: Due | None = None,
         timeout: float = FORECAST,
     ) -> Answer:
         """Return the forecast to use: the corrected one, or the model's own if there is no answer in time.
@@ -117,7 +117,7 @@ class Client:
         tags
             Values of tags of the stream.
         due
-            The last moment at which the outcome counts, in seconds since 1970.
+            The last moment at which the outcome counts, in seconds since 1970 or as a `datetime` with a time zone.
         timeout
             Seconds to wait for an answer, all in all.
         """
@@ -130,7 +130,7 @@ class Client:
         *,
         ids: Iterable[str] | None = None,
         tags: Iterable[Mapping[str, str]] | None = None,
-        due: float | None = None,
+        due: Due | None = None,
         timeout: float = BATCH,
     ) -> list[Answer]:
         """Return the forecasts to use, in order, as `forecast` does; 10,000 go in one request, all of them or none.
@@ -146,7 +146,7 @@ class Client:
         tags
             Tags of each.
         due
-            The last moment at which their outcomes count, in seconds since 1970.
+            The last moment at which their outcomes count, in seconds since 1970 or as a `datetime` with a time zone.
         timeout
             Seconds to wait for an answer, all in all.
         """
@@ -172,7 +172,8 @@ class Client:
         y
             The outcome: a class by its index or name, or a point of the set.
         amend
-            Whether it replaces an earlier outcome in the records.
+            Whether it is kept beside another one that came before, which stays what was learned and scored. Send
+            amendments one after the other.
         timeout
             Seconds; by default the client's.
         """
@@ -191,7 +192,7 @@ class Client:
         rows
             For each a stream, an id and an outcome.
         amend
-            Whether they replace earlier outcomes in the records.
+            Whether they are kept beside others that came before, which stay what was learned and scored.
         timeout
             Seconds; by default the client's.
         """

@@ -20,7 +20,7 @@ from treecal.client._delivery import Delivery
 from treecal.client._line import Address, AwayError, Call
 from treecal.client._pause import Pause, backoff
 from treecal.client._replies import read
-from treecal.client._rows import Label, Vector, new_forecast, new_outcome
+from treecal.client._rows import Due, Label, Vector, new_forecast, new_outcome
 from treecal.client._spool import Spool, SpoolCounts, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError, ServerError
 from treecal.serve._wire import (
@@ -31,6 +31,7 @@ from treecal.serve._wire import (
     NewForecasts,
     NewOutcome,
     NewOutcomes,
+    Settled,
     Settlements,
     Stream,
     Streams,
@@ -97,7 +98,7 @@ class Desk:
         p: Vector | None,
         id: str | None,  # noqa: A002
         tags: Mapping[str, str] | None,
-        due: float | None,
+        due: Due | None,
         timeout: float,
     ) -> Act[Answer]:
         """Announce one."""
@@ -123,7 +124,7 @@ class Desk:
         P: Iterable[Vector],
         ids: Iterable[str] | None,
         tags: Iterable[Mapping[str, str]] | None,
-        due: float | None,
+        due: Due | None,
         timeout: float,
     ) -> Act[list[Answer]]:
         """Announce many; all of a request or none."""
@@ -179,7 +180,7 @@ class Desk:
         body = encode(NewOutcomes(rows))
         if self.spool is None:
             settled = (yield from self.ask("POST", "/v1/outcomes", Settlements, body, timeout)).outcomes
-            return [Receipt(each.stream, each.id, each.status) for each in settled]
+            return _receipts(settled)
         limit = self.limit(timeout)
         if not len(self.spool) and self.pause.why(limit) is None:
             try:
@@ -189,7 +190,7 @@ class Desk:
                 self.pause.fail(away)
             else:
                 self.pause.end()
-                return [Receipt(each.stream, each.id, each.status) for each in settled]
+                return _receipts(settled)
         if not self.spool.append([SpooledOutcome(row) for row in rows]):
             raise FileError(
                 f"the server is away, and {self.spool.path} takes no more: {len(rows)} outcomes are not kept.",
@@ -290,6 +291,14 @@ def _shut_out(error: ServerError) -> str:
 
 def _announced(found: Announced) -> Answer:
     return Answer(found.id, found.forecast, True, True, None, found.round, found.state, found.points, found.weights)
+
+
+def _receipts(settled: list[Settled]) -> list[Receipt]:
+    if unknown := [each for each in settled if each.status == "unknown"]:
+        first = unknown[0]
+        words = "the server has no forecast for %d of %d outcomes, which are not kept: the first is id %r of stream %r"
+        _log.warning(words, len(unknown), len(settled), first.id, first.stream)
+    return [Receipt(each.stream, each.id, each.status) for each in settled]
 
 
 def _requests(new: list[NewForecast]) -> Iterator[list[NewForecast]]:

@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve._wire import NewForecast, NewOutcome
+from treecal.serve._wire import FAR, NewForecast, NewOutcome
 
 Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
 Label = int | str | Sequence[float] | np.integer[Any] | NDArray[Any]
 """An outcome: a class by its index or name, or a point of the set."""
+Due = float | datetime
+"""A moment: seconds since 1970, or a datetime with a time zone."""
 _LONGEST_ID = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # which the server refuses: in the spool it would be found out late
 
@@ -27,12 +30,15 @@ def new_forecast(
     p: Vector | None,
     id: str | None,  # noqa: A002
     tags: Mapping[str, str] | None,
-    due: float | None,
+    due: Due | None,
     row: int | None = None,
 ) -> NewForecast:
     """Return a forecast to send; an id is made if there is none."""
-    if due is not None and not (isinstance(due, int | float) and math.isfinite(due)):
-        raise ParameterError.expected("due", due, "seconds since 1970, as time.time() + 86400")
+    if isinstance(due, datetime) and due.tzinfo is not None:
+        due = due.timestamp()
+    if due is not None and not (isinstance(due, int | float) and abs(due) <= FAR):
+        expected = "seconds since 1970, such as time.time() + 86400, or a datetime with a time zone"
+        raise ParameterError.expected("due", due, expected)
     words = {} if tags is None else dict(tags)
     if not all(isinstance(word, str) for pair in words.items() for word in pair):
         raise ParameterError.expected(_name("tags", row), tags, "names and values as text")

@@ -160,9 +160,14 @@ class Access:
         token = self._token(text)
         if token is None:
             self._count(self._guesses, peer)
+            problem = "expected a token."
+            if text is not None:
+                problem = "the token is not known, or was revoked."
+                if not text.lower().startswith(b"bearer "):
+                    problem = "the header Authorization does not begin with Bearer."
             raise Refusal(
                 "unauthorized",
-                "expected a token." if text is None else "the token is not known, or was revoked.",
+                problem,
                 hint="send Authorization: Bearer tcal_...; `treecal token create` makes one.",
                 at="authorization",
             )

@@ -52,14 +52,24 @@ class Call(Struct, frozen=True):
     def need(self, scope: str, stream: str, *, at: str) -> None:
         """Refuse unless this may be done with a stream."""
         if not self.grant.allows(scope, stream):
-            raise forbidden(self.grant, scope, at=at)
+            raise forbidden(self.grant, scope, stream, at=at)
 
 
-def forbidden(grant: Grant, scope: str, *, at: str) -> Refusal:
-    """Return the refusal of what a token does not allow."""
-    where = f" with streams that start with {grant.prefix!r}" if grant.prefix else ""
+def forbidden(grant: Grant, scope: str, stream: str, *, at: str) -> Refusal:
+    """Return the refusal of what a token does not allow.
+
+    Examples
+    --------
+    >>> print(forbidden(Grant("k3v9x2m1", "shop-", frozenset({"read"})), "read", "bank-1", at="path"))
+    the token is not for stream 'bank-1'.
+    <BLANKLINE>
+    Hint: it is for streams whose names start with 'shop-'.
+    """
+    if scope in grant.scopes:
+        hint = f"it is for streams whose names start with {grant.prefix!r}."
+        return Refusal("forbidden", f"the token is not for stream {stream!r}.", hint=hint, at=at)
     may = ", ".join(sorted(grant.scopes))
-    return Refusal("forbidden", f"this needs {scope}; the token allows {may}{where}.", at=at)
+    return Refusal("forbidden", f"this needs the scope {scope}; the token has {may}.", at=at)
 
 
 class NoQuery(Struct, forbid_unknown_fields=True, frozen=True):

@@ -148,6 +148,8 @@ class Books:
                     at="name",
                 )
             return new.name, False
+        if "time" in new.tags:
+            raise Refusal("invalid", "no tag can have the name 'time'.", hint="by=time is the clock.", at="tags")
         rehearse(new)
         player, now = Player(new), self._now()
         stream = len(self._kept) + 1  # none is ever deleted
@@ -190,8 +192,9 @@ class Books:
         for i, each in enumerate(new):
             models.append(self._model(player, each, where[i]))
             texts.append(self._tags(kept.config, each, where[i]))
-            if each.due is not None and not math.isfinite(each.due):
-                raise Refusal("invalid", f"due is {each.due}, expected a time.", at=f"{where[i]}due")
+            if each.due is not None and not abs(each.due) <= wire.FAR:
+                hint = "it is in seconds since 1970, not in milliseconds."
+                raise Refusal("invalid", f"due is {each.due}, expected a time.", hint=hint, at=f"{where[i]}due")
             j = first.setdefault(each.id, i)
             again = known.get(each.id)
             asked = (_bytes(models[i]), texts[i], each.due)
@@ -247,6 +250,9 @@ class Books:
         if stray := sorted(set(each.tags) - set(config.tags)):
             hint = f"its tags are {', '.join(config.tags)}." if config.tags else "it was made without tags."
             raise Refusal("invalid", f"the stream has no tag {stray[0]!r}.", hint=hint, at=f"{at}tags")
+        if lacking := [name for name in config.group if name not in each.tags]:
+            problem = f"the tag {lacking[0]!r} is missing, and the stream is grouped by it."
+            raise Refusal("invalid", problem, hint=f'"tags": {{"{lacking[0]}": "..."}}.', at=f"{at}tags")
         return tags_text(each.tags)
 
     def _openings(

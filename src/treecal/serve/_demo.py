@@ -1,7 +1,8 @@
 """`treecal serve --demo`: departures from New York are forecast, and their outcomes come, while one watches.
 
 Three airports have a model each, corrected as it goes, and one model gets worse along the way, so that an alarm is
-raised within the first minute. A fourth stream has no model: it forecasts Seattle's weather by itself.
+raised within the first minute. The others are good, and a gate keeps their correctors from doing harm. A fourth stream
+has no model: it forecasts Seattle's weather by itself.
 """
 
 from __future__ import annotations
@@ -70,14 +71,15 @@ def _airports() -> Iterator[Flow]:
         rows = np.flatnonzero(airports == airport)
         rows = rows[int(_SUMMER * len(rows)) - _WARM :]
         tags = [dict(zip(("carrier", "hours"), stream.groups[row][1:], strict=True)) for row in rows.tolist()]
-        sharper = _SHARPER if airport == "EWR" else 1.0
+        good = airport != "EWR"
         new = NewStream(
             f"flights-{airport}",
             classes=list(stream.classes),
             corrector=Part("vector"),
+            gate=good,
             tags=["carrier", "hours", "model"],
         )
-        yield Flow(new, _model(stream.space, forecasts[rows], labels[rows], tags, sharper))
+        yield Flow(new, _model(stream.space, forecasts[rows], labels[rows], tags, 1.0 if good else _SHARPER))
 
 
 def _model(
@@ -118,7 +120,7 @@ def made_up() -> list[Flow]:
         rng = np.random.default_rng(seed)
         p = rng.dirichlet([4, 3, 2], 10_000 + _WARM)
         labels = (rng.random(len(p))[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(0, 2)
-        new = NewStream(name, classes=classes, corrector=Part("vector"), tags=["model"])
+        new = NewStream(name, classes=classes, corrector=Part("vector"), gate=bool(seed), tags=["model"])
         sharper = 1.0 if seed else _MADE_UP_SHARPER
         found.append(Flow(new, _model(Simplex(classes=classes), p, labels, [{}] * len(p), sharper)))
     return found

@@ -23,6 +23,7 @@ from treecal.serve._operations import OPERATIONS, Desk
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
 from treecal.serve._wire import Failure, Problem, encode
+from treecal.serve._words import bad_json, invalid
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -50,6 +51,15 @@ _SAFETY = (
 )
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NOBODY = Grant(None, "", frozenset())
+_MEANT = (
+    (re.compile(r"/\Z"), "leave out the slash at its end."),
+    (
+        re.compile(r"^/v1/streams/[^/]+/outcomes?\Z"),
+        "POST /v1/outcomes takes those of all streams, each with its name.",
+    ),
+    (re.compile(r"^/v1/forecasts?\Z"), "POST /v1/streams/{s}/forecasts takes those of stream s."),
+)
+"""Paths that are not, and what is meant by them."""
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -137,8 +147,9 @@ class _Endpoint:
             peer = scope["client"]
             grant = await self._access.grant(headers, "" if peer is None else peer[0])
             scope["treecal.token"] = grant.id
-            if not grant.allows(operation.scope, path.get("s", grant.prefix)):
-                raise forbidden(grant, operation.scope, at="path")
+            stream = path.get("s", grant.prefix)
+            if not grant.allows(operation.scope, stream):
+                raise forbidden(grant, operation.scope, stream, at="path")
         query = _query(scope["query_string"], operation.query)
         body = None
         if decoder is not None:
@@ -209,14 +220,9 @@ def _decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _invalid(error) from None
+        raise invalid(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal("bad_json", f"the body is not JSON: {error}.", hint="send one object, in UTF-8.") from None
-
-
-def _invalid(error: msgspec.ValidationError) -> Refusal:
-    message, _, at = str(error).partition(" - at `$")
-    return Refusal("invalid", f"{message}.", at=at.rstrip("`").removeprefix(".") or None)
+        raise bad_json(error, raw) from None
 
 
 def _query(text: bytes, kind: type[Struct]) -> Any:
@@ -234,7 +240,7 @@ def _query(text: bytes, kind: type[Struct]) -> Any:
     try:
         found = msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _invalid(error) from None
+        raise invalid(error, kind) from None
     for name in found.__struct_fields__:
         value = getattr(found, name)
         if isinstance(value, float) and not math.isfinite(value):
@@ -385,6 +391,5 @@ async def _nowhere(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1000})
         return
-    raise Refusal(
-        "not_found", "there is nothing at this path.", hint="GET /v1/openapi.json lists the paths.", at="path"
-    )
+    hint = next((hint for path, hint in _MEANT if path.search(scope["path"])), "GET /v1/openapi.json lists the paths.")
+    raise Refusal("not_found", "there is nothing at this path.", hint=hint, at="path")

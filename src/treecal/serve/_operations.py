@@ -114,7 +114,7 @@ class Desk:
 # Streams
 
 Limit = Annotated[int, Meta(ge=1, le=1000)]
-Time = Annotated[float, Meta(ge=-1e11, le=1e11)]
+Time = Annotated[float, Meta(ge=-wire.FAR, le=wire.FAR)]
 
 
 class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):

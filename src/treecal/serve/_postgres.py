@@ -9,12 +9,21 @@ from typing import Any, Self
 
 from treecal._optional import require
 from treecal.exceptions import FileError
-from treecal.serve._refusals import Refusal
-from treecal.serve._store import Broken, Row, held_by_older, pending_migrations, queries, unavailable
+from treecal.serve._store import (
+    Broken,
+    NotNowError,
+    Row,
+    Unavailable,
+    held_by_older,
+    pending_migrations,
+    queries,
+    unavailable,
+)
 
 psycopg = require("psycopg", extra="serve", what="books in PostgreSQL")
 
 _HOLD = 0x74726563  # "trec": the advisory lock of the server that writes, one in each database
+_ONE = "let it end first: one server writes the books."
 _PATIENCE = "5s"  # for the session of a server that was killed to end
 _PATIENT = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "tcp_user_timeout": 30_000}
 """So that a network that is gone is noticed in half a minute; what the address says comes first."""
@@ -122,8 +131,8 @@ class Postgres(PostgresReader):
         try:
             with self._connected() as connection:
                 self._prepare(connection)
-        except Refusal as refusal:
-            raise FileError(refusal.message, hint="let the other one end first; see that it runs.") from None
+        except Unavailable as refusal:
+            raise NotNowError(f"{refusal.problem}.", hint=refusal.remedy) from None
         except psycopg.errors.InsufficientPrivilege as error:
             raise FileError(f"{self.where} cannot be written: {_brief(error)}.") from None
         except BaseException:
@@ -145,10 +154,10 @@ class Postgres(PostgresReader):
                 connection.execute("SELECT pg_advisory_lock(%s)", (_HOLD,))
         except psycopg.errors.LockNotAvailable:
             connection.close()
-            raise unavailable(f"another treecal serve holds {self.where}") from None
+            raise unavailable(f"another treecal serve holds {self.where}", _ONE) from None
         except psycopg.OperationalError as error:
             connection.close()
-            raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
+            raise _silent(error) from None
         except psycopg.Error:
             connection.close()
             raise
@@ -243,7 +252,7 @@ def _connected(given: dict[str, Any]) -> Any:
     try:
         connection = psycopg.connect(**given, autocommit=True, prepare_threshold=0)
     except psycopg.OperationalError as error:
-        raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
+        raise _silent(error) from None
     # One type for all whole numbers, so that a query is prepared once and not for each size of its arguments.
     connection.adapters.register_dumper(int, psycopg.types.numeric.Int8BinaryDumper)
     connection.adapters.register_dumper(float, psycopg.types.numeric.FloatBinaryDumper)
@@ -257,14 +266,25 @@ def _failures(connection: Any) -> Iterator[None]:
     try:
         yield
     except psycopg.errors.DiskFull:
-        raise unavailable("the disk of PostgreSQL is full") from None
+        raise unavailable("the disk of PostgreSQL is full", "make room there.") from None
     except psycopg.errors.ReadOnlySqlTransaction:
-        raise unavailable("PostgreSQL is read-only") from None
+        raise unavailable("PostgreSQL is read-only", "connect to the primary, not to a standby.") from None
     except (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted) as error:
         raise Broken(f"PostgreSQL failed: {_brief(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         connection.close()  # whatever it was, begin anew
-        raise unavailable(f"PostgreSQL does not answer ({_brief(error)})") from None
+        raise _silent(error) from None
+
+
+def _silent(error: Exception) -> Unavailable:
+    """Return the refusal when there is no answer, or none but that the connection is refused."""
+    brief = _brief(error)
+    lacks = ("does not exist", "authentication failed", "no password supplied", "no pg_hba.conf entry")
+    if any(words in brief or words in str(error) for words in lacks):
+        remedy = "check the user, the password and the name of the database in --data; createdb makes a database."
+    else:
+        remedy = "check that it runs, and host and port in --data."
+    return unavailable(f"PostgreSQL does not answer ({brief})", remedy)
 
 
 def _brief(error: Exception) -> str:

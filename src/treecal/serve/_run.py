@@ -22,7 +22,7 @@ from treecal.serve._access import Access
 from treecal.serve._http import MOST_BYTES, application, failure
 from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import open_store
+from treecal.serve._store import may_exist, open_store
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import warm_up
 from treecal.serve._writer import Writer
@@ -36,6 +36,7 @@ _LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _PATIENCE = 5.0  # seconds of compiling after which it is said what takes so long
+_HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where this machine finds a server that listens on all addresses
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 
@@ -74,6 +75,10 @@ def serve(
         stack.enter_context(_logging(log))
         stack.callback(log.flush)
         signals = stack.enter_context(_Signals())
+        loopback = _is_loopback(host)
+        if not loopback and not may_exist(data):
+            raise _no_token(host)
+        listening = stack.enter_context(_listening(host, port))  # first: what is refused leaves no books behind
         store = open_store(data)
         writer = stack.enter_context(Writer(store))
         reader = store.reader()
@@ -81,13 +86,8 @@ def serve(
             some = bool(tokens_of(reader))
         finally:
             reader.close()
-        loopback = _is_loopback(host)
         if not loopback and not some:
-            raise ParameterError(
-                f"others can reach {host}, and no token was made yet.",
-                hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
-            )
-        listening = stack.enter_context(_listening(host, port))
+            raise _no_token(host)
         _compile(writer, log, say)
         if demo:
             from treecal.serve._demo import Demo
@@ -96,11 +96,12 @@ def serve(
         access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
         app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
         server = signals.server = Server(app)
-        address = _address(host, listening.getsockname()[1])
+        bound = listening.getsockname()[1]
+        address, here = _address(host, bound), _address(_HERE.get(host, host), bound)
 
         def at_start() -> None:
             log.line("started", address=address)
-            say(f"the page is at {address}")
+            say(f"the page is at {here}" if here == address else f"listening at {address}; here the page is at {here}")
 
         server.at_start = at_start
         server.run([listening])
@@ -280,12 +281,18 @@ def _is_loopback(host: str) -> bool:
 
 
 def _address(host: str, port: int) -> str:
-    """Return the address of the page.
+    """Return an address as browsers take it.
 
     Examples
     --------
     >>> _address("::1", 8000), _address("0.0.0.0", 80)
-    ('http://[::1]:8000/', 'http://127.0.0.1:80/')
+    ('http://[::1]:8000/', 'http://0.0.0.0:80/')
     """
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _no_token(host: str) -> ParameterError:
+    return ParameterError(
+        f"others can reach {host}, and no token was made yet.",
+        hint="treecal token create NAME --data ... makes one; or listen on 127.0.0.1.",
+    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from treecal._atomic import exclusive
+from treecal._atomic import InUseError, exclusive
 from treecal._optional import require
 from treecal.exceptions import FileError
-from treecal.serve._store import Broken, Row, held_by_older, pending_migrations, queries, unavailable
+from treecal.serve._store import Broken, NotNowError, Row, held_by_older, pending_migrations, queries, unavailable
 
 apsw = require("apsw", extra="serve", what="the server's books")
 
@@ -105,8 +106,10 @@ class Sqlite(SqliteReader):
             except (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
                 raise FileError(f"{self.path} cannot be written.", hint="check its owner and mode.") from None
             except apsw.FullError:
-                raise FileError(f"there is no room for {self.path}: the disk is full.") from None
+                raise self._no_room() from None
             except (apsw.Error, OSError) as error:
+                if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                    raise self._no_room() from None
                 raise FileError(f"{self.path} cannot be opened: {error}.") from None
             self._open = stack.pop_all()
         return self
@@ -114,13 +117,16 @@ class Sqlite(SqliteReader):
     def __exit__(self, *error: object) -> None:
         self._open.close()
 
+    def _no_room(self) -> NotNowError:
+        return NotNowError(f"there is no room for {self.path}: the disk is full.", hint="make room.")
+
     def _hold(self, stack: ExitStack) -> None:
         try:
             stack.enter_context(exclusive(self.path))
             self._held = True
-        except FileError:
+        except InUseError as error:
             if not self._beside:
-                raise
+                raise NotNowError(str(error).partition("\n")[0], hint=error.hint) from None
             self._held = False
 
     def _prepare(self) -> None:
@@ -141,9 +147,14 @@ class Sqlite(SqliteReader):
         if scripts and not self._held:
             raise held_by_older(str(self.path))
         for number, script in enumerate(scripts, version + 1):
-            with connection:  # all of it or none
+            connection.execute("BEGIN IMMEDIATE")
+            try:  # all of it or none
                 connection.execute(script.replace("-- sqlite: ", ""))
                 connection.execute(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {number}")
+                connection.execute("COMMIT")
+            except BaseException:
+                self.rollback()  # unless SQLite did it already, as where the disk is full
+                raise
         connection.execute("SELECT COUNT(*) FROM streams").fetchone()  # from here on there is a write-ahead log
         self._files = self._named()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -61,9 +62,22 @@ class Broken(Exception):  # noqa: N818 # it is a state of the store, not a mista
     """The store failed in a way after which nothing it says can be relied on: the process must be started again."""
 
 
-def unavailable(problem: str) -> Refusal:
-    """Return the refusal of whatever cannot be recorded now; it may be sent again."""
-    return Refusal("unavailable", f"the books cannot be written: {problem}.", hint="send it again later: ids are kept.")
+class NotNowError(FileError):
+    """The books cannot be opened now, and may be later, as when a database has not started yet."""
+
+
+class Unavailable(Refusal):
+    """What cannot be recorded now; it may be sent again. The remedy is for whoever runs the server."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        text = f"the books cannot be written: {problem}."
+        super().__init__("unavailable", text, hint="send it again later: ids are kept.")
+        self.problem, self.remedy = problem, remedy
+
+
+def unavailable(problem: str, remedy: str = "see to it, and start again.") -> Unavailable:
+    """Return the refusal of whatever cannot be recorded now."""
+    return Unavailable(problem, remedy)
 
 
 @cache
@@ -106,6 +120,11 @@ def pending_migrations(version: int, where: str) -> list[str]:
 def held_by_older(where: str) -> FileError:
     """Return the error of books that cannot be brought up to date, since the server that holds them is an older one."""
     return FileError(f"{where} has an older format, and a server of that time holds it.", hint="start it anew first.")
+
+
+def may_exist(data: str) -> bool:
+    """Return whether there may be books at `--data`: of a database that is not known before it is asked."""
+    return data.startswith(_POSTGRES) or os.path.exists(data)
 
 
 def open_reader(data: str) -> Reader:

@@ -108,8 +108,8 @@ def revoke(store: Store, which: str, *, now: float) -> Token:
     """Revoke a token, by its id or its name; again changes nothing."""
     found = [each for each in tokens_of(store) if which in (each.id, each.name)]
     if len(found) != 1:
-        many = "no token" if not found else f"{len(found)} tokens"
-        raise ParameterError(f"there is {many} {which!r}.", hint="treecal token list shows their ids.")
+        many = "there is no token" if not found else f"there are {len(found)} tokens"
+        raise ParameterError(f"{many} {which!r}.", hint="treecal token list shows their ids.")
     (token,) = found
     if token.revoked is None:
         store.begin()

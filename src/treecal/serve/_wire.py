@@ -13,6 +13,8 @@ from msgspec import Meta, Struct, json
 
 MOST_ROWS = 10_000
 """Forecasts or outcomes in one request."""
+FAR = 1e11
+"""Seconds from 1970 to the year 5138; who sends a later time means milliseconds."""
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z"
 
 Name = Annotated[str, Meta(pattern=NAME, description="Letters, digits, dots, underscores and hyphens; 128 at most.")]
@@ -22,7 +24,7 @@ Id = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f]+\Z",
-        description="A name for the round, made by the client.",
+        description="A name for the round, made by the client: 1 to 200 characters, in one line.",
     ),
 ]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
@@ -124,7 +126,7 @@ class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
     id: Id
     outcome: Outcome
     amend: bool = False
-    """Whether it replaces an earlier outcome in the records. What was learned and scored stays as it is."""
+    """Whether it is kept beside another one that came before, which stays what was learned and scored."""
 
 
 class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
@@ -256,7 +258,7 @@ class Pending(Struct, frozen=True):
 
 
 class Amendment(Struct, frozen=True):
-    """An outcome that came for a closed round: in place of another in the records, or the first of a void one."""
+    """An outcome that came for a closed round: kept beside the first, or the first of a void one."""
 
     at: float
     outcome: Outcome
