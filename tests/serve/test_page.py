@@ -421,7 +421,7 @@ def test_every_choice_of_the_form_is_taken(browser: Any, tmp_path: Path) -> None
             page.fill("#new-classes", "no, yes")
             page.select_option("#new-player", value=value)
             page.get_by_role("button", name="Create the stream").click()
-            page.wait_for_url(f"**/streams/s{number}")
+            page.wait_for_url(f"**/streams/s{number}", timeout=60_000)  # the first of a kind is compiled
 
 
 def test_a_token_is_asked_for_kept_and_forgotten(browser: Any, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ export function lineChart(box, { lines, label, onPoint }) {
       },
       axes: [
         { ...axis(), label: "outcomes", splits: decades(55), values: tenths(count), size: 30 },
-        { ...axis(), label, splits: decades(28), values: tenths(short), size: 54 },
+        { ...axis(), label, splits: decades(28), values: tenths(short), size: 60 },
       ],
       series: [
         {},

@@ -74,7 +74,7 @@ export function alarmInWords(alarm) {
   const of = kind === "confidence" ? ` of about ${percent(Number(where) + 0.05)}` : where === null || kind === "slope" ? "" : ` of ${where}`;
   const by = kind === "slope" ? "" : `, by ${amount(Math.abs(gap))} on average`;
   const factor = kind === "temperature" ? ` (a temperature of about ${Number(size.toPrecision(2))})` : "";
-  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which came ${moment(alarm.since)}. ${after}.`;
+  return `Forecasts${of}${inGroup} are ${direction}${by}${factor}, ${since(alarm)}, which came on ${moment(alarm.since)}. ${after}.`;
 }
 
 /** What an alarm says is wrong, in a few words. @param {Alarm} alarm */
