@@ -1,0 +1,495 @@
+"""Triton kernels of the metric and of recalibration: each row of logits is read once.
+
+The metric counts as `treecal.torch._tally` does, in the same integers. A program goes through tiles of rows, with all
+classes side by side, and keeps the sum of each class in registers. Of a row of many classes at most `bins` are not in
+the lowest bin, so that those are added to the counts one by one, and what is in the lowest bin follows from the rest.
+
+* Sums of probabilities: adding 2 to a float64 makes its bits count multiples of 2^-51, from those of 2 on; the bits of
+  2 are 2^62, four rows of which are 2^64, which is 0.
+* Squares of float32 numbers are exact in float64. Adding `MAGIC` makes their bits count multiples of 2^-58, if they are
+  below 2^-7; of larger ones, which are few, the difference is added up apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from treecal.auditing._counts import LOG_SCALE, MAGIC
+from treecal.torch._tally import HALF, LOW, TWO, edges
+
+MOST_CLASSES = 8192
+"""A tile holds four rows of that many classes; rows of more are left to torch's own operations."""
+_ROWS = 4  # of a tile: four, see above
+_MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
+_FEW_BINS = 64  # of the most likely class, which are summed within a program
+_NONE = 2**31 - 1
+_NUMBERS = ["rows", "classes", "bins"]  # numbers like any other, also where they are 1
+
+_LOG2E = tl.constexpr(1.4426950408889634)
+_MAGIC = tl.constexpr(MAGIC)
+_MAGIC_BITS = tl.constexpr(int(np.float64(MAGIC).view(np.int64)))
+_TWO_BITS = tl.constexpr(TWO)
+_SQUARE = tl.constexpr(2.0**58)
+_HALF, _LOW = tl.constexpr(HALF), tl.constexpr(LOW)
+_SCALE = tl.constexpr(LOG_SCALE)
+
+# For one probability: nothing, if it is below its row's limit (which is nearly always so, and a branch for a warp as a
+# whole); else what a tile of operations with masks would do, at the cost of all of them for every probability.
+_RARE = tl.constexpr(f"""{{
+.reg .pred below, test;
+.reg .f64 p, up, down, t;
+.reg .s64 amount, part, square;
+.reg .s32 bin, step;
+.reg .u64 at;
+mov.u32 $0, 0;
+setp.lt.f32 below, $1, $2;
+@below bra DONE;
+cvt.f64.f32 p, $1;
+cvt.rn.f64.s32 t, $6;
+mul.rn.f64 t, t, p;
+cvt.rmi.s32.f64 bin, t;
+mad.wide.s32 at, bin, 8, $7;
+ld.global.nc.f64 down, [at];
+ld.global.nc.f64 up, [at+8];
+setp.ge.f64 test, p, up;
+selp.s32 step, 1, 0, test;
+add.s32 bin, bin, step;
+setp.lt.f64 test, p, down;
+selp.s32 step, 1, 0, test;
+sub.s32 bin, bin, step;
+sub.s32 step, $6, 1;
+min.s32 bin, bin, step;
+setp.gt.s32 test, bin, 0;
+add.rn.f64 t, p, 0d4000000000000000;
+mov.b64 amount, t;
+sub.s64 amount, amount, {TWO};
+mad.lo.s32 bin, $4, $6, bin;
+mul.wide.s32 at, bin, 8;
+add.u64 at, at, $8;
+mov.s64 part, 1;
+@test red.global.add.u64 [at], part;
+add.u64 at, at, $9;
+shr.s64 part, amount, {HALF};
+@test red.global.add.u64 [at], part;
+add.u64 at, at, $10;
+and.b64 part, amount, {LOW};
+@test red.global.add.u64 [at], part;
+mul.rn.f64 t, p, p;
+fma.rn.f64 up, p, p, 0d{int(np.float64(MAGIC).view(np.int64)):016X};
+mul.rn.f64 t, t, 0d{int(np.float64(2.0**58).view(np.int64)):016X};
+cvt.rni.s64.f64 square, t;
+mov.b64 part, up;
+sub.s64 part, part, {int(np.float64(MAGIC).view(np.int64))};
+sub.s64 square, square, part;
+setp.ne.s64 test, square, 0;
+mul.wide.s32 at, $5, 8;
+add.u64 at, at, $11;
+@test red.global.add.u64 [at], square;
+setp.eq.f32 test, $1, $3;
+mul.wide.s32 at, $5, 4;
+add.u64 at, at, $12;
+@test red.global.min.s32 [at], $4;
+DONE:
+}}""")
+
+
+@triton.jit
+def _add_rare(p, limit, best, k, row, bins, edges_ptr, cells, size, squares, tops, ASM: tl.constexpr):
+    """Add the probabilities at or above the limit of their row to their cells, and what their squares lack."""
+    if ASM:
+        tl.inline_asm_elementwise(
+            _RARE,
+            "=r,f,f,f,r,r,r,l,l,l,l,l,l",
+            [
+                p,
+                limit,
+                best,
+                k,
+                row,
+                bins,
+                edges_ptr.to(tl.int64),
+                cells.to(tl.int64),
+                size * 16,  # from rows to the upper halves
+                size * 8,  # and to the lower ones
+                squares.to(tl.int64),
+                tops.to(tl.int64),
+            ],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+    else:  # the same, where there is no assembler: for Triton's interpreter
+        rare = p >= limit
+        exact = p.to(tl.float64)
+        bin_ = _bin(exact, bins, edges_ptr)
+        amount = (exact + 2.0).to(tl.int64, bitcast=True) - _TWO_BITS
+        at = cells + k * bins + bin_
+        counted = rare & (bin_ > 0)
+        one = tl.full(p.shape, 1, tl.int64)
+        tl.atomic_add(at, one, mask=counted, sem="relaxed")
+        tl.atomic_add(at + 2 * size, amount >> _HALF, mask=counted, sem="relaxed")
+        tl.atomic_add(at + 3 * size, amount & _LOW, mask=counted, sem="relaxed")
+        square = exact * exact
+        counts = (square * _SQUARE + 0.5).to(tl.int64)
+        # to the nearest, of two the even one
+        tie = (counts.to(tl.float64) - square * _SQUARE == 0.5) & (counts % 2 == 1)
+        counts -= tie.to(tl.int64)
+        counts -= (square + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
+        tl.atomic_add(squares + row + 0 * k, counts, mask=rare & (counts != 0), sem="relaxed")
+        tl.atomic_min(tops + row + 0 * k, k + 0 * row, mask=rare & (p == best), sem="relaxed")
+
+
+@triton.jit
+def _bin(p, bins, edges_ptr):
+    """Return the bin of probabilities: `treecal._bins.bin_of`."""
+    guess = tl.floor(p * bins.to(tl.float64)).to(tl.int32)
+    up, down = tl.load(edges_ptr + guess + 1), tl.load(edges_ptr + guess)
+    return tl.minimum(guess + (p >= up).to(tl.int32) - (p < down).to(tl.int32), bins - 1)
+
+
+@triton.jit
+def _softmax_tile(logits, row, k, real, stride, classes):
+    """Return the exponentials of a tile of rows, with the largest logit and the sum of each."""
+    mask = real[:, None] & (k < classes)[None, :]
+    x = tl.load(logits + row.to(tl.int64)[:, None] * stride + k[None, :], mask=mask, other=-float("inf"))
+    x = x.to(tl.float32)
+    most = tl.max(x, axis=1)
+    e = tl.exp2((x - most[:, None]) * _LOG2E)
+    return e, most, tl.sum(e, axis=1)
+
+
+@triton.jit(do_not_specialize=_NUMBERS)
+def _write_softmax(logits, out, rows, classes, stride, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    k = tl.arange(0, BLOCK)
+    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        real = row < rows
+        e, _, total = _softmax_tile(logits, row, k, real, stride, classes)
+        p = e * (1.0 / total)[:, None]
+        at = out + row.to(tl.int64)[:, None] * classes + k[None, :]
+        tl.store(at, p, mask=real[:, None] & (k < classes)[None, :])
+
+
+@triton.jit(do_not_specialize=_NUMBERS)
+def _tally_classes(
+    logits,
+    outcomes,
+    edges_ptr,
+    cells,
+    best_out,
+    given_out,
+    small_out,
+    squares,
+    tops,
+    rows,
+    classes,
+    stride,
+    bins,
+    limit,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    BASE: tl.constexpr,
+    STAGES: tl.constexpr,
+    ASM: tl.constexpr,
+):
+    """Add the probabilities of all classes to their cells; write of each row what its scores are made of."""
+    k = tl.arange(0, BLOCK)
+    size = (classes + 1).to(tl.int64) * bins
+    total = tl.zeros([BLOCK], tl.int64)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        real = row < rows
+        y = tl.load(outcomes + row, mask=real, other=-1)
+        e, most, sums = _softmax_tile(logits, row, k, real, stride, classes)
+        valid = real & (y >= 0) & (y < classes) & (sums == sums)  # a sum is NaN if a logit is NaN or infinite
+        best = 1.0 / sums  # the exponential of the largest is 1
+        p = tl.where(valid[:, None], e * best[:, None], 0.0)
+        exact = p.to(tl.float64)
+        total += tl.sum((exact + 2.0).to(tl.int64, bitcast=True), axis=0)
+        small = tl.sum((exact * exact + _MAGIC).to(tl.int64, bitcast=True), axis=1) - BASE
+        # The most likely class and its equals are always among those above the limit.
+        lowest = tl.where(valid, tl.minimum(best, limit), 2.0)
+        _add_rare(
+            p,
+            lowest[:, None],
+            best[:, None],
+            k[None, :],
+            row[:, None],
+            bins,
+            edges_ptr,
+            cells,
+            size,
+            squares,
+            tops,
+            ASM=ASM,
+        )
+        own = tl.load(logits + row.to(tl.int64) * stride + y, mask=valid, other=-float("inf")).to(tl.float32)
+        given = tl.exp2((own - most) * _LOG2E) * best
+        tl.store(best_out + row, tl.where(valid, best, 0.0), mask=real)
+        tl.store(given_out + row, tl.where(valid, given, 0.0), mask=real)
+        tl.store(small_out + row, small, mask=real)
+    inside = k < classes
+    tl.atomic_add(cells + 2 * size + k * bins, total >> _HALF, mask=inside, sem="relaxed")
+    tl.atomic_add(cells + 3 * size + k * bins, total & _LOW, mask=inside, sem="relaxed")
+
+
+@triton.jit
+def _add_halves(at, size, values):
+    """Add the sum of integers to a number in two halves."""
+    total = tl.sum(values, axis=0)
+    tl.atomic_add(at, total >> _HALF, sem="relaxed")
+    tl.atomic_add(at + size, total & _LOW, sem="relaxed")
+
+
+@triton.jit
+def _digits(values, valid):
+    return tl.where(valid, (values + 2.0).to(tl.int64, bitcast=True) - _TWO_BITS, 0)
+
+
+@triton.jit(do_not_specialize=_NUMBERS)
+def _tally_scores(
+    outcomes,
+    edges_ptr,
+    cells,
+    scores,
+    counts,
+    best_in,
+    given_in,
+    small_in,
+    squares,
+    tops,
+    rows,
+    classes,
+    bins,
+    ROWS: tl.constexpr,
+    BINS: tl.constexpr,
+):
+    """Add hits, the most likely classes and the scores of rows; clear what the other kernel adds to."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    real = row < rows
+    size = (classes + 1).to(tl.int64) * bins
+    y = tl.load(outcomes + row, mask=real, other=-1).to(tl.int32)
+    best = tl.load(best_in + row, mask=real, other=0.0)
+    valid = best > 0
+    given = tl.load(given_in + row, mask=real, other=0.0).to(tl.float64)
+    square = tl.load(small_in + row, mask=real, other=0) + tl.load(squares + row, mask=real, other=0)
+    top = tl.load(tops + row, mask=real, other=0)
+    tl.store(squares + row, tl.zeros([ROWS], tl.int64), mask=real)
+    tl.store(tops + row, tl.full([ROWS], 2147483647, tl.int32), mask=real)
+    one = valid.to(tl.int64)
+    hit = (valid & (top == y)).to(tl.int64)
+    home = _bin(given, bins, edges_ptr)
+    tl.atomic_add(cells + size + y * bins + home, one, mask=valid, sem="relaxed")
+    most = best.to(tl.float64)
+    amount = _digits(most, valid)
+    place = _bin(most, bins, edges_ptr)
+    last = cells + classes.to(tl.int64) * bins
+    if BINS > 0:
+        b = tl.arange(0, BINS)
+        here = place[:, None] == b[None, :]
+        inside, above = b < bins, (b > 0) & (b < bins)
+        tl.atomic_add(last + b, tl.sum(tl.where(here, one[:, None], 0), axis=0), mask=above, sem="relaxed")
+        tl.atomic_add(last + size + b, tl.sum(tl.where(here, hit[:, None], 0), axis=0), mask=inside, sem="relaxed")
+        own = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
+        tl.atomic_add(last + 2 * size + b, own >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * size + b, own & _LOW, mask=above, sem="relaxed")
+    else:
+        above = valid & (place > 0)
+        tl.atomic_add(last + place, one, mask=above, sem="relaxed")
+        tl.atomic_add(last + size + place, hit, mask=valid, sem="relaxed")
+        tl.atomic_add(last + 2 * size + place, amount >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * size + place, amount & _LOW, mask=above, sem="relaxed")
+    _add_halves(last + 2 * size, size, amount)
+    brier = (square.to(tl.float64) * (1.0 / _SQUARE) + 1.0) / 2.0 - given
+    possible = valid & (given > 0)
+    log = tl.where(possible, -tl.log(tl.where(possible, given, 1.0)), 0.0)
+    log = tl.maximum(tl.minimum(log, _SCALE), 0.0) / _SCALE
+    _add_halves(scores, 4, _digits(brier, valid))
+    _add_halves(scores + 1, 4, _digits(brier * brier, valid))
+    _add_halves(scores + 2, 4, _digits(log, valid))
+    _add_halves(scores + 3, 4, _digits(log * log, valid))
+    tl.atomic_add(counts, tl.sum(one, axis=0), sem="relaxed")
+    tl.atomic_add(counts + 1, tl.sum((valid & (given <= 0)).to(tl.int64), axis=0), sem="relaxed")
+    tl.atomic_add(counts + 2, tl.sum((real & (best <= 0)).to(tl.int64), axis=0), sem="relaxed")
+
+
+class _Room:
+    """Where the kernels work, on one device: kept between calls, and cleared by the second kernel."""
+
+    def __init__(self, device: torch.device, rows: int) -> None:
+        self.size = rows
+        self.best, self.given = (torch.empty(rows, dtype=torch.float32, device=device) for _ in range(2))
+        self.small = torch.empty(rows, dtype=torch.int64, device=device)
+        self.squares = torch.zeros(rows, dtype=torch.int64, device=device)
+        self.tops = torch.full((rows,), _NONE, dtype=torch.int32, device=device)
+
+
+_rooms: dict[tuple[torch.device, int], _Room] = {}
+_edges: dict[tuple[torch.device, int], Tensor] = {}
+_programs: dict[torch.device, int] = {}
+
+
+def _room(device: torch.device, rows: int) -> _Room:
+    # Work on one stream is done in order; on two streams it may not be, so that each has its own room.
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    key = device, stream
+    if key not in _rooms or _rooms[key].size < rows:
+        _rooms[key] = _Room(device, rows)
+    return _rooms[key]
+
+
+def programs(device: torch.device) -> int:
+    """Return the number of multiprocessors."""
+    if device not in _programs:
+        cuda = device.type == "cuda"
+        _programs[device] = torch.cuda.get_device_properties(device).multi_processor_count if cuda else 2
+    return _programs[device]
+
+
+def shape_of(classes: int) -> dict[str, Any]:
+    """Return the shape of a tile, and the number of warps that work on it.
+
+    The two kernels that exponentiate share it, so that they add in the same order: their sums are equal in all bits.
+    """
+    block = max(16, triton.next_power_of_2(classes))
+    return {"ROWS": _ROWS, "BLOCK": block, "num_warps": min(max(_ROWS * block // 512, 1), 16)}
+
+
+def softmax_rows(logits: Tensor) -> Tensor:
+    """Return the softmax of rows, in float32: as the metric counts it."""
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    rows, classes = x.shape
+    out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
+    grid = (min(triton.cdiv(rows, _ROWS), 16 * programs(x.device)),)
+    _write_softmax[grid](x, out, rows, classes, x.stride(0), **shape_of(classes))
+    return out
+
+
+@torch.library.custom_op("treecal::tally_rows", mutates_args=("cells", "scores", "counts"))
+def _tally_op(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
+    _tally(cells, scores, counts, logits, outcomes)
+
+
+@_tally_op.register_fake
+def _(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
+    return None
+
+
+def tally_rows(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
+    """Add rows to the sums, in place."""
+    (_tally_op if torch.compiler.is_compiling() else _tally)(cells, scores, counts, logits, outcomes)
+
+
+def _tally(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
+    device, bins = logits.device, cells.shape[2]
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    y = outcomes if outcomes.dtype in (torch.int64, torch.int32) else outcomes.long()
+    y = y if y.is_contiguous() else y.contiguous()
+    if (device, bins) not in _edges:
+        _edges[device, bins] = edges(bins).to(device)
+    most = _MOST_ROWS * programs(device)
+    for start in range(0, len(x), most):
+        _launch(cells, scores, counts, x[start : start + most], y[start : start + most], _edges[device, bins])
+
+
+def _launch(cells: Tensor, scores: Tensor, counts: Tensor, x: Tensor, y: Tensor, table: Tensor) -> None:
+    (rows, classes), bins = x.shape, cells.shape[2]
+    room, shape = _room(x.device, rows), shape_of(classes)
+    each = min(max(2048 // (shape["num_warps"] * 32), 1), 8)
+    grid = (min(triton.cdiv(rows, _ROWS), each * programs(x.device)),)
+    limit = min(_at_least(1 / bins), 0.088)
+    _tally_classes[grid](
+        x,
+        y,
+        table,
+        cells,
+        room.best,
+        room.given,
+        room.small,
+        room.squares,
+        room.tops,
+        rows,
+        classes,
+        x.stride(0),
+        bins,
+        limit,
+        BASE=_wrapped(shape["BLOCK"] * int(np.float64(MAGIC).view(np.int64))),
+        STAGES=1,
+        ASM=x.is_cuda,
+        **shape,
+    )
+    few = max(16, triton.next_power_of_2(bins)) if bins <= _FEW_BINS else 0
+    _tally_scores[(triton.cdiv(rows, 128),)](
+        y,
+        table,
+        cells,
+        scores,
+        counts,
+        room.best,
+        room.given,
+        room.small,
+        room.squares,
+        room.tops,
+        rows,
+        classes,
+        bins,
+        ROWS=128,
+        BINS=few,
+        num_warps=4,
+        enable_fp_fusion=False,  # squares of scores are rounded before they are counted
+    )
+
+
+def _at_least(edge: float) -> float:
+    """Return the smallest float32 that is not below an edge."""
+    near = np.float32(edge)
+    return float(near if near >= edge else np.nextafter(near, np.float32(1)))
+
+
+def _wrapped(value: int) -> int:
+    """Return a number as 64 bits hold it."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+@triton.jit(do_not_specialize=_NUMBERS)
+def _recalibrate(
+    logits, out, slopes, offsets, least, rows, classes, stride, ROWS: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Write `softmax(slope·ln b + offset)`, `b` the softmax of the logits."""
+    k = tl.arange(0, BLOCK)
+    inside = k < classes
+    slope = tl.load(slopes + k, mask=inside, other=0.0)[None, :]
+    offset = tl.load(offsets + k, mask=inside, other=-float("inf"))[None, :]
+    for tile in range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        row = tile * ROWS + tl.arange(0, ROWS)
+        mask = (row < rows)[:, None] & inside[None, :]
+        x = tl.load(logits + row.to(tl.int64)[:, None] * stride + k[None, :], mask=mask, other=-float("inf"))
+        x = x.to(tl.float32)
+        x = x - tl.max(x, axis=1)[:, None]
+        x = x - tl.log(tl.sum(tl.exp2(x * _LOG2E), axis=1))[:, None]
+        z = slope * tl.where(x < least, least, x) + offset  # NaN stays NaN
+        e = tl.exp2((z - tl.max(z, axis=1)[:, None]) * _LOG2E)
+        p = e * (1.0 / tl.sum(e, axis=1))[:, None]
+        at = out + row.to(tl.int64)[:, None] * classes + k[None, :]
+        tl.store(at, p.to(out.dtype.element_ty), mask=mask)
+
+
+def recalibrate_rows(logits: Tensor, slopes: Tensor, offsets: Tensor, least: float) -> Tensor:
+    """Return the recalibrated probabilities of rows, in the type of their logits."""
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    rows, classes = x.shape
+    out = torch.empty(rows, classes, dtype=x.dtype, device=x.device)
+    block = max(16, triton.next_power_of_2(classes))
+    lines = max(1, min(4, 4096 // block))
+    grid = (triton.cdiv(rows, lines),)
+    warps = min(max(lines * block // 1024, 1), 16)
+    _recalibrate[grid](
+        x, out, slopes, offsets, least, rows, classes, x.stride(0), ROWS=lines, BLOCK=block, num_warps=warps
+    )
+    return out

@@ -1,0 +1,164 @@
+"""CalibrationError: how calibrated a model's logits are, counted where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from treecal._bins import MOST_BINS
+from treecal._validate import whole_number
+from treecal.auditing._counts import Counts
+from treecal.auditing._groups import Groups
+from treecal.auditing._result import Calibration
+from treecal.exceptions import ParameterError
+from treecal.io import Problems
+from treecal.torch import _tally as tally
+from treecal.torch._device import has_kernels
+from treecal.torch._read import class_names, read_logits, read_outcomes
+
+
+class CalibrationError(nn.Module):
+    """How calibrated a classifier is, from its logits, batch by batch: what `tc.audit` says, digit for digit.
+
+    A metric as those of torchmetrics: `update`, `compute`, `reset`, `merge_state`. It keeps no rows. Its state is
+    `O(bins·classes)` integers on the device, in buffers: they are in `state_dict`, move with `to`, and add up in any
+    order. `update` reads the logits once and does not wait for the device.
+
+    The probabilities are the softmax of the logits, in float64 for float64 logits and in float32 for all others
+    (float32, bfloat16, float16); `probabilities` returns them. For these, `compute` equals
+    `tc.audit(metric.probabilities(logits), outcomes, bins=bins, exact=False).whole` in all digits: rows are counted, and
+    probabilities and scores are summed, as integers. (Logarithms differ between devices in their last bit; the log score is
+    rounded to nine decimals, as in every audit.) Between devices, the softmax itself differs in its last bits.
+
+    A row with a logit that is NaN or ∞, with no finite one, or with an outcome that is no class, is left out and
+    counted in `invalid`: to raise an error would wait for the device.
+
+    With `torch.distributed`, `compute` adds up the rows of all processes, and every process gets the same result. Keep
+    the metric outside the model that `DistributedDataParallel` wraps, which would overwrite its buffers by those of one
+    process.
+
+    Parameters
+    ----------
+    classes
+        Number of classes, or their names.
+    bins
+        Number of bins of equal width; a probability of 1 lies in the last one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> metric = CalibrationError(3)
+    >>> for seed in range(4):
+    ...     torch.manual_seed(seed)
+    ...     logits = 2 * torch.randn(1000, 3)
+    ...     outcomes = torch.distributions.Categorical(logits=logits / 2).sample()  # as if half as sure
+    ...     metric.update(logits, outcomes)
+    >>> found = metric.compute()
+    >>> found.rounds, round(found.top_label.ece, 3), round(found.brier, 3)
+    (4000, 0.157..., 0.56...)
+    >>> found.verdict.advice
+    'Too sure: a temperature of about ... Use tc.TemperatureScaling.'
+    """
+
+    cells: Tensor
+    scores: Tensor
+    rows: Tensor
+
+    def __init__(self, classes: int | Sequence[str], bins: int = 10) -> None:
+        super().__init__()
+        self.classes = class_names(classes)
+        self.bins = whole_number("bins", bins, least=1, most=MOST_BINS)
+        for name, part in tally.fresh(len(self.classes), self.bins)._asdict().items():
+            self.register_buffer(name, part)
+
+    @property
+    def invalid(self) -> int:
+        """Number of rows that were left out."""
+        return int(self.rows[2])
+
+    def update(self, logits: Tensor, outcomes: Tensor) -> None:
+        """Count a batch.
+
+        Parameters
+        ----------
+        logits
+            Of shape `(n, classes)`, or `(n, classes, ...)` as torch's losses take them.
+        outcomes
+            The class of each row, `(n,)`, or `(n, ...)`: whole numbers from 0.
+        """
+        x, y = self._read(logits, outcomes)
+        with torch.no_grad():
+            if has_kernels(x) and len(self.classes) <= _most_classes():
+                from treecal.torch._kernels import tally_rows
+
+                tally_rows(self.cells, self.scores, self.rows, x, y)
+            else:
+                tally.add(self._sums(), x, y)
+
+    def forward(self, logits: Tensor, outcomes: Tensor) -> None:
+        """Count a batch, as `update` does."""
+        self.update(logits, outcomes)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Return the probabilities that are counted, `(n, classes)`: float64 for float64 logits, otherwise float32."""
+        x = read_logits(logits, len(self.classes))
+        with torch.no_grad():
+            if has_kernels(x) and len(self.classes) <= _most_classes():
+                from treecal.torch._kernels import softmax_rows
+
+                return softmax_rows(x)
+            return tally.softmax(x)
+
+    def compute(self) -> Calibration:
+        """Return how calibrated all rows are, those of other processes included; the state stays as it is."""
+        sums = self._sums()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            sums = tally.Sums(*(part.clone() for part in sums))
+            for part in sums:
+                torch.distributed.all_reduce(part)
+        if not int(sums.rows[0]):
+            raise ParameterError(f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first.")
+        counts = Counts(Groups(()), tally.as_cells(sums), None)
+        return counts.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
+
+    def reset(self) -> None:
+        """Forget all rows."""
+        for part in self._sums():
+            part.zero_()
+
+    def merge_state(self, other: Self | Mapping[str, Any]) -> None:
+        """Add the rows of another metric of the same classes and bins, or of its `state_dict`."""
+        state = other.state_dict() if isinstance(other, CalibrationError) else other
+        parts = self._sums()._asdict()
+        if not isinstance(state, Mapping) or any(
+            not isinstance(state.get(name), Tensor)
+            or state[name].shape != part.shape
+            or state[name].dtype != torch.int64
+            for name, part in parts.items()
+        ):
+            raise ParameterError(
+                f"the other state is not one of {len(self.classes)} classes and {self.bins} bins.",
+                hint="merge metrics with the same classes and bins.",
+            )
+        for name, part in parts.items():
+            part.add_(state[name].to(part.device))
+
+    def _sums(self) -> tally.Sums:
+        return tally.Sums(self.cells, self.scores, self.rows)
+
+    def _read(self, logits: Tensor, outcomes: Tensor) -> tuple[Tensor, Tensor]:
+        x = read_logits(logits, len(self.classes))
+        return x, read_outcomes(outcomes, logits)
+
+    def extra_repr(self) -> str:
+        """Return the arguments, for `repr`."""
+        return f"classes={len(self.classes)}, bins={self.bins}"
+
+
+def _most_classes() -> int:
+    from treecal.torch._kernels import MOST_CLASSES
+
+    return MOST_CLASSES
