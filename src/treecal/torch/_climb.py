@@ -15,14 +15,108 @@ MOST_DIM = 1024
 """Rows of more coordinates are left to the CPU."""
 MOST_ROWS = 2**31 - 2**12
 _UNROLLED = 16  # children of a node, at most, for two heights at a time and for loops without a counter
-_TILE = 512  # numbers that a program holds of each of its lanes' rows
+_WARPS = 4
+_NARROW = 16  # coordinates of a row that one thread holds, at most
+_TILE = 1024  # numbers of the rows that a program holds otherwise
+
+
+# A row of few coordinates is held by one thread, so that norms need no exchange between threads. Its coordinates are
+# read in pairs, which are joined: in which order is all the same, so long as it is always the same one.
+
+
+@triton.jit
+def _pair(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+    if 2 * J >= DIM:
+        return tl.zeros([at.shape[0], 2], x.dtype.element_ty) + other
+    k = 2 * J + tl.arange(0, 2)
+    if DIM % 2 == 0:
+        return tl.load(x + (at[:, None] + k[None, :]))
+    return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
+
+
+@triton.jit
+def _joined(a, b):
+    return tl.reshape(tl.join(a, b), [a.shape[0], 2 * a.shape[1]])
+
+
+@triton.jit
+def _two(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+    return _joined(_pair(x, at, other, J, DIM), _pair(x, at, other, J + 1, DIM))
+
+
+@triton.jit
+def _four(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+    return _joined(_two(x, at, other, J, DIM), _two(x, at, other, J + 2, DIM))
+
+
+@triton.jit
+def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr):
+    """Return the rows that begin at these places, one for each thread."""
+    if WIDTH == 2:
+        return _pair(x, at, other, 0, DIM)
+    elif WIDTH == 4:
+        return _two(x, at, other, 0, DIM)
+    elif WIDTH == 8:
+        return _four(x, at, other, 0, DIM)
+    else:
+        return _joined(_four(x, at, other, 0, DIM), _four(x, at, other, 4, DIM))
+
+
+@triton.jit
+def _halves(value):
+    return tl.split(tl.reshape(value, [value.shape[0], value.shape[1] // 2, 2]))
+
+
+@triton.jit
+def _put_pair(out, at, value, mask, J: tl.constexpr, DIM: tl.constexpr):
+    if 2 * J < DIM:
+        k = 2 * J + tl.arange(0, 2)
+        tl.store(out + (at[:, None] + k[None, :]), value, mask=mask[:, None] & (k < DIM)[None, :])
+
+
+@triton.jit
+def _put_two(out, at, value, mask, J: tl.constexpr, DIM: tl.constexpr):
+    a, b = _halves(value)
+    _put_pair(out, at, a, mask, J, DIM)
+    _put_pair(out, at, b, mask, J + 1, DIM)
+
+
+@triton.jit
+def _put_four(out, at, value, mask, J: tl.constexpr, DIM: tl.constexpr):
+    a, b = _halves(value)
+    _put_two(out, at, a, mask, J, DIM)
+    _put_two(out, at, b, mask, J + 2, DIM)
+
+
+@triton.jit
+def _put_narrow(out, at, value, mask, DIM: tl.constexpr, WIDTH: tl.constexpr):
+    """Write what `_narrow` reads."""
+    if WIDTH == 2:
+        _put_pair(out, at, value, mask, 0, DIM)
+    elif WIDTH == 4:
+        _put_two(out, at, value, mask, 0, DIM)
+    elif WIDTH == 8:
+        _put_four(out, at, value, mask, 0, DIM)
+    else:
+        a, b = _halves(value)
+        _put_four(out, at, a, mask, 0, DIM)
+        _put_four(out, at, b, mask, 4, DIM)
+
+
+@triton.jit
+def _rows(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr):
+    """Return the rows that begin at these places, `(lanes, WIDTH)`."""
+    if NARROW:
+        return _narrow(x, at, other, DIM, WIDTH)
+    k = tl.arange(0, WIDTH)
+    return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
 
 
 @triton.jit
 def _measured(gap, scale, square, one, two, three):
-    """Add the errors of the nodes with these gaps, once for each lane."""
+    """Add the errors of the nodes with these gaps, one in each lane."""
     squares = tl.sum(gap * gap, axis=1)
-    one += scale * tl.abs(gap)
+    one += scale * tl.sum(tl.abs(gap), axis=1)
     # The root by one step of Newton's from that in float32: to 1e-14, at a third of the cost.
     near = tl.rsqrt(tl.maximum(squares, 1e-30).to(tl.float32)).to(tl.float64)
     root = squares * near
@@ -33,16 +127,21 @@ def _measured(gap, scale, square, one, two, three):
 
 
 @triton.jit
-def _row(x, row, k, rows, dim, least, most, off, CLASSES: tl.constexpr, CHECK: tl.constexpr):
-    """Return a row of each lane, and what rows are checked by: the smallest and largest entries, how many are off."""
-    real = row < rows
+def _row(
+    x, row, k, rows, least, most, off,
+    CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr,
+):  # fmt: skip
+    """Return a row of each lane, and what rows are checked by: the smallest and largest entries, how many are off.
+
+    Lanes that are not whole read rows past the end as the last one; what they find is not used.
+    """
+    real = tl.minimum(row, rows - 1)
     if CLASSES:
-        label = tl.where(real, tl.load(x + row, mask=real, other=0).to(tl.int64), -1)  # of no class
-        value = (k[None, :] == label[:, None]).to(tl.float64)
-        off += ((label < 0) | (label >= dim)).to(tl.int32)
+        label = tl.load(x + real).to(tl.int32)
+        value = (k == label[:, None]).to(tl.float64)
+        off += ((label < 0) | (label >= DIM)).to(tl.int32)
     else:
-        at = row.to(tl.int64)[:, None] * dim + k[None, :]
-        raw = tl.load(x + at, mask=real[:, None] & (k < dim)[None, :], other=0.0)
+        raw = _rows(x, real.to(tl.int64) * DIM, 0.0, DIM, WIDTH, NARROW)
         value = raw.to(tl.float64)
         if CHECK > 0:
             least = tl.minimum(least, raw)
@@ -55,42 +154,32 @@ def _row(x, row, k, rows, dim, least, most, off, CLASSES: tl.constexpr, CHECK: t
 
 @triton.jit
 def _children(
-    x,
-    eldest,
-    k,
-    rows,
-    dim,
-    start,
-    rounds,
-    one,
-    two,
-    three,
-    least,
-    most,
-    off,
-    ARITY: tl.constexpr,
-    UNROLL: tl.constexpr,
-    CLASSES: tl.constexpr,
-    CHECK: tl.constexpr,
-):
+    x, eldest, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+    ARITY: tl.constexpr, UNROLL: tl.constexpr, CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr,
+    WIDTH: tl.constexpr, NARROW: tl.constexpr,
+):  # fmt: skip
     """Go through the children of a node in each lane; return their sum."""
-    total, least, most, off = _row(x, eldest, k, rows, dim, least, most, off, CLASSES, CHECK)
-    one, two, three = _measured(total - rounds * start, 1.0, 1.0 / rounds, one, two, three)
+    total, least, most, off = _row(x, eldest, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW)
+    one, two, three = _measured(total - rounds * start, 1.0, inverse, one, two, three)
     if UNROLL:
         for i in tl.static_range(1, ARITY):
-            value, least, most, off = _row(x, eldest + i, k, rows, dim, least, most, off, CLASSES, CHECK)
-            one, two, three = _measured(i * value - total, 1.0 / i, 1.0 / i / i / rounds, one, two, three)
+            value, least, most, off = _row(
+                x, eldest + i, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW
+            )
+            one, two, three = _measured(value * i - total, 1.0 / i, inverse * (1.0 / i / i), one, two, three)
             total += value
     else:
         for i in tl.range(1, ARITY):
-            value, least, most, off = _row(x, eldest + i, k, rows, dim, least, most, off, CLASSES, CHECK)
+            value, least, most, off = _row(
+                x, eldest + i, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW
+            )
             part = tl.full((), 1.0, tl.float64) / i
-            one, two, three = _measured(i * value - total, part, part * part / rounds, one, two, three)
+            one, two, three = _measured(value * i - total, part, part * part * inverse, one, two, three)
             total += value
     return total, one, two, three, least, most, off
 
 
-@triton.jit(do_not_specialize=["rows", "lanes", "whole", "length", "parts", "digits"])
+@triton.jit(do_not_specialize=["rows", "whole", "length", "parts", "digits"])
 def _climb(
     x,
     out,
@@ -98,10 +187,9 @@ def _climb(
     first,
     low,
     high,
+    columns,
     rows,
-    lanes,
     whole,
-    dim,
     length,
     parts,
     digits,
@@ -112,70 +200,77 @@ def _climb(
     CHECK: tl.constexpr,
     LANES: tl.constexpr,
     DIM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    NARROW: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
-    """Write the sum of each lane, and the errors within whole lanes, all but the first, of these heights.
+    """Write the sum of each whole lane, and the errors within whole lanes, all but the first, of these heights.
 
-    `CHECK` says what outcomes are checked for: 0 nothing, 1 a simplex, 2 a box, 3 classes. `parts` is the number of heights of the tree; if it grows, of those below a lane's own digits.
+    `CHECK` says what outcomes are checked for: 0 nothing, 1 a simplex, 2 a box, 3 classes. `parts` is the number of
+    heights of the tree; if it grows, of those below a lane's own digits.
     """
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
-    k = tl.arange(0, DIM)
     rounds = length.to(tl.float64)
-    start = tl.load(first + k, mask=k < dim, other=0.0)[None, :]
-    one, two, three = tl.zeros([LANES, DIM], tl.float64), tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+    inverse = 1.0 / rounds
+    nowhere = lane * 0
+    k = _rows(columns, nowhere, -1, DIM, WIDTH, NARROW)
+    start = _rows(first, nowhere, 0.0, DIM, WIDTH, NARROW)
+    one, two, three = tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
     kind = tl.float64 if CLASSES else x.dtype.element_ty
-    least = tl.full([LANES, DIM], float("inf"), kind)
-    most = tl.full([LANES, DIM], -float("inf"), kind)
+    least = tl.full([LANES, WIDTH], float("inf"), kind)
+    most = tl.full([LANES, WIDTH], -float("inf"), kind)
     off = tl.zeros([LANES], tl.int32)
     if HEIGHTS == 1:
         total, one, two, three, least, most, off = _children(
-            x, lane * ARITY, k, rows, dim, start, rounds, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK,
+            x, lane * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
     else:
-        own = rounds * ARITY
         total, one, two, three, least, most, off = _children(
-            x, lane * ARITY * ARITY, k, rows, dim, start, rounds, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK,
+            x, lane * ARITY * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
-        one, two, three = _measured(total - own * start, 1.0, 1.0 / own, one, two, three)
+        own = rounds * ARITY
+        share = 1.0 / own
+        one, two, three = _measured(total - own * start, 1.0, share, one, two, three)
         for i in tl.range(1, ARITY):
             value, one, two, three, least, most, off = _children(
-                x, (lane * ARITY + i) * ARITY, k, rows, dim, start, rounds, one, two, three, least, most, off,
-                ARITY, UNROLL, CLASSES, CHECK,
+                x, (lane * ARITY + i) * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+                ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
             )  # fmt: skip
             part = tl.full((), 1.0, tl.float64) / i
-            one, two, three = _measured(i * value - total, part, part * part / own, one, two, three)
+            one, two, three = _measured(value * i - total, part, part * part * share, one, two, three)
             total += value
-    at = lane.to(tl.int64)[:, None] * dim + k[None, :]
-    tl.store(out + at, total, mask=(lane < lanes)[:, None] & (k < dim)[None, :])
+    if NARROW:
+        _put_narrow(out, lane.to(tl.int64) * DIM, total, lane < whole, DIM, WIDTH)
+    else:
+        column = tl.arange(0, WIDTH)
+        at = lane.to(tl.int64)[:, None] * DIM + column[None, :]
+        tl.store(out + at, total, mask=(lane < whole)[:, None] & (column < DIM)[None, :])
     heights = tl.full([LANES], 0, tl.int32) + parts
     if GROWS:
         limit = tl.full([LANES], 1, tl.int64)
         for _ in tl.range(0, digits):
             heights += (lane >= limit).to(tl.int32)
             limit *= ARITY
-    counts = (lane > 0) & (lane < whole)
-    weight = tl.where(counts, 1.0 / heights.to(tl.float64), 0.0)
-    errors = tl.sum(one, axis=1)
+    weight = tl.where((lane > 0) & (lane < whole), 1.0 / heights.to(tl.float64), 0.0)
     slot = found + tl.program_id(0) * 4
-    tl.store(slot, tl.sum(weight * errors, axis=0))
-    tl.store(slot + 1, tl.sum(weight * two, axis=0))
-    tl.store(slot + 2, tl.sum(weight * three, axis=0))
+    # A lane that is not whole may hold anything.
+    tl.store(slot, tl.sum(tl.where(weight > 0, weight * one, 0.0), axis=0))
+    tl.store(slot + 1, tl.sum(tl.where(weight > 0, weight * two, 0.0), axis=0))
+    tl.store(slot + 2, tl.sum(tl.where(weight > 0, weight * three, 0.0), axis=0))
+    refused = tl.zeros([LANES], tl.int32)
     if CHECK > 0:
         # NaN compares as False; it is in a sum, and so in the errors.
-        inside = (errors == errors) & (off == 0)
-        if CHECK == 1:
-            inside = inside & (tl.min(least, axis=1) >= 0.0)
-        if CHECK == 2:
-            lowest = tl.load(low + k, mask=k < dim, other=-float("inf"))[None, :]
-            highest = tl.load(high + k, mask=k < dim, other=float("inf"))[None, :]
-            outside = (least.to(tl.float64) < lowest) | (most.to(tl.float64) > highest)
-            inside = inside & (tl.sum(outside.to(tl.int32), axis=1) == 0)
-        refused = ((lane < whole) & (inside == 0)).to(tl.float64)
-        tl.store(slot + 3, tl.sum(refused, axis=0))
-    else:
-        tl.store(slot + 3, 0.0)
+        refused = off + (one != one).to(tl.int32)
+    if CHECK == 1:
+        refused += (tl.min(least, axis=1) < 0.0).to(tl.int32)
+    if CHECK == 2:
+        lowest = _rows(low, nowhere, -float("inf"), DIM, WIDTH, NARROW)
+        highest = _rows(high, nowhere, float("inf"), DIM, WIDTH, NARROW)
+        outside = (least.to(tl.float64) < lowest) | (most.to(tl.float64) > highest)
+        refused += tl.sum(outside.to(tl.int32), axis=1)
+    tl.store(slot + 3, tl.sum(((lane < whole) & (refused > 0)).to(tl.float64), axis=0))
 
 
 def heights_at_once(arity: int) -> int:
@@ -185,7 +280,7 @@ def heights_at_once(arity: int) -> int:
 
 def lanes_of(dim: int) -> int:
     """Return how many lanes a program has."""
-    return max(1, _TILE // max(2, triton.next_power_of_2(dim)))
+    return 32 * _WARPS if dim <= _NARROW else max(1, _TILE // triton.next_power_of_2(dim))
 
 
 def climb(
@@ -201,14 +296,13 @@ def climb(
     check: int,
     bounds: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
-    """Return the sums of the lanes, and by program their errors in ℓ1, ℓ2 and ℓ2², and how many were refused."""
+    """Return the sums of the whole lanes, and by program their errors in ℓ1, ℓ2 and ℓ2², and how many were refused."""
     dim = len(first)
-    lanes = triton.cdiv(len(rows), arity**heights)
     size = lanes_of(dim)
-    out = torch.empty(lanes, dim, dtype=torch.float64, device=rows.device)
-    found = torch.empty(triton.cdiv(lanes, size), 4, dtype=torch.float64, device=rows.device)
+    out = torch.empty(whole, dim, dtype=torch.float64, device=rows.device)
+    found = torch.empty(triton.cdiv(whole, size), 4, dtype=torch.float64, device=rows.device)
     digits, power = 0, 1
-    while power <= lanes:
+    while power <= whole:
         digits, power = digits + 1, power * arity
     _climb[(len(found),)](
         rows,
@@ -216,10 +310,9 @@ def climb(
         found,
         first,
         *bounds,
+        torch.arange(dim, dtype=torch.int32, device=rows.device),
         len(rows),
-        lanes,
         whole,
-        dim,
         length,
         parts,
         digits,
@@ -229,8 +322,10 @@ def climb(
         CLASSES=rows.ndim == 1,
         CHECK=check,
         LANES=size,
-        DIM=max(2, triton.next_power_of_2(dim)),
+        DIM=dim,
+        WIDTH=max(2, triton.next_power_of_2(dim)),
+        NARROW=dim <= _NARROW,
         UNROLL=arity <= _UNROLLED,
-        num_warps=4,
+        num_warps=_WARPS,
     )
     return out, found

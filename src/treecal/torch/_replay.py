@@ -175,23 +175,26 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
             heights = min(heights, tree.depth - height)
         children = tree.arity**heights
         whole = rounds // (tree.arity**height * children)
-        sums, errors = climb(
-            level,
-            first,
-            arity=tree.arity,
-            heights=heights,
-            length=tree.arity**height,
-            whole=whole,
-            parts=tree.depth or height + heights,
-            grows=tree.depth is None,
-            check=0 if height else check,
-            bounds=(bounds[0], bounds[1]),
-        )
-        found.append(errors)
+        tails.append(_Slice(height, whole * children, level[whole * children :], heights))
         if whole:
             heads.append(_Slice(height, 0, level[:children], heights))
-        tails.append(_Slice(height, whole * children, level[whole * children :], heights))
-        level, height = sums, height + heights
+            level, errors = climb(
+                level,
+                first,
+                arity=tree.arity,
+                heights=heights,
+                length=tree.arity**height,
+                whole=whole,
+                parts=tree.depth or height + heights,
+                grows=tree.depth is None,
+                check=0 if height else check,
+                bounds=(bounds[0], bounds[1]),
+            )
+            found.append(errors)
+        else:
+            level = first.new_empty((0, len(first)))
+        height += heights
+    found = found or [first.new_zeros((1, 4))]
     totals = torch.stack([errors.sum(dim=0) for errors in found]).cpu().tolist()  # waits for the device
     heads, tails = ([part._replace(rows=part.rows.cpu()) for part in parts] for parts in (heads, tails))
     if totals[0][3]:
@@ -232,8 +235,12 @@ def _result(
     """Return what the kernels found with the errors of the first lanes and of the last ones."""
     terms = [list(column) for column in zip(*sums, strict=True)]
     for part in heads:
-        _measure(forecaster, part, rounds, terms)
-    carried = [own for part in tails for own in _measure(forecaster, part, rounds, terms)]
+        _measure(forecaster, part, _dense(part.rows, forecaster.space.dim), rounds, terms)
+    carried, left = [], np.zeros((0, forecaster.space.dim))
+    for part in tails:  # the sum of one that is not whole is the last row of the next
+        rows = np.concatenate([_dense(part.rows, forecaster.space.dim), left])
+        own, left = _measure(forecaster, part, rows, rounds, terms)
+        carried += own
     totals = {distance: math.fsum(own) for distance, own in zip(KERNEL_DISTANCES, terms, strict=True)}
     if forecaster.tree.horizon == rounds:
         return Replayed(rounds, totals, None)
@@ -249,10 +256,12 @@ def _dense(rows: Tensor, dim: int) -> Array:
     return np.eye(dim)[rows.numpy()]
 
 
-def _measure(forecaster: TreeCal, part: _Slice, rounds: int, terms: list[list[float]]) -> list[Array]:
-    """Add the errors of the nodes of a lane, and return what it carries at the end of the stream, by height."""
+def _measure(
+    forecaster: TreeCal, part: _Slice, rows: Array, rounds: int, terms: list[list[float]]
+) -> tuple[list[Array], Array]:
+    """Add the errors of the nodes of a lane; return what it carries at the end of the stream, by height, and its sum."""
     tree, first, carried = forecaster.tree, forecaster._path.first, []
-    rows, start, nothing = _dense(part.rows, len(first)), part.start, np.zeros(len(first))
+    start, nothing = part.start, np.zeros(len(first))
     for height in range(part.height, part.height + part.heights):
         length, above, open_, total = tree.arity**height, [], nothing, nothing
         parts = tree.parts(height, start, len(rows))
@@ -269,4 +278,4 @@ def _measure(forecaster: TreeCal, part: _Slice, rounds: int, terms: list[list[fl
                 above.append(total)
         carried.append(open_ if rounds // length % tree.arity else nothing)
         rows, start = np.array(above).reshape(-1, len(first)), start // tree.arity
-    return carried
+    return carried, rows
