@@ -25,13 +25,20 @@ _TILE = 1024  # numbers of the rows that a program holds otherwise
 
 
 @triton.jit
-def _pair(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+def _pair(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
     if 2 * J >= DIM:
         return tl.zeros([at.shape[0], 2], x.dtype.element_ty) + other
     k = 2 * J + tl.arange(0, 2)
-    if DIM % 2 == 0:
-        return tl.load(x + (at[:, None] + k[None, :]))
-    return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
+    if ODD < 0:
+        return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
+    # Two rows begin here, as one row of twice the length: of these the first, or the second. Four numbers are read at a
+    # time, two of which are wanted; the others are another pair, and the two loads are one.
+    PLACE: tl.constexpr = J + ODD * (DIM // 2)
+    four = tl.load(x + (at[:, None] + (PLACE // 2 * 4 + tl.arange(0, 4))[None, :]))
+    early, late = tl.split(tl.permute(tl.reshape(four, [at.shape[0], 2, 2]), [0, 2, 1]))
+    if PLACE % 2 == 0:
+        return early
+    return late
 
 
 @triton.jit
@@ -40,26 +47,26 @@ def _joined(a, b):
 
 
 @triton.jit
-def _two(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
-    return _joined(_pair(x, at, other, J, DIM), _pair(x, at, other, J + 1, DIM))
+def _two(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
+    return _joined(_pair(x, at, other, J, DIM, ODD), _pair(x, at, other, J + 1, DIM, ODD))
 
 
 @triton.jit
-def _four(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
-    return _joined(_two(x, at, other, J, DIM), _two(x, at, other, J + 2, DIM))
+def _four(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
+    return _joined(_two(x, at, other, J, DIM, ODD), _two(x, at, other, J + 2, DIM, ODD))
 
 
 @triton.jit
-def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr):
+def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, ODD: tl.constexpr):
     """Return the rows that begin at these places, one for each thread."""
     if WIDTH == 2:
-        return _pair(x, at, other, 0, DIM)
+        return _pair(x, at, other, 0, DIM, ODD)
     elif WIDTH == 4:
-        return _two(x, at, other, 0, DIM)
+        return _two(x, at, other, 0, DIM, ODD)
     elif WIDTH == 8:
-        return _four(x, at, other, 0, DIM)
+        return _four(x, at, other, 0, DIM, ODD)
     else:
-        return _joined(_four(x, at, other, 0, DIM), _four(x, at, other, 4, DIM))
+        return _joined(_four(x, at, other, 0, DIM, ODD), _four(x, at, other, 4, DIM, ODD))
 
 
 @triton.jit
@@ -104,10 +111,10 @@ def _put_narrow(out, at, value, mask, DIM: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _rows(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr):
+def _rows(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr, ODD: tl.constexpr = -1):
     """Return the rows that begin at these places, `(lanes, WIDTH)`."""
     if NARROW:
-        return _narrow(x, at, other, DIM, WIDTH)
+        return _narrow(x, at, other, DIM, WIDTH, ODD)
     k = tl.arange(0, WIDTH)
     return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
 
@@ -128,20 +135,19 @@ def _measured(gap, scale, square, one, two, three):
 
 @triton.jit
 def _row(
-    x, row, k, rows, least, most, off,
+    x, row, k, least, most, off,
     CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr,
+    ODD: tl.constexpr,
 ):  # fmt: skip
-    """Return a row of each lane, and what rows are checked by: the smallest and largest entries, how many are off.
-
-    Lanes that are not whole read rows past the end as the last one; what they find is not used.
-    """
-    real = tl.minimum(row, rows - 1)
+    """Return a row of each lane, and what rows are checked by: the smallest and largest entries, how many are off."""
     if CLASSES:
-        label = tl.load(x + real).to(tl.int32)
+        label = tl.load(x + row).to(tl.int32)
         value = (k == label[:, None]).to(tl.float64)
         off += ((label < 0) | (label >= DIM)).to(tl.int32)
     else:
-        raw = _rows(x, real.to(tl.int64) * DIM, 0.0, DIM, WIDTH, NARROW)
+        if ODD == 1:
+            row -= 1
+        raw = _rows(x, row.to(tl.int64) * DIM, 0.0, DIM, WIDTH, NARROW, ODD)
         value = raw.to(tl.float64)
         if CHECK > 0:
             least = tl.minimum(least, raw)
@@ -154,24 +160,28 @@ def _row(
 
 @triton.jit
 def _children(
-    x, eldest, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+    x, eldest, k, start, rounds, inverse, one, two, three, least, most, off,
     ARITY: tl.constexpr, UNROLL: tl.constexpr, CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr,
     WIDTH: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
     """Go through the children of a node in each lane; return their sum."""
-    total, least, most, off = _row(x, eldest, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW)
+    # Rows of an even number of coordinates are read two by two.
+    TWO: tl.constexpr = NARROW and UNROLL and DIM % 2 == 0 and ARITY % 2 == 0
+    FIRST: tl.constexpr = 0 if TWO else -1
+    total, least, most, off = _row(x, eldest, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, FIRST)
     one, two, three = _measured(total - rounds * start, 1.0, inverse, one, two, three)
     if UNROLL:
         for i in tl.static_range(1, ARITY):
+            ODD: tl.constexpr = i % 2 if TWO else -1
             value, least, most, off = _row(
-                x, eldest + i, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW
+                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, ODD
             )
             one, two, three = _measured(value * i - total, 1.0 / i, inverse * (1.0 / i / i), one, two, three)
             total += value
     else:
         for i in tl.range(1, ARITY):
             value, least, most, off = _row(
-                x, eldest + i, k, rows, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW
+                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, -1
             )
             part = tl.full((), 1.0, tl.float64) / i
             one, two, three = _measured(value * i - total, part, part * part * inverse, one, two, three)
@@ -179,7 +189,7 @@ def _children(
     return total, one, two, three, least, most, off
 
 
-@triton.jit(do_not_specialize=["rows", "whole", "length", "parts", "digits"])
+@triton.jit(do_not_specialize=["whole", "length", "parts", "digits"])
 def _climb(
     x,
     out,
@@ -188,7 +198,6 @@ def _climb(
     low,
     high,
     columns,
-    rows,
     whole,
     length,
     parts,
@@ -210,6 +219,7 @@ def _climb(
     heights of the tree; if it grows, of those below a lane's own digits.
     """
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
+    own_lane = tl.minimum(lane, whole - 1)  # those past the end do the last one's work again, for nothing
     rounds = length.to(tl.float64)
     inverse = 1.0 / rounds
     nowhere = lane * 0
@@ -222,12 +232,12 @@ def _climb(
     off = tl.zeros([LANES], tl.int32)
     if HEIGHTS == 1:
         total, one, two, three, least, most, off = _children(
-            x, lane * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+            x, own_lane * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
             ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
     else:
         total, one, two, three, least, most, off = _children(
-            x, lane * ARITY * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+            x, own_lane * ARITY * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
             ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
         own = rounds * ARITY
@@ -235,7 +245,7 @@ def _climb(
         one, two, three = _measured(total - own * start, 1.0, share, one, two, three)
         for i in tl.range(1, ARITY):
             value, one, two, three, least, most, off = _children(
-                x, (lane * ARITY + i) * ARITY, k, rows, start, rounds, inverse, one, two, three, least, most, off,
+                x, (own_lane * ARITY + i) * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
                 ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
             )  # fmt: skip
             part = tl.full((), 1.0, tl.float64) / i
@@ -310,8 +320,7 @@ def climb(
         found,
         first,
         *bounds,
-        torch.arange(dim, dtype=torch.int32, device=rows.device),
-        len(rows),
+        _columns(dim, rows.device),
         whole,
         length,
         parts,
@@ -329,3 +338,13 @@ def climb(
         num_warps=_WARPS,
     )
     return out, found
+
+
+_known: dict[tuple[int, torch.device], Tensor] = {}
+
+
+def _columns(dim: int, device: torch.device) -> Tensor:
+    """Return the numbers of the coordinates."""
+    if (dim, device) not in _known:
+        _known[dim, device] = torch.arange(dim, dtype=torch.int32, device=device)
+    return _known[dim, device]

@@ -26,10 +26,11 @@ from treecal.torch._tally import HALF, LOW, TWO, edges
 MOST_CLASSES = 8192
 """A tile holds four rows of that many classes; rows of more are left to torch's own operations."""
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_EACH, _WARP = 12, 1024  # programs on a multiprocessor, and classes that a warp takes care of
+_EACH, _WARP = 32, 256  # programs on a multiprocessor, and classes that a warp takes care of
+_TABLES = 64  # of addresses, kept for metrics that are updated in turn
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
 _NONE = 2**31 - 1
-_NUMBERS = ["rows", "classes", "bins"]  # numbers like any other, also where they are 1
+_NUMBERS = ["rows", "bins"]  # numbers like any other, also where they are 1
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 _MAGIC = tl.constexpr(MAGIC)
@@ -39,22 +40,16 @@ _SQUARE = tl.constexpr(2.0**58)
 _HALF, _LOW = tl.constexpr(HALF), tl.constexpr(LOW)
 _SCALE = tl.constexpr(LOG_SCALE)
 
-# For one probability: nothing, if it is below its row's limit (which is nearly always so, and a branch for a warp as a
-# whole); else what a tile of operations with masks would do, at the cost of all of them for every probability.
-_RARE = tl.constexpr(f"""{{
-.reg .pred below, test;
-.reg .f64 p, up, down, t;
-.reg .s64 amount, part, square;
-.reg .s32 bin, step;
-.reg .u64 at;
-mov.u32 $0, 0;
-setp.lt.f32 below, $1, $2;
-@below bra DONE;
-cvt.f64.f32 p, $1;
-cvt.rn.f64.s32 t, $6;
+_BODY = """
+setp.lt.f32 test, {p}, {limit};
+@test bra NEXT{j};
+cvt.f64.f32 p, {p};
+ld.global.nc.s64 at, [{table}];
+ld.global.nc.s32 bins, [{table}+40];
+cvt.rn.f64.s32 t, bins;
 mul.rn.f64 t, t, p;
 cvt.rmi.s32.f64 bin, t;
-mad.wide.s32 at, bin, 8, $7;
+mad.wide.s32 at, bin, 8, at;
 ld.global.nc.f64 down, [at];
 ld.global.nc.f64 up, [at+8];
 setp.ge.f64 test, p, up;
@@ -63,67 +58,98 @@ add.s32 bin, bin, step;
 setp.lt.f64 test, p, down;
 selp.s32 step, 1, 0, test;
 sub.s32 bin, bin, step;
-sub.s32 step, $6, 1;
+sub.s32 step, bins, 1;
 min.s32 bin, bin, step;
-setp.gt.s32 test, bin, 0;
+setp.eq.s32 test, bin, 0;
+@test bra LOWEST{j};
 add.rn.f64 t, p, 0d4000000000000000;
 mov.b64 amount, t;
-sub.s64 amount, amount, {TWO};
-mad.lo.s32 bin, $4, $6, bin;
-mul.wide.s32 at, bin, 8;
-add.u64 at, at, $8;
+sub.s64 amount, amount, {two};
+mad.lo.s32 bin, {k}, bins, bin;
+ld.global.nc.s64 at, [{table}+8];
+mad.wide.s32 at, bin, 8, at;
+ld.global.nc.s64 size, [{table}+16];
 mov.s64 part, 1;
-@test red.global.add.u64 [at], part;
-add.u64 at, at, $9;
-shr.s64 part, amount, {HALF};
-@test red.global.add.u64 [at], part;
-add.u64 at, at, $10;
-and.b64 part, amount, {LOW};
-@test red.global.add.u64 [at], part;
+red.global.add.u64 [at], part;
+add.s64 at, at, size;
+add.s64 at, at, size;
+shr.s64 part, amount, {half};
+red.global.add.u64 [at], part;
+add.s64 at, at, size;
+and.b64 part, amount, {low};
+red.global.add.u64 [at], part;
+LOWEST{j}:
 mul.rn.f64 t, p, p;
-fma.rn.f64 up, p, p, 0d{int(np.float64(MAGIC).view(np.int64)):016X};
-mul.rn.f64 t, t, 0d{int(np.float64(2.0**58).view(np.int64)):016X};
-cvt.rni.s64.f64 square, t;
+fma.rn.f64 up, p, p, 0d{magic:016X};
+mul.rn.f64 t, t, 0d{square:016X};
+cvt.rni.s64.f64 amount, t;
 mov.b64 part, up;
-sub.s64 part, part, {int(np.float64(MAGIC).view(np.int64))};
-sub.s64 square, square, part;
-setp.ne.s64 test, square, 0;
-mul.wide.s32 at, $5, 8;
-add.u64 at, at, $11;
-@test red.global.add.u64 [at], square;
-setp.eq.f32 test, $1, $3;
-mul.wide.s32 at, $5, 4;
-add.u64 at, at, $12;
-@test red.global.min.s32 [at], $4;
-DONE:
-}}""")
+sub.s64 part, part, {magic};
+sub.s64 amount, amount, part;
+setp.eq.s64 test, amount, 0;
+@test bra SMALL{j};
+ld.global.nc.s64 at, [{table}+24];
+mad.wide.s32 at, {row}, 8, at;
+red.global.add.u64 [at], amount;
+SMALL{j}:
+setp.lt.f32 test, {p}, {best};
+@test bra NEXT{j};
+ld.global.nc.s64 at, [{table}+32];
+mad.wide.s32 at, {row}, 4, at;
+red.global.min.s32 [at], {k};
+NEXT{j}:
+"""
+
+
+def _rare(pack: int) -> str:
+    """Return the assembler for so many probabilities: nothing, if all are below the limit of their row.
+
+    That is nearly always so, and a branch for a warp as a whole. Operations with masks would cost all of it every time.
+    """
+    first = [pack * place for place in range(1, 7)]
+    p, limit, best, k, row, table = ([f"${start + j}" for j in range(pack)] for start in first)
+    most = "mov.f32 most, {};".format(p[0]) + "".join(f"max.f32 most, most, {own};" for own in p[1:])
+    bits = {name: int(np.float64(value).view(np.int64)) for name, value in (("magic", MAGIC), ("square", 2.0**58))}
+    each = [
+        _BODY.format(
+            j=j, p=p[j], limit=limit[j], best=best[j], k=k[j], row=row[j], table=table[j],
+            two=TWO, half=HALF, low=LOW, **bits,
+        )
+        for j in range(pack)
+    ]  # fmt: skip
+    return (
+        "{.reg .pred test;.reg .f32 most;.reg .f64 p, up, down, t;.reg .s64 amount, part, at, size;"
+        ".reg .s32 bin, step, bins;"
+        + "".join(f"mov.u32 ${j}, 0;" for j in range(pack))
+        + f"{most}setp.lt.f32 test, most, {limit[0]};@test bra DONE;"
+        + "".join(each)
+        + "DONE:}"
+    )
+
+
+def _constraints(pack: int) -> str:
+    return ",".join(kind for kind in ("=r", "f", "f", "f", "r", "r", "l") for _ in range(pack))
+
+
+_RARE_1, _RARE_2, _RARE_4, _RARE_8 = (tl.constexpr(_rare(pack)) for pack in (1, 2, 4, 8))
+_OPERANDS_1, _OPERANDS_2, _OPERANDS_4, _OPERANDS_8 = (tl.constexpr(_constraints(pack)) for pack in (1, 2, 4, 8))
 
 
 @triton.jit
-def _add_rare(p, limit, best, k, row, bins, edges_ptr, cells, size, squares, tops, ASM: tl.constexpr):
-    """Add the probabilities at or above the limit of their row to their cells, and what their squares lack."""
-    if ASM:
-        tl.inline_asm_elementwise(
-            _RARE,
-            "=r,f,f,f,r,r,r,l,l,l,l,l,l",
-            [
-                p,
-                limit,
-                best,
-                k,
-                row,
-                bins,
-                edges_ptr.to(tl.int64),
-                cells.to(tl.int64),
-                size * 16,  # from rows to the upper halves
-                size * 8,  # and to the lower ones
-                squares.to(tl.int64),
-                tops.to(tl.int64),
-            ],
-            dtype=tl.int32,
-            is_pure=False,
-            pack=1,
+def _add_rare(p, limit, best, k, row, bins, edges_ptr, cells, size, squares, tops, table, PACK: tl.constexpr):
+    """Add the probabilities at or above the limit of their row to their cells, and what their squares lack.
+
+    `table` holds the addresses once more, for the assembler, which has no use for them otherwise.
+    """
+    if PACK > 0:
+        ASM: tl.constexpr = (
+            _RARE_8 if PACK == 8 else _RARE_4 if PACK == 4 else _RARE_2 if PACK == 2 else _RARE_1
         )
+        OPERANDS: tl.constexpr = (
+            _OPERANDS_8 if PACK == 8 else _OPERANDS_4 if PACK == 4 else _OPERANDS_2 if PACK == 2 else _OPERANDS_1
+        )
+        given = [p, limit, best, k, row, table.to(tl.int64)]
+        tl.inline_asm_elementwise(ASM, OPERANDS, given, dtype=tl.int32, is_pure=False, pack=PACK)
     else:  # the same, where there is no assembler: for Triton's interpreter
         rare = p >= limit
         exact = p.to(tl.float64)
@@ -162,6 +188,13 @@ def _exp2(x, ASM: tl.constexpr):
 
 
 @triton.jit
+def _load_row(logits, row, rows, k, stride, CLASSES: tl.constexpr, VEC: tl.constexpr):
+    """Return a row of logits, or the last one; `VEC` divides the place where it begins."""
+    start = tl.multiple_of(tl.minimum(row, rows - 1).to(tl.int64) * stride, VEC)
+    return tl.load(logits + (start + k), mask=k < CLASSES, other=-float("inf"))
+
+
+@triton.jit
 def _exponentials(x, ASM: tl.constexpr):
     """Return the exponentials of a row, over the largest one, which is 1; the largest logit, and their sum."""
     x = x.to(tl.float32)
@@ -170,14 +203,14 @@ def _exponentials(x, ASM: tl.constexpr):
     return e, most, tl.sum(e, axis=0)
 
 
-@triton.jit(do_not_specialize=["classes"])
-def _write_softmax(logits, out, classes, stride, BLOCK: tl.constexpr, ASM: tl.constexpr):
+@triton.jit(do_not_specialize=["rows"])
+def _write_softmax(
+    logits, out, rows, stride, CLASSES: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr
+):
     k = tl.arange(0, BLOCK)
-    inside = k < classes
-    row = tl.program_id(0).to(tl.int64)
-    x = tl.load(logits + row * stride + k, mask=inside, other=-float("inf"))
-    e, _, total = _exponentials(x, ASM=ASM)
-    tl.store(out + row * classes + k, e * (1.0 / total), mask=inside)
+    row = tl.program_id(0)
+    e, _, total = _exponentials(_load_row(logits, row, rows, k, stride, CLASSES, VEC), ASM)
+    tl.store(out + (row.to(tl.int64) * CLASSES + k), e * (1.0 / total), mask=k < CLASSES)
 
 
 @triton.jit(do_not_specialize=_NUMBERS)
@@ -188,63 +221,63 @@ def _tally_classes(
     cells,
     sums,
     best_out,
-    given_out,
+    most_out,
     small_out,
     squares,
     tops,
+    table,
     rows,
-    classes,
     stride,
     bins,
     limit,
+    CLASSES: tl.constexpr,
     BLOCK: tl.constexpr,
     BASE: tl.constexpr,
-    ASM: tl.constexpr,
+    VEC: tl.constexpr,
+    PACK: tl.constexpr,
 ):
     """Add the probabilities of all classes to their cells; write of each row what its scores are made of.
 
     A program takes every so-manieth row. The sums of all bins go to `sums`, in halves, and from there to the cells.
     """
     k = tl.arange(0, BLOCK)
-    inside = k < classes
-    size = (classes + 1).to(tl.int64) * bins
+    inside = k < CLASSES
+    size = bins.to(tl.int64) * (CLASSES + 1)
     total = tl.zeros([BLOCK], tl.int64)
     step = tl.num_programs(0)
-    row = tl.program_id(0)
+    first = tl.program_id(0)
     # The next row is read while this one is counted.
-    x = tl.load(logits + row.to(tl.int64) * stride + k, mask=k < tl.where(row < rows, classes, 0), other=-float("inf"))
-    count = row * 0
-    while row < rows:
+    x = _load_row(logits, first, rows, k, stride, CLASSES, VEC)
+    y = tl.load(outcomes + first, mask=first < rows, other=-1)
+    count = first * 0
+    for at in tl.range(first, rows, step):
+        row = at + first * 0  # a tensor, also in Triton's interpreter
         after = row + step
-        there = k < tl.where(after < rows, classes, 0)
-        following = tl.load(logits + after.to(tl.int64) * stride + k, mask=there, other=-float("inf"))
-        y = tl.load(outcomes + row)
-        e, most, divisor = _exponentials(x, ASM=ASM)
+        following = _load_row(logits, after, rows, k, stride, CLASSES, VEC)
+        next_y = tl.load(outcomes + after, mask=after < rows, other=-1)
+        e, most, divisor = _exponentials(x, PACK > 0)
         best = 1.0 / divisor  # the exponential of the largest is 1
         small = tl.full((), 0, tl.int64)
-        given = tl.full((), 0.0, tl.float32)
         # A sum is NaN if a logit is NaN or infinite.
-        if (y >= 0) & (y < classes) & (divisor == divisor):
+        if (y >= 0) & (y < CLASSES) & (divisor == divisor):
             p = e * best
             exact = p.to(tl.float64)
             total += (exact + 2.0).to(tl.int64, bitcast=True)
             count += 1
             small = tl.sum((exact * exact + _MAGIC).to(tl.int64, bitcast=True), axis=0) - BASE
             # The most likely class and its equals are always among those above the limit.
-            _add_rare(p, tl.minimum(best, limit), best, k, row, bins, edges_ptr, cells, size, squares, tops, ASM=ASM)
-            own = tl.load(logits + row.to(tl.int64) * stride + y).to(tl.float32)
-            given = _exp2((own - most) * _LOG2E, ASM=ASM) * best
+            lowest = tl.minimum(best, limit)
+            _add_rare(p, lowest, best, k, row, bins, edges_ptr, cells, size, squares, tops, table, PACK)
         else:
-            best = best * 0.0
-            best = tl.where(best == best, best, 0.0)
+            best = tl.full((), 0.0, tl.float32)
         tl.store(best_out + row, best)
-        tl.store(given_out + row, given)
+        tl.store(most_out + row, most)
         tl.store(small_out + row, small)
         x = following
-        row = after
+        y = next_y
     total -= (count.to(tl.int64) & 3) << 62
     tl.atomic_add(sums + k, total >> _HALF, mask=inside, sem="relaxed")
-    tl.atomic_add(sums + classes + k, total & _LOW, mask=inside, sem="relaxed")
+    tl.atomic_add(sums + CLASSES + k, total & _LOW, mask=inside, sem="relaxed")
 
 
 @triton.jit
@@ -262,6 +295,7 @@ def _digits(values, valid):
 
 @triton.jit(do_not_specialize=_NUMBERS)
 def _tally_scores(
+    logits,
     outcomes,
     edges_ptr,
     cells,
@@ -269,15 +303,17 @@ def _tally_scores(
     counts,
     sums,
     best_in,
-    given_in,
+    most_in,
     small_in,
     squares,
     tops,
     rows,
     classes,
+    stride,
     bins,
     ROWS: tl.constexpr,
     BINS: tl.constexpr,
+    ASM: tl.constexpr,
 ):
     """Add hits, the most likely classes and the scores of rows; clear what the other kernel adds to."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -285,13 +321,15 @@ def _tally_scores(
     size = (classes + 1).to(tl.int64) * bins
     k, known = row, row < classes
     for half in tl.static_range(2):
-        own = tl.load(sums + half * classes + k, mask=known, other=0)
-        tl.atomic_add(cells + (2 + half) * size + k * bins, own, mask=known, sem="relaxed")
+        added = tl.load(sums + half * classes + k, mask=known, other=0)
+        tl.atomic_add(cells + (2 + half) * size + k * bins, added, mask=known, sem="relaxed")
         tl.store(sums + half * classes + k, tl.zeros([ROWS], tl.int64), mask=known)
     y = tl.load(outcomes + row, mask=real, other=-1).to(tl.int32)
     best = tl.load(best_in + row, mask=real, other=0.0)
     valid = best > 0
-    given = tl.load(given_in + row, mask=real, other=0.0).to(tl.float64)
+    own = tl.load(logits + row.to(tl.int64) * stride + y, mask=valid, other=0.0).to(tl.float32)
+    most = tl.load(most_in + row, mask=valid, other=0.0)
+    given = tl.where(valid, _exp2((own - most) * _LOG2E, ASM) * best, 0.0).to(tl.float64)
     square = tl.load(small_in + row, mask=real, other=0) + tl.load(squares + row, mask=real, other=0)
     top = tl.load(tops + row, mask=real, other=0)
     tl.store(squares + row, tl.zeros([ROWS], tl.int64), mask=real)
@@ -300,9 +338,8 @@ def _tally_scores(
     hit = (valid & (top == y)).to(tl.int64)
     home = _bin(given, bins, edges_ptr)
     tl.atomic_add(cells + size + y * bins + home, one, mask=valid, sem="relaxed")
-    most = best.to(tl.float64)
-    amount = _digits(most, valid)
-    place = _bin(most, bins, edges_ptr)
+    amount = _digits(best.to(tl.float64), valid)
+    place = _bin(best.to(tl.float64), bins, edges_ptr)
     last = cells + classes.to(tl.int64) * bins
     if BINS > 0:
         b = tl.arange(0, BINS)
@@ -339,10 +376,21 @@ class _Room:
     def __init__(self, device: torch.device, rows: int, classes: int) -> None:
         self.size = rows
         self.sums = torch.zeros(2 * classes, dtype=torch.int64, device=device)
-        self.best, self.given = (torch.empty(rows, dtype=torch.float32, device=device) for _ in range(2))
+        self.best, self.most = (torch.empty(rows, dtype=torch.float32, device=device) for _ in range(2))
         self.small = torch.empty(rows, dtype=torch.int64, device=device)
         self.squares = torch.zeros(rows, dtype=torch.int64, device=device)
         self.tops = torch.full((rows,), _NONE, dtype=torch.int32, device=device)
+        self._tables: dict[tuple[int, int], Tensor] = {}
+
+    def table(self, edges_: Tensor, cells: Tensor) -> Tensor:
+        """Return the addresses that the assembler reads, the size of a plane, and the number of bins."""
+        key = edges_.data_ptr(), cells.data_ptr()
+        if key not in self._tables:
+            if len(self._tables) > _TABLES:
+                self._tables.clear()
+            numbers = [*key, 8 * cells[0].numel(), self.squares.data_ptr(), self.tops.data_ptr(), cells.shape[2]]
+            self._tables[key] = torch.tensor(numbers, dtype=torch.int64).to(cells.device)
+        return self._tables[key]
 
 
 _rooms: dict[tuple[torch.device, int, int], _Room] = {}
@@ -373,7 +421,7 @@ def shape_of(classes: int) -> dict[str, Any]:
 
     The two kernels that exponentiate share it, so that they add in the same order: their sums are equal in all bits.
     """
-    block = max(16, triton.next_power_of_2(classes))
+    block = max(32, triton.next_power_of_2(classes))
     return {"BLOCK": block, "num_warps": max(block // _WARP, 1)}
 
 
@@ -382,7 +430,7 @@ def softmax_rows(logits: Tensor) -> Tensor:
     x = logits if logits.stride(1) == 1 else logits.contiguous()
     rows, classes = x.shape
     out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
-    _write_softmax[(rows,)](x, out, classes, x.stride(0), ASM=x.is_cuda, **shape_of(classes))
+    _write_softmax[(rows,)](x, out, rows, x.stride(0), CLASSES=classes, VEC=_vector(x), ASM=x.is_cuda, **shape_of(classes))
     return out
 
 
@@ -428,21 +476,24 @@ def _launch(cells: Tensor, scores: Tensor, counts: Tensor, x: Tensor, y: Tensor,
         cells,
         room.sums,
         room.best,
-        room.given,
+        room.most,
         room.small,
         room.squares,
         room.tops,
+        room.table(table, cells),
         rows,
-        classes,
         x.stride(0),
         bins,
         limit,
+        CLASSES=classes,
         BASE=_wrapped(shape["BLOCK"] * int(np.float64(MAGIC).view(np.int64))),
-        ASM=x.is_cuda,
+        VEC=_vector(x),
+        PACK=min(shape["BLOCK"] // (32 * shape["num_warps"]), 8) if x.is_cuda else 0,
         **shape,
     )
     few = max(16, triton.next_power_of_2(bins)) if bins <= _FEW_BINS else 0
     _tally_scores[(triton.cdiv(max(rows, classes), 128),)](
+        x,
         y,
         table,
         cells,
@@ -450,15 +501,17 @@ def _launch(cells: Tensor, scores: Tensor, counts: Tensor, x: Tensor, y: Tensor,
         counts,
         room.sums,
         room.best,
-        room.given,
+        room.most,
         room.small,
         room.squares,
         room.tops,
         rows,
         classes,
+        x.stride(0),
         bins,
         ROWS=128,
         BINS=few,
+        ASM=x.is_cuda,
         num_warps=4,
         enable_fp_fusion=False,  # squares of scores are rounded before they are counted
     )
@@ -475,27 +528,28 @@ def _wrapped(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-@triton.jit(do_not_specialize=_NUMBERS)
+@triton.jit(do_not_specialize=["rows"])
 def _recalibrate(
-    logits, out, slopes, offsets, least, rows, classes, stride,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, ASM: tl.constexpr,
+    logits, out, slopes, offsets, least, rows, stride,
+    ROWS: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, OUT: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """Write `softmax(slope·ln b + offset)`, `b` the softmax of the logits."""
     k = tl.arange(0, BLOCK)
-    inside = k < classes
+    inside = k < CLASSES
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     mask = (row < rows)[:, None] & inside[None, :]
-    x = tl.load(logits + row.to(tl.int64)[:, None] * stride + k[None, :], mask=mask, other=-float("inf"))
+    start = tl.multiple_of(row.to(tl.int64) * stride, VEC)
+    x = tl.load(logits + (start[:, None] + k[None, :]), mask=mask, other=-float("inf"))
     slope = tl.load(slopes + k, mask=inside, other=0.0)[None, :]
     offset = tl.load(offsets + k, mask=inside, other=-float("inf"))[None, :]
     x = x.to(tl.float32)
     x = x - tl.max(x, axis=1)[:, None]
-    x = x - tl.log(tl.sum(_exp2(x * _LOG2E, ASM=ASM), axis=1))[:, None]
+    x = x - tl.log(tl.sum(_exp2(x * _LOG2E, ASM), axis=1))[:, None]
     z = slope * tl.where(x < least, least, x) + offset  # NaN stays NaN
-    e = _exp2((z - tl.max(z, axis=1)[:, None]) * _LOG2E, ASM=ASM)
+    e = _exp2((z - tl.max(z, axis=1)[:, None]) * _LOG2E, ASM)
     p = e * (1.0 / tl.sum(e, axis=1))[:, None]
-    at = out + row.to(tl.int64)[:, None] * classes + k[None, :]
-    tl.store(at, p.to(out.dtype.element_ty), mask=mask)
+    start = tl.multiple_of(row.to(tl.int64) * CLASSES, OUT)
+    tl.store(out + (start[:, None] + k[None, :]), p.to(out.dtype.element_ty), mask=mask)
 
 
 def recalibrate_rows(logits: Tensor, slopes: Tensor, offsets: Tensor, least: float) -> Tensor:
@@ -506,8 +560,8 @@ def recalibrate_rows(logits: Tensor, slopes: Tensor, offsets: Tensor, least: flo
     block = max(16, triton.next_power_of_2(classes))
     lines, warps = _forward_shape(block)
     _recalibrate[(triton.cdiv(rows, lines),)](
-        x, out, slopes, offsets, least, rows, classes, x.stride(0),
-        ROWS=lines, BLOCK=block, ASM=x.is_cuda, num_warps=warps,
+        x, out, slopes, offsets, least, rows, x.stride(0),
+        CLASSES=classes, ROWS=lines, BLOCK=block, VEC=_vector(x), OUT=_vector(out), ASM=x.is_cuda, num_warps=warps,
     )  # fmt: skip
     return out
 
@@ -515,3 +569,10 @@ def recalibrate_rows(logits: Tensor, slopes: Tensor, offsets: Tensor, least: flo
 def _forward_shape(block: int) -> tuple[int, int]:
     """Return how many rows a program recalibrates, and with how many warps."""
     return max(1, 1024 // block), max(1, block // 1024)
+
+
+def _vector(rows: Tensor) -> int:
+    """Return how many numbers at a time rows can be read: a power of two that divides where each begins."""
+    if rows.data_ptr() % 16:
+        return 1
+    return min(16 // rows.element_size(), rows.stride(0) & -rows.stride(0)) if rows.stride(0) else 1

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from treecal._typing import Array
 from treecal.engine import replay as replay_on_cpu
-from treecal.engine._climb import KERNEL_DISTANCES
+from treecal.engine._climb import KERNEL_DISTANCES, Plan
 from treecal.engine._outcomes import read_outcomes
-from treecal.engine._state import TreeForecaster, new_tree_forecaster
+from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeCal
@@ -21,6 +21,7 @@ from treecal.forecasters._path import TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
 from treecal.torch._device import HAS_TRITON
 
+_FEW = 8  # lanes: fewer are left to the CPU
 _SMALLEST, _LARGEST = 1e-6, 1e6  # of a box for the kernels, whose roots start in float32
 _ROW_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CLASS_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
@@ -151,12 +152,13 @@ def _check_of(forecaster: TreeForecaster, rows: Tensor) -> int | None:
 
 
 class _Slice(NamedTuple):
-    """Nodes of one height that the CPU measures: those of the first lane, or of the last one, which is not whole."""
+    """Nodes of one height that the CPU measures, from `start` on: of the first lane, or of one that is not whole."""
 
     height: int
     start: int
-    rows: Tensor
     heights: int
+    rows: Tensor
+    whole: bool
 
 
 def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
@@ -164,20 +166,19 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
 
     tree, rounds = forecaster.tree, len(rows)
     tree.check(rounds)
-    first, *bounds = (torch.from_numpy(part).to(rows.device) for part in _constants(forecaster))
-    heads: list[_Slice] = []
-    tails: list[_Slice] = []
+    first, low, high = torch.from_numpy(_constants(forecaster)).to(rows.device)
+    slices: list[_Slice] = []
     found: list[Tensor] = []
     level, height = rows, 0
-    while height < tree.heights(rounds):
-        heights = heights_at_once(tree.arity)
-        if tree.depth is not None:
-            heights = min(heights, tree.depth - height)
+    while height < (end := tree.heights(rounds)):
+        heights = min(heights_at_once(tree.arity), end - height)
         children = tree.arity**heights
         whole = rounds // (tree.arity**height * children)
-        tails.append(_Slice(height, whole * children, level[whole * children :], heights))
+        if whole < _FEW:
+            heights, whole = end - height, 0
+        tail = level[whole * children :]
         if whole:
-            heads.append(_Slice(height, 0, level[:children], heights))
+            slices.append(_Slice(height, 0, heights, level[:children], whole=True))
             level, errors = climb(
                 level,
                 first,
@@ -188,29 +189,39 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
                 parts=tree.depth or height + heights,
                 grows=tree.depth is None,
                 check=0 if height else check,
-                bounds=(bounds[0], bounds[1]),
+                bounds=(low, high),
             )
             found.append(errors)
-        else:
-            level = first.new_empty((0, len(first)))
+        slices.append(_Slice(height, whole * children, heights, tail, whole=False))
         height += heights
-    found = found or [first.new_zeros((1, 4))]
-    totals = torch.stack([errors.sum(dim=0) for errors in found]).cpu().tolist()  # waits for the device
-    heads, tails = ([part._replace(rows=part.rows.cpu()) for part in parts] for parts in (heads, tails))
-    if totals[0][3]:
+    totals, held = _fetched(found, slices, forecaster.space.dim)
+    if totals and totals[0][3]:
         _refuse(forecaster, rows, found[0][:, 3].nonzero().flatten().tolist())
-    read_outcomes(forecaster.space, _numpy(tails[0].rows), before=tails[0].start)
-    return _result(forecaster, rounds, [own[:3] for own in totals], heads, tails)
+    last = next(part for part in slices if not part.whole)
+    read_outcomes(forecaster.space, _numpy(last.rows.cpu()), before=last.start)
+    return _result(forecaster, rounds, totals, slices, held)
 
 
-def _constants(forecaster: TreeCal) -> tuple[Array, Array, Array]:
+def _fetched(found: list[Tensor], slices: list[_Slice], dim: int) -> tuple[list[list[float]], list[Array]]:
+    """Return the errors of each kernel, and the rows of the slices: all in one transfer, which waits for the device."""
+    parts = [_dense(part.rows, dim) for part in slices]
+    held = torch.cat([errors.sum(dim=0) for errors in found] + [part.flatten() for part in parts]).cpu().numpy()
+    at = 4 * len(found)
+    totals, rows = held[:at].reshape(-1, 4).tolist(), []
+    for part in parts:
+        rows.append(held[at : at + part.numel()].reshape(-1, dim))
+        at += part.numel()
+    return totals, rows
+
+
+def _constants(forecaster: TreeCal) -> Array:
     """Return the start point, and the bounds of a box with what rounding may add; for other sets any."""
     first, space = np.array(forecaster._path.first, np.float64), forecaster.space
     if not isinstance(space, Box):
-        return first, first, first
+        return np.stack([first, first, first])
     low, high = (np.array(edge, np.float64) for edge in space.bounds())
     slack = TOLERANCE * np.maximum(np.abs(low), np.abs(high))
-    return first, low - slack, high + slack
+    return np.stack([first, low - slack, high + slack])
 
 
 def _refuse(forecaster: TreeCal, rows: Tensor, programs: list[int]) -> None:
@@ -229,53 +240,57 @@ def _numpy(rows: Tensor) -> Any:
     return (rows.float() if rows.dtype in (torch.bfloat16, torch.float16) else rows).numpy()
 
 
-def _result(
-    forecaster: TreeCal, rounds: int, sums: list[list[float]], heads: list[_Slice], tails: list[_Slice]
-) -> Replayed:
-    """Return what the kernels found with the errors of the first lanes and of the last ones."""
-    terms = [list(column) for column in zip(*sums, strict=True)]
-    for part in heads:
-        _measure(forecaster, part, _dense(part.rows, forecaster.space.dim), rounds, terms)
-    carried, left = [], np.zeros((0, forecaster.space.dim))
-    for part in tails:  # the sum of one that is not whole is the last row of the next
-        rows = np.concatenate([_dense(part.rows, forecaster.space.dim), left])
-        own, left = _measure(forecaster, part, rows, rounds, terms)
-        carried += own
-    totals = {distance: math.fsum(own) for distance, own in zip(KERNEL_DISTANCES, terms, strict=True)}
-    if forecaster.tree.horizon == rounds:
-        return Replayed(rounds, totals, None)
-    resumed = TreeCal(**forecaster.arguments())
-    state = np.array(carried[: forecaster.tree.heights(rounds)])
-    resumed._state = TreeState(np.array([rounds]), state[:, None])
-    return Replayed(rounds, totals, resumed.predict())
-
-
-def _dense(rows: Tensor, dim: int) -> Array:
+def _dense(rows: Tensor, dim: int) -> Tensor:
     if rows.ndim == 2:
-        return rows.double().numpy()
-    return np.eye(dim)[rows.numpy()]
+        return rows.double()
+    return (rows[:, None] == torch.arange(dim, device=rows.device)).double()
+
+
+def _result(
+    forecaster: TreeCal, rounds: int, totals: list[list[float]], slices: list[_Slice], held: list[Array]
+) -> Replayed:
+    """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
+    terms: list[list[float]] = [[own[i] for own in totals] for i in range(3)]
+    carried: list[Array] = []
+    left = np.zeros((0, forecaster.space.dim))
+    for part, rows in zip(slices, held, strict=True):
+        if part.whole:
+            _measure(forecaster, part, rows, rounds, terms)
+        else:  # the sum of one that is not whole is the last row of the next
+            left = _measure(forecaster, part, np.concatenate([rows, left]), rounds, terms, carried)
+    sums = {distance: math.fsum(own) for distance, own in zip(KERNEL_DISTANCES, terms, strict=True)}
+    if forecaster.tree.horizon == rounds:
+        return Replayed(rounds, sums, None)
+    resumed = TreeCal(**forecaster.arguments())
+    resumed._state = TreeState(np.array([rounds]), np.array(carried)[:, None])
+    return Replayed(rounds, sums, resumed.predict())
 
 
 def _measure(
-    forecaster: TreeCal, part: _Slice, rows: Array, rounds: int, terms: list[list[float]]
-) -> tuple[list[Array], Array]:
-    """Add the errors of the nodes of a lane; return what it carries at the end of the stream, by height, and its sum."""
-    tree, first, carried = forecaster.tree, forecaster._path.first, []
-    start, nothing = part.start, np.zeros(len(first))
+    forecaster: TreeCal,
+    part: _Slice,
+    rows: Array,
+    rounds: int,
+    terms: list[list[float]],
+    carried: list[Array] | None = None,
+) -> Array:
+    """Add the errors of the nodes of a lane, as the CPU does, and return its sum; add what it carries, by height."""
+    from treecal.engine._kernels import Span, climb
+
+    tree, shares = forecaster.tree, Plan(forecaster).shares
+    args, _ = kernel_args(forecaster._path)
+    start = part.start
     for height in range(part.height, part.height + part.heights):
-        length, above, open_, total = tree.arity**height, [], nothing, nothing
-        parts = tree.parts(height, start, len(rows))
-        for i, row in enumerate(rows):
-            digit, count = (start + i) % tree.arity, min(rounds - (start + i) * length, length)
-            total = nothing if digit == 0 else total
-            gap = row - count * (first if digit == 0 else total / float(digit * length))
-            if parts[i]:
-                squares = float(gap @ gap)
-                for own, error in zip(terms, (np.abs(gap).sum(), math.sqrt(squares), squares / count), strict=True):
-                    own.append(float(error) / int(parts[i]))
-            open_, total = total if count < length else total + row, total + row
-            if digit == tree.arity - 1 or i == len(rows) - 1:
-                above.append(total)
-        carried.append(open_ if rounds // length % tree.arity else nothing)
-        rows, start = np.array(above).reshape(-1, len(first)), start // tree.arity
-    return carried, rows
+        length = tree.arity**height
+        errors, parents = np.zeros((len(shares), 3)), np.empty((-(-len(rows) // tree.arity), rows.shape[1]))
+        if len(rows):
+            last = min(rounds - (start + len(rows) - 1) * length, length)
+            climb(rows, Span(height, start, length, last), args, None, None, parents, errors, ())
+            for own, error in zip(terms, (shares @ errors).tolist(), strict=True):
+                own.append(error)
+        if carried is not None:
+            ended = rounds // length % tree.arity
+            finished = rows[rounds // length - ended - start :][:ended]
+            carried.append(np.add.accumulate(finished)[-1] if ended else np.zeros(rows.shape[1]))
+        rows, start = parents, start // tree.arity
+    return rows
