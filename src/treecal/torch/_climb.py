@@ -172,9 +172,8 @@ def _children(
     one, two, three = _measured(total - rounds * start, 1.0, inverse, one, two, three)
     if UNROLL:
         for i in tl.static_range(1, ARITY):
-            ODD: tl.constexpr = i % 2 if TWO else -1
             value, least, most, off = _row(
-                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, ODD
+                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, (i % 2 if TWO else -1)
             )
             one, two, three = _measured(value * i - total, 1.0 / i, inverse * (1.0 / i / i), one, two, three)
             total += value
