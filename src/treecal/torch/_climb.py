@@ -16,6 +16,7 @@ MOST_DIM = 1024
 MOST_ROWS = 2**31 - 2**12
 _UNROLLED = 16  # children of a node, at most, for two heights at a time and for loops without a counter
 _WARPS = 4
+_OPTIONS: dict[str, int] = {}
 _NARROW = 16  # coordinates of a row that one thread holds, at most
 _TILE = 1024  # numbers of the rows that a program holds otherwise
 
@@ -335,6 +336,7 @@ def climb(
         NARROW=dim <= _NARROW,
         UNROLL=arity <= _UNROLLED,
         num_warps=_WARPS,
+        **_OPTIONS,
     )
     return out, found
 

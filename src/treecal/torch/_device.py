@@ -10,6 +10,9 @@ from torch import Tensor
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 """Whether there are kernels. (Those of other makers' devices were never tried.)"""
 
+MOST_CLASSES, MOST_BINS = 8192, 32767
+"""Of the kernels; more are left to torch's own operations. (With more bins, edges are closer than float32 can tell.)"""
+
 
 def has_kernels(rows: Tensor) -> bool:
     """Return whether there are kernels for these rows."""

@@ -12,7 +12,7 @@ the lowest bin, so that those are added to the counts one by one, and what is in
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +23,12 @@ from torch import Tensor
 from treecal.auditing._counts import LOG_SCALE, MAGIC
 from treecal.torch._tally import HALF, LOW, TWO, edges
 
-MOST_CLASSES = 8192
-"""A tile holds four rows of that many classes; rows of more are left to torch's own operations."""
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_EACH, _WARP = 32, 256  # programs on a multiprocessor, and classes that a warp takes care of
-_TABLES = 64  # of addresses, kept for metrics that are updated in turn
+_OPTIONS: dict[str, int] = {}
+_EACH = 4  # programs on a multiprocessor
+_ROWS, _TILE, _EACH_WARP = 4, 8192, 1024  # of a tile: its rows, its numbers, and those of each warp
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
 _NONE = 2**31 - 1
-_NUMBERS = ["rows", "bins"]  # numbers like any other, also where they are 1
 
 _LOG2E = tl.constexpr(1.4426950408889634)
 _MAGIC = tl.constexpr(MAGIC)
@@ -43,62 +41,53 @@ _SCALE = tl.constexpr(LOG_SCALE)
 _BODY = """
 setp.lt.f32 test, {p}, {limit};
 @test bra NEXT{j};
-cvt.f64.f32 p, {p};
-ld.global.nc.s64 at, [{table}];
-ld.global.nc.s32 bins, [{table}+40];
-cvt.rn.f64.s32 t, bins;
-mul.rn.f64 t, t, p;
-cvt.rmi.s32.f64 bin, t;
-mad.wide.s32 at, bin, 8, at;
-ld.global.nc.f64 down, [at];
-ld.global.nc.f64 up, [at+8];
-setp.ge.f64 test, p, up;
-selp.s32 step, 1, 0, test;
-add.s32 bin, bin, step;
-setp.lt.f64 test, p, down;
-selp.s32 step, 1, 0, test;
-sub.s32 bin, bin, step;
-sub.s32 step, bins, 1;
+mul.rz.f32 t, {p}, {bins};
+cvt.rzi.s32.f32 bin, t;
+cvt.rzi.s32.f32 width, {bins};
+sub.s32 step, width, 1;
 min.s32 bin, bin, step;
 setp.eq.s32 test, bin, 0;
 @test bra LOWEST{j};
-add.rn.f64 t, p, 0d4000000000000000;
-mov.b64 amount, t;
-sub.s64 amount, amount, {two};
-mad.lo.s32 bin, {k}, bins, bin;
-ld.global.nc.s64 at, [{table}+8];
-mad.wide.s32 at, bin, 8, at;
-ld.global.nc.s64 size, [{table}+16];
+mul.f32 t, {p}, 0f4C000000;
+cvt.rzi.s32.f32 step, t;
+cvt.rn.f32.s32 u, step;
+sub.f32 t, t, u;
+mul.f32 t, t, 0f4C800000;
+mad.lo.s32 bin, {k}, width, bin;
+mad.wide.s32 at, bin, 8, {cells};
 mov.s64 part, 1;
 red.global.add.u64 [at], part;
-add.s64 at, at, size;
-add.s64 at, at, size;
-shr.s64 part, amount, {half};
+add.s64 at, at, {size};
+cvt.s64.s32 part, step;
 red.global.add.u64 [at], part;
-add.s64 at, at, size;
-and.b64 part, amount, {low};
+cvt.rzi.s32.f32 step, t;
+add.s64 at, at, {half};
+cvt.s64.s32 part, step;
 red.global.add.u64 [at], part;
 LOWEST{j}:
-mul.rn.f64 t, p, p;
-fma.rn.f64 up, p, p, 0d{magic:016X};
-mul.rn.f64 t, t, 0d{square:016X};
-cvt.rni.s64.f64 amount, t;
-mov.b64 part, up;
+setp.lt.f32 test, {p}, 0f3D800000;
+@test bra SMALL{j};
+mul.f32 t, {p}, 0f4D800000;
+cvt.rzi.u32.f32 step, t;
+mul.wide.u32 amount, step, step;
+shl.b64 amount, amount, 2;
+cvt.f64.f32 d, {p};
+fma.rn.f64 d, d, d, 0d{magic:016X};
+mov.b64 part, d;
 sub.s64 part, part, {magic};
 sub.s64 amount, amount, part;
-setp.eq.s64 test, amount, 0;
-@test bra SMALL{j};
-ld.global.nc.s64 at, [{table}+24];
-mad.wide.s32 at, {row}, 8, at;
+mad.wide.s32 at, {row}, 8, {squares};
 red.global.add.u64 [at], amount;
 SMALL{j}:
 setp.lt.f32 test, {p}, {best};
 @test bra NEXT{j};
-ld.global.nc.s64 at, [{table}+32];
-mad.wide.s32 at, {row}, 4, at;
-red.global.min.s32 [at], {k};
+mad.wide.s32 at, {row}, 8, {tops};
+cvt.s64.s32 part, {k};
+red.global.min.s64 [at], part;
 NEXT{j}:
 """
+# All of it is exact in float32, for probabilities above 2^-28: `p·bins` rounded towards 0 has the same floor, `p·2^25`
+# and its fraction times 2^26 are the halves, and from 1/16 on `(p·2^28)²·4` is the square in units of 2^-58.
 
 
 def _rare(pack: int) -> str:
@@ -106,29 +95,22 @@ def _rare(pack: int) -> str:
 
     That is nearly always so, and a branch for a warp as a whole. Operations with masks would cost all of it every time.
     """
-    first = [pack * place for place in range(1, 7)]
-    p, limit, best, k, row, table = ([f"${start + j}" for j in range(pack)] for start in first)
-    most = "mov.f32 most, {};".format(p[0]) + "".join(f"max.f32 most, most, {own};" for own in p[1:])
-    bits = {name: int(np.float64(value).view(np.int64)) for name, value in (("magic", MAGIC), ("square", 2.0**58))}
-    each = [
-        _BODY.format(
-            j=j, p=p[j], limit=limit[j], best=best[j], k=k[j], row=row[j], table=table[j],
-            two=TWO, half=HALF, low=LOW, **bits,
-        )
-        for j in range(pack)
-    ]  # fmt: skip
+    names = ("p", "limit", "best", "k", "row", "bins", "cells", "size", "half", "squares", "tops")
+    own = [{name: f"${pack * (place + 1) + j}" for place, name in enumerate(names)} for j in range(pack)]
+    magic = int(np.float64(MAGIC).view(np.int64))
     return (
-        "{.reg .pred test;.reg .f32 most;.reg .f64 p, up, down, t;.reg .s64 amount, part, at, size;"
-        ".reg .s32 bin, step, bins;"
+        "{.reg .pred any, test;.reg .f32 t, u;.reg .f64 d;.reg .s64 amount, part, at;.reg .s32 bin, step, width;"
         + "".join(f"mov.u32 ${j}, 0;" for j in range(pack))
-        + f"{most}setp.lt.f32 test, most, {limit[0]};@test bra DONE;"
-        + "".join(each)
+        + f"setp.ge.f32 any, {own[0]['p']}, {own[0]['limit']};"
+        + "".join(f"setp.ge.or.f32 any, {each['p']}, {each['limit']}, any;" for each in own[1:])
+        + "@!any bra DONE;"
+        + "".join(_BODY.format(j=j, magic=magic, **each) for j, each in enumerate(own))
         + "DONE:}"
     )
 
 
 def _constraints(pack: int) -> str:
-    return ",".join(kind for kind in ("=r", "f", "f", "f", "r", "r", "l") for _ in range(pack))
+    return ",".join(kind for kind in ("=r", "f", "f", "f", "r", "r", "f", *"lllll") for _ in range(pack))
 
 
 _RARE_1, _RARE_2, _RARE_4, _RARE_8 = (tl.constexpr(_rare(pack)) for pack in (1, 2, 4, 8))
@@ -136,11 +118,8 @@ _OPERANDS_1, _OPERANDS_2, _OPERANDS_4, _OPERANDS_8 = (tl.constexpr(_constraints(
 
 
 @triton.jit
-def _add_rare(p, limit, best, k, row, bins, edges_ptr, cells, size, squares, tops, table, PACK: tl.constexpr):
-    """Add the probabilities at or above the limit of their row to their cells, and what their squares lack.
-
-    `table` holds the addresses once more, for the assembler, which has no use for them otherwise.
-    """
+def _add_rare(p, limit, best, k, row, cells, squares, tops, SIZE: tl.constexpr, BINS: tl.constexpr, PACK: tl.constexpr):
+    """Add the probabilities at or above the limit of their row to their cells, and what their squares lack."""
     if PACK > 0:
         ASM: tl.constexpr = (
             _RARE_8 if PACK == 8 else _RARE_4 if PACK == 4 else _RARE_2 if PACK == 2 else _RARE_1
@@ -148,35 +127,33 @@ def _add_rare(p, limit, best, k, row, bins, edges_ptr, cells, size, squares, top
         OPERANDS: tl.constexpr = (
             _OPERANDS_8 if PACK == 8 else _OPERANDS_4 if PACK == 4 else _OPERANDS_2 if PACK == 2 else _OPERANDS_1
         )
-        given = [p, limit, best, k, row, table.to(tl.int64)]
+        bins = tl.full((), BINS, tl.float32)
+        size, half = tl.full((), 16 * SIZE, tl.int64), tl.full((), 8 * SIZE, tl.int64)
+        given = [p, limit, best, k, row, bins, cells.to(tl.int64), size, half, squares.to(tl.int64), tops.to(tl.int64)]
         tl.inline_asm_elementwise(ASM, OPERANDS, given, dtype=tl.int32, is_pure=False, pack=PACK)
     else:  # the same, where there is no assembler: for Triton's interpreter
         rare = p >= limit
         exact = p.to(tl.float64)
-        bin_ = _bin(exact, bins, edges_ptr)
+        bin_ = tl.minimum(tl.floor(exact * BINS).to(tl.int32), BINS - 1)
         amount = (exact + 2.0).to(tl.int64, bitcast=True) - _TWO_BITS
-        at = cells + k * bins + bin_
+        at = cells + k * BINS + bin_
         counted = rare & (bin_ > 0)
         one = tl.full(p.shape, 1, tl.int64)
         tl.atomic_add(at, one, mask=counted, sem="relaxed")
-        tl.atomic_add(at + 2 * size, amount >> _HALF, mask=counted, sem="relaxed")
-        tl.atomic_add(at + 3 * size, amount & _LOW, mask=counted, sem="relaxed")
+        tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
+        tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
         square = exact * exact
-        counts = (square * _SQUARE + 0.5).to(tl.int64)
-        # to the nearest, of two the even one
-        tie = (counts.to(tl.float64) - square * _SQUARE == 0.5) & (counts % 2 == 1)
-        counts -= tie.to(tl.int64)
-        counts -= (square + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
-        tl.atomic_add(squares + row + 0 * k, counts, mask=rare & (counts != 0), sem="relaxed")
-        tl.atomic_min(tops + row + 0 * k, k + 0 * row, mask=rare & (p == best), sem="relaxed")
+        counts = (square * _SQUARE).to(tl.int64) - ((square + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS)
+        tl.atomic_add(squares + row + 0 * k, counts, mask=rare & (p >= 0.0625), sem="relaxed")
+        tl.atomic_min(tops + row + 0 * k, (k + 0 * row).to(tl.int64), mask=rare & (p == best), sem="relaxed")
 
 
 @triton.jit
-def _bin(p, bins, edges_ptr):
+def _bin(p, edges_ptr, BINS: tl.constexpr):
     """Return the bin of probabilities: `treecal._bins.bin_of`."""
-    guess = tl.floor(p * bins.to(tl.float64)).to(tl.int32)
+    guess = tl.floor(p * BINS).to(tl.int32)
     up, down = tl.load(edges_ptr + guess + 1), tl.load(edges_ptr + guess)
-    return tl.minimum(guess + (p >= up).to(tl.int32) - (p < down).to(tl.int32), bins - 1)
+    return tl.minimum(guess + (p >= up).to(tl.int32) - (p < down).to(tl.int32), BINS - 1)
 
 
 @triton.jit
@@ -188,49 +165,46 @@ def _exp2(x, ASM: tl.constexpr):
 
 
 @triton.jit
-def _load_row(logits, row, rows, k, stride, CLASSES: tl.constexpr, VEC: tl.constexpr):
-    """Return a row of logits, or the last one; `VEC` divides the place where it begins."""
+def _exponentials(
+    logits, row, rows, k, stride, CLASSES: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr
+):
+    """Return the exponentials of rows, over the largest one, which is 1; the largest logit, and their sum.
+
+    `VEC` divides the places where rows begin; of rows past the end the last one is read.
+    """
     start = tl.multiple_of(tl.minimum(row, rows - 1).to(tl.int64) * stride, VEC)
-    return tl.load(logits + (start + k), mask=k < CLASSES, other=-float("inf"))
-
-
-@triton.jit
-def _exponentials(x, ASM: tl.constexpr):
-    """Return the exponentials of a row, over the largest one, which is 1; the largest logit, and their sum."""
+    x = tl.load(logits + (start[:, None] + k[None, :]), mask=(k < CLASSES)[None, :], other=-float("inf"))
     x = x.to(tl.float32)
-    most = tl.max(x, axis=0)
-    e = _exp2((x - most) * _LOG2E, ASM=ASM)
-    return e, most, tl.sum(e, axis=0)
+    most = tl.max(x, axis=1)
+    e = _exp2((x - most[:, None]) * _LOG2E, ASM)
+    return e, most, tl.sum(e, axis=1)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _write_softmax(
-    logits, out, rows, stride, CLASSES: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr
-):
+    logits, out, rows, stride,
+    CLASSES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr,
+):  # fmt: skip
     k = tl.arange(0, BLOCK)
-    row = tl.program_id(0)
-    e, _, total = _exponentials(_load_row(logits, row, rows, k, stride, CLASSES, VEC), ASM)
-    tl.store(out + (row.to(tl.int64) * CLASSES + k), e * (1.0 / total), mask=k < CLASSES)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    e, _, total = _exponentials(logits, row, rows, k, stride, CLASSES, VEC, ASM)
+    at = row.to(tl.int64)[:, None] * CLASSES + k[None, :]
+    tl.store(out + at, e * (1.0 / total)[:, None], mask=(row < rows)[:, None] & (k < CLASSES)[None, :])
 
 
-@triton.jit(do_not_specialize=_NUMBERS)
+@triton.jit(do_not_specialize=["rows", "room_size"])
 def _tally_classes(
     logits,
     outcomes,
-    edges_ptr,
     cells,
-    sums,
-    best_out,
-    most_out,
-    small_out,
-    squares,
-    tops,
-    table,
+    room,
     rows,
+    room_size,
     stride,
-    bins,
     limit,
     CLASSES: tl.constexpr,
+    BINS: tl.constexpr,
+    ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     BASE: tl.constexpr,
     VEC: tl.constexpr,
@@ -238,43 +212,39 @@ def _tally_classes(
 ):
     """Add the probabilities of all classes to their cells; write of each row what its scores are made of.
 
-    A program takes every so-manieth row. The sums of all bins go to `sums`, in halves, and from there to the cells.
+    A program takes every so-manieth tile of rows. The sums of all bins go to the end of the room, in halves.
     """
     k = tl.arange(0, BLOCK)
-    inside = k < CLASSES
-    size = bins.to(tl.int64) * (CLASSES + 1)
+    SIZE: tl.constexpr = (CLASSES + 1) * BINS
+    squares, tops, pairs, sums = room + room_size, room + 2 * room_size, room + 3 * room_size, room + 4 * room_size
     total = tl.zeros([BLOCK], tl.int64)
-    step = tl.num_programs(0)
     first = tl.program_id(0)
-    # The next row is read while this one is counted.
-    x = _load_row(logits, first, rows, k, stride, CLASSES, VEC)
-    y = tl.load(outcomes + first, mask=first < rows, other=-1)
     count = first * 0
-    for at in tl.range(first, rows, step):
-        row = at + first * 0  # a tensor, also in Triton's interpreter
-        after = row + step
-        following = _load_row(logits, after, rows, k, stride, CLASSES, VEC)
-        next_y = tl.load(outcomes + after, mask=after < rows, other=-1)
-        e, most, divisor = _exponentials(x, PACK > 0)
+    for at in tl.range(first, tl.cdiv(rows, ROWS), tl.num_programs(0)):
+        row = (at + first * 0) * ROWS + tl.arange(0, ROWS)
+        real = row < rows
+        y = tl.load(outcomes + row, mask=real, other=-1).to(tl.int32)
+        known = real & (y >= 0) & (y < CLASSES)
+        own = tl.load(logits + (row.to(tl.int64) * stride + y), mask=known, other=0.0).to(tl.float32)
+        e, most, divisor = _exponentials(logits, row, rows, k, stride, CLASSES, VEC, PACK > 0)
         best = 1.0 / divisor  # the exponential of the largest is 1
-        small = tl.full((), 0, tl.int64)
-        # A sum is NaN if a logit is NaN or infinite.
-        if (y >= 0) & (y < CLASSES) & (divisor == divisor):
-            p = e * best
-            exact = p.to(tl.float64)
-            total += (exact + 2.0).to(tl.int64, bitcast=True)
-            count += 1
-            small = tl.sum((exact * exact + _MAGIC).to(tl.int64, bitcast=True), axis=0) - BASE
-            # The most likely class and its equals are always among those above the limit.
-            lowest = tl.minimum(best, limit)
-            _add_rare(p, lowest, best, k, row, bins, edges_ptr, cells, size, squares, tops, table, PACK)
-        else:
-            best = tl.full((), 0.0, tl.float32)
-        tl.store(best_out + row, best)
-        tl.store(most_out + row, most)
-        tl.store(small_out + row, small)
-        x = following
-        y = next_y
+        valid = known & (divisor == divisor)  # a sum is NaN if a logit is NaN or infinite
+        p = tl.where(valid[:, None], e * best[:, None], 0.0)
+        exact = p.to(tl.float64)
+        total += tl.sum((exact + 2.0).to(tl.int64, bitcast=True), axis=0)
+        count += ROWS
+        small = tl.sum((exact * exact + _MAGIC).to(tl.int64, bitcast=True), axis=1) - BASE
+        # The most likely class and its equals are always among those above the limit.
+        lowest = tl.where(valid, tl.minimum(best, limit), 2.0)
+        _add_rare(
+            p, lowest[:, None], best[:, None], k[None, :], row[:, None], cells, squares, tops, SIZE, BINS, PACK
+        )
+        given = tl.where(valid, _exp2((own - most) * _LOG2E, PACK > 0) * best, 0.0)
+        best = tl.where(valid, best, 0.0)
+        low = given.to(tl.int32, bitcast=True).to(tl.int64)  # both are positive: no sign to extend
+        tl.store(pairs + row, (best.to(tl.int32, bitcast=True).to(tl.int64) << 32) | low, mask=real)
+        tl.store(room + row, small, mask=real)
+    inside = k < CLASSES
     total -= (count.to(tl.int64) & 3) << 62
     tl.atomic_add(sums + k, total >> _HALF, mask=inside, sem="relaxed")
     tl.atomic_add(sums + CLASSES + k, total & _LOW, mask=inside, sem="relaxed")
@@ -293,58 +263,50 @@ def _digits(values, valid):
     return tl.where(valid, (values + 2.0).to(tl.int64, bitcast=True) - _TWO_BITS, 0)
 
 
-@triton.jit(do_not_specialize=_NUMBERS)
+@triton.jit(do_not_specialize=["rows", "room_size"])
 def _tally_scores(
-    logits,
     outcomes,
     edges_ptr,
     cells,
-    scores,
-    counts,
-    sums,
-    best_in,
-    most_in,
-    small_in,
-    squares,
-    tops,
+    room,
     rows,
-    classes,
-    stride,
-    bins,
-    ROWS: tl.constexpr,
+    room_size,
+    CLASSES: tl.constexpr,
     BINS: tl.constexpr,
-    ASM: tl.constexpr,
+    ROWS: tl.constexpr,
+    FEW: tl.constexpr,
 ):
     """Add hits, the most likely classes and the scores of rows; clear what the other kernel adds to."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
-    size = (classes + 1).to(tl.int64) * bins
-    k, known = row, row < classes
+    size: tl.constexpr = (CLASSES + 1) * BINS
+    squares, tops, pairs, sums = room + room_size, room + 2 * room_size, room + 3 * room_size, room + 4 * room_size
+    scores, counts = cells + 4 * size, cells + 4 * size + 8
+    k, known = row, row < CLASSES
     for half in tl.static_range(2):
-        added = tl.load(sums + half * classes + k, mask=known, other=0)
-        tl.atomic_add(cells + (2 + half) * size + k * bins, added, mask=known, sem="relaxed")
-        tl.store(sums + half * classes + k, tl.zeros([ROWS], tl.int64), mask=known)
+        added = tl.load(sums + half * CLASSES + k, mask=known, other=0)
+        tl.atomic_add(cells + (2 + half) * size + k * BINS, added, mask=known, sem="relaxed")
+        tl.store(sums + half * CLASSES + k, tl.zeros([ROWS], tl.int64), mask=known)
     y = tl.load(outcomes + row, mask=real, other=-1).to(tl.int32)
-    best = tl.load(best_in + row, mask=real, other=0.0)
+    pair = tl.load(pairs + row, mask=real, other=0)
+    best = (pair >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    given = (pair & 0xFFFFFFFF).to(tl.int32).to(tl.float32, bitcast=True).to(tl.float64)
     valid = best > 0
-    own = tl.load(logits + row.to(tl.int64) * stride + y, mask=valid, other=0.0).to(tl.float32)
-    most = tl.load(most_in + row, mask=valid, other=0.0)
-    given = tl.where(valid, _exp2((own - most) * _LOG2E, ASM) * best, 0.0).to(tl.float64)
-    square = tl.load(small_in + row, mask=real, other=0) + tl.load(squares + row, mask=real, other=0)
-    top = tl.load(tops + row, mask=real, other=0)
+    square = tl.load(room + row, mask=real, other=0) + tl.load(squares + row, mask=real, other=0)
+    top = tl.load(tops + row, mask=real, other=0).to(tl.int32)
     tl.store(squares + row, tl.zeros([ROWS], tl.int64), mask=real)
-    tl.store(tops + row, tl.full([ROWS], 2147483647, tl.int32), mask=real)
+    tl.store(tops + row, tl.full([ROWS], 2147483647, tl.int64), mask=real)
     one = valid.to(tl.int64)
     hit = (valid & (top == y)).to(tl.int64)
-    home = _bin(given, bins, edges_ptr)
-    tl.atomic_add(cells + size + y * bins + home, one, mask=valid, sem="relaxed")
+    home = _bin(given, edges_ptr, BINS)
+    tl.atomic_add(cells + size + y * BINS + home, one, mask=valid, sem="relaxed")
     amount = _digits(best.to(tl.float64), valid)
-    place = _bin(best.to(tl.float64), bins, edges_ptr)
-    last = cells + classes.to(tl.int64) * bins
-    if BINS > 0:
-        b = tl.arange(0, BINS)
+    place = _bin(best.to(tl.float64), edges_ptr, BINS)
+    last = cells + CLASSES * BINS
+    if FEW > 0:
+        b = tl.arange(0, FEW)
         here = place[:, None] == b[None, :]
-        inside, above = b < bins, (b > 0) & (b < bins)
+        inside, above = b < BINS, (b > 0) & (b < BINS)
         tl.atomic_add(last + b, tl.sum(tl.where(here, one[:, None], 0), axis=0), mask=above, sem="relaxed")
         tl.atomic_add(last + size + b, tl.sum(tl.where(here, hit[:, None], 0), axis=0), mask=inside, sem="relaxed")
         part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
@@ -371,26 +333,12 @@ def _tally_scores(
 
 
 class _Room:
-    """Where the kernels work, on one device: kept between calls, and cleared by the second kernel."""
+    """Where the kernels work, on one device and stream: kept between calls, and cleared by the second kernel."""
 
     def __init__(self, device: torch.device, rows: int, classes: int) -> None:
         self.size = rows
-        self.sums = torch.zeros(2 * classes, dtype=torch.int64, device=device)
-        self.best, self.most = (torch.empty(rows, dtype=torch.float32, device=device) for _ in range(2))
-        self.small = torch.empty(rows, dtype=torch.int64, device=device)
-        self.squares = torch.zeros(rows, dtype=torch.int64, device=device)
-        self.tops = torch.full((rows,), _NONE, dtype=torch.int32, device=device)
-        self._tables: dict[tuple[int, int], Tensor] = {}
-
-    def table(self, edges_: Tensor, cells: Tensor) -> Tensor:
-        """Return the addresses that the assembler reads, the size of a plane, and the number of bins."""
-        key = edges_.data_ptr(), cells.data_ptr()
-        if key not in self._tables:
-            if len(self._tables) > _TABLES:
-                self._tables.clear()
-            numbers = [*key, 8 * cells[0].numel(), self.squares.data_ptr(), self.tops.data_ptr(), cells.shape[2]]
-            self._tables[key] = torch.tensor(numbers, dtype=torch.int64).to(cells.device)
-        return self._tables[key]
+        self.memory = torch.zeros(4 * rows + 2 * classes, dtype=torch.int64, device=device)
+        self.memory[2 * rows : 3 * rows] = _NONE
 
 
 _rooms: dict[tuple[torch.device, int, int], _Room] = {}
@@ -417,104 +365,104 @@ def programs(device: torch.device) -> int:
 
 
 def shape_of(classes: int) -> dict[str, Any]:
-    """Return the length of a row, padded, and the number of warps that work on it.
+    """Return the shape of a tile, and the number of warps that work on it.
 
     The two kernels that exponentiate share it, so that they add in the same order: their sums are equal in all bits.
     """
     block = max(32, triton.next_power_of_2(classes))
-    return {"BLOCK": block, "num_warps": max(block // _WARP, 1)}
+    rows = max(1, min(_ROWS, _TILE // block))
+    return {"ROWS": rows, "BLOCK": block, "num_warps": min(max(rows * block // _EACH_WARP, 1), 16)}
 
 
 def softmax_rows(logits: Tensor) -> Tensor:
     """Return the softmax of rows, in float32: as the metric counts it."""
     x = logits if logits.stride(1) == 1 else logits.contiguous()
     rows, classes = x.shape
-    out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
-    _write_softmax[(rows,)](x, out, rows, x.stride(0), CLASSES=classes, VEC=_vector(x), ASM=x.is_cuda, **shape_of(classes))
+    out, shape = torch.empty(rows, classes, dtype=torch.float32, device=x.device), shape_of(classes)
+    _write_softmax[(triton.cdiv(rows, shape["ROWS"]),)](
+        x, out, rows, x.stride(0), CLASSES=classes, VEC=_vector(x), ASM=x.is_cuda, **shape
+    )
     return out
 
 
-@torch.library.custom_op("treecal::tally_rows", mutates_args=("cells", "scores", "counts"))
-def _tally_op(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
-    _tally(cells, scores, counts, logits, outcomes)
+@torch.library.custom_op("treecal::tally_rows", mutates_args=("counts",))
+def _tally_op(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    _tally(counts, logits, outcomes, bins)
 
 
 @_tally_op.register_fake
-def _(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
+def _(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
     return None
 
 
-def tally_rows(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
-    """Add rows to the sums, in place."""
-    (_tally_op if torch.compiler.is_compiling() else _tally)(cells, scores, counts, logits, outcomes)
+def tally_rows(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    """Add rows to the counts, in place: those of `Sums`, one after the other."""
+    (_tally_op if torch.compiler.is_compiling() else _tally)(counts, logits, outcomes, bins)
 
 
-def _tally(cells: Tensor, scores: Tensor, counts: Tensor, logits: Tensor, outcomes: Tensor) -> None:
-    device, bins = logits.device, cells.shape[2]
+def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    device = logits.device
     x = logits if logits.stride(1) == 1 else logits.contiguous()
     y = outcomes if outcomes.dtype in (torch.int64, torch.int32) else outcomes.long()
     y = y if y.is_contiguous() else y.contiguous()
-    if (device, bins) not in _edges:
-        _edges[device, bins] = edges(bins).to(device)
-    table, most = _edges[device, bins], _MOST_ROWS * programs(device)
+    table = _edges.get((device, bins))
+    if table is None:
+        table = _edges[device, bins] = edges(bins).to(device)
+    most = _MOST_ROWS * programs(device)
     if len(x) <= most:  # a slice takes time of its own
-        _launch(cells, scores, counts, x, y, table)
+        _launch(counts, x, y, bins, table)
         return
     for start in range(0, len(x), most):
-        _launch(cells, scores, counts, x[start : start + most], y[start : start + most], table)
+        _launch(counts, x[start : start + most], y[start : start + most], bins, table)
 
 
-def _launch(cells: Tensor, scores: Tensor, counts: Tensor, x: Tensor, y: Tensor, table: Tensor) -> None:
-    (rows, classes), bins = x.shape, cells.shape[2]
-    room, shape = _room(x.device, rows, classes), shape_of(classes)
-    grid = (min(rows, max(_EACH // shape["num_warps"], 2) * programs(x.device)),)
-    limit = min(_at_least(1 / bins), 0.088)
-    _tally_classes[grid](
-        x,
-        y,
-        table,
-        cells,
-        room.sums,
-        room.best,
-        room.most,
-        room.small,
-        room.squares,
-        room.tops,
-        room.table(table, cells),
-        rows,
-        x.stride(0),
-        bins,
-        limit,
-        CLASSES=classes,
-        BASE=_wrapped(shape["BLOCK"] * int(np.float64(MAGIC).view(np.int64))),
-        VEC=_vector(x),
-        PACK=min(shape["BLOCK"] // (32 * shape["num_warps"]), 8) if x.is_cuda else 0,
-        **shape,
+def _launch(counts: Tensor, x: Tensor, y: Tensor, bins: int, table: Tensor) -> None:
+    (rows, classes), device = x.shape, x.device
+    room = _room(device, rows, classes)
+    vector = _vector(x)
+    key = x.dtype, y.dtype, classes, bins, x.stride(0), vector, x.data_ptr() % 16, y.data_ptr() % 16
+    plan = _plans.get(key)
+    if plan is None:
+        shape = shape_of(classes)
+        warps = shape.pop("num_warps")
+        magic = int(np.float64(MAGIC).view(np.int64))
+        pack = min(shape["ROWS"] * shape["BLOCK"] // (32 * warps), 8) if x.is_cuda else 0
+        few = max(16, triton.next_power_of_2(bins)) if bins <= _FEW_BINS else 0
+        plan = _plans[key] = _Plan(
+            min(_at_least(1 / bins), 0.088),
+            shape["ROWS"],
+            (classes, bins, shape["ROWS"], shape["BLOCK"], _wrapped(shape["BLOCK"] * magic), vector, pack),
+            (classes, bins, 128, few),
+            warps,
+        )
+    grid = min(-(-rows // plan.rows), _EACH * programs(device))
+    _tally_classes[(grid,)](
+        x, y, counts, room.memory, rows, room.size, x.stride(0), plan.limit, *plan.classes, num_warps=plan.warps, **_OPTIONS
     )
-    few = max(16, triton.next_power_of_2(bins)) if bins <= _FEW_BINS else 0
-    _tally_scores[(triton.cdiv(max(rows, classes), 128),)](
-        x,
+    _tally_scores[(-(-max(rows, classes) // 128),)](
         y,
         table,
-        cells,
-        scores,
         counts,
-        room.sums,
-        room.best,
-        room.most,
-        room.small,
-        room.squares,
-        room.tops,
+        room.memory,
         rows,
-        classes,
-        x.stride(0),
-        bins,
-        ROWS=128,
-        BINS=few,
-        ASM=x.is_cuda,
+        room.size,
+        *plan.scores,
         num_warps=4,
         enable_fp_fusion=False,  # squares of scores are rounded before they are counted
     )
+
+
+class _Plan(NamedTuple):
+    """How rows of one shape and type are counted: a limit, rows of a tile, the kernels' constants, and warps."""
+
+    limit: float
+    rows: int
+    classes: tuple[int, ...]
+    scores: tuple[int, ...]
+    warps: int
+
+
+_plans: dict[tuple[Any, ...], _Plan] = {}
 
 
 def _at_least(edge: float) -> float:

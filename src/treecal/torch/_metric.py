@@ -16,7 +16,8 @@ from treecal.auditing._result import Calibration
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.torch import _tally as tally
-from treecal.torch._device import has_kernels
+from treecal.torch._device import MOST_BINS as MOST_BINS_OF_KERNELS
+from treecal.torch._device import MOST_CLASSES, has_kernels
 from treecal.torch._read import class_names, read_logits, read_outcomes
 
 
@@ -63,21 +64,18 @@ class CalibrationError(nn.Module):
     'Too sure: a temperature of about ... Use tc.TemperatureScaling.'
     """
 
-    cells: Tensor
-    scores: Tensor
-    rows: Tensor
+    counts: Tensor
 
     def __init__(self, classes: int | Sequence[str], bins: int = 10) -> None:
         super().__init__()
         self.classes = class_names(classes)
         self.bins = whole_number("bins", bins, least=1, most=MOST_BINS)
-        for name, part in tally.fresh(len(self.classes), self.bins)._asdict().items():
-            self.register_buffer(name, part)
+        self.register_buffer("counts", torch.zeros(tally.size_of(len(self.classes), self.bins), dtype=torch.int64))
 
     @property
     def invalid(self) -> int:
         """Number of rows that were left out."""
-        return int(self.rows[2])
+        return int(self.counts[-1])
 
     def update(self, logits: Tensor, outcomes: Tensor) -> None:
         """Count a batch.
@@ -90,13 +88,13 @@ class CalibrationError(nn.Module):
             The class of each row, `(n,)`, or `(n, ...)`: whole numbers from 0.
         """
         x, y = self._read(logits, outcomes)
-        with torch.no_grad():
-            if has_kernels(x) and len(self.classes) <= _most_classes():
-                from treecal.torch._kernels import tally_rows
+        if self._has_kernels(x):
+            from treecal.torch._kernels import tally_rows
 
-                tally_rows(self.cells, self.scores, self.rows, x, y)
-            else:
-                tally.add(self._sums(), x, y)
+            tally_rows(self.counts, x, y, self.bins)
+            return
+        with torch.no_grad():
+            tally.add(self._sums(), x, y)
 
     def forward(self, logits: Tensor, outcomes: Tensor) -> None:
         """Count a batch, as `update` does."""
@@ -105,49 +103,45 @@ class CalibrationError(nn.Module):
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the probabilities that are counted, `(n, classes)`: float64 for float64 logits, otherwise float32."""
         x = read_logits(logits, len(self.classes))
-        with torch.no_grad():
-            if has_kernels(x) and len(self.classes) <= _most_classes():
-                from treecal.torch._kernels import softmax_rows
+        if self._has_kernels(x):
+            from treecal.torch._kernels import softmax_rows
 
-                return softmax_rows(x)
+            return softmax_rows(x)
+        with torch.no_grad():
             return tally.softmax(x)
 
     def compute(self) -> Calibration:
         """Return how calibrated all rows are, those of other processes included; the state stays as it is."""
-        sums = self._sums()
+        counts = self.counts
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            sums = tally.Sums(*(part.clone() for part in sums))
-            for part in sums:
-                torch.distributed.all_reduce(part)
+            counts = counts.clone()
+            torch.distributed.all_reduce(counts)
+        sums = tally.views(counts, self.bins)
         if not int(sums.rows[0]):
             raise ParameterError(f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first.")
-        counts = Counts(Groups(()), tally.as_cells(sums), None)
-        return counts.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
+        found = Counts(Groups(()), tally.as_cells(sums), None)
+        return found.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
 
     def reset(self) -> None:
         """Forget all rows."""
-        for part in self._sums():
-            part.zero_()
+        self.counts.zero_()
 
     def merge_state(self, other: Self | Mapping[str, Any]) -> None:
         """Add the rows of another metric of the same classes and bins, or of its `state_dict`."""
         state = other.state_dict() if isinstance(other, CalibrationError) else other
-        parts = self._sums()._asdict()
-        if not isinstance(state, Mapping) or any(
-            not isinstance(state.get(name), Tensor)
-            or state[name].shape != part.shape
-            or state[name].dtype != torch.int64
-            for name, part in parts.items()
-        ):
+        counts = state.get("counts") if isinstance(state, Mapping) else None
+        if not isinstance(counts, Tensor) or counts.shape != self.counts.shape or counts.dtype != torch.int64:
             raise ParameterError(
                 f"the other state is not one of {len(self.classes)} classes and {self.bins} bins.",
                 hint="merge metrics with the same classes and bins.",
             )
-        for name, part in parts.items():
-            part.add_(state[name].to(part.device))
+        self.counts.add_(counts.to(self.counts.device))
 
     def _sums(self) -> tally.Sums:
-        return tally.Sums(self.cells, self.scores, self.rows)
+        return tally.views(self.counts, self.bins)
+
+    def _has_kernels(self, x: Tensor) -> bool:
+        return has_kernels(x) and len(self.classes) <= MOST_CLASSES and self.bins <= MOST_BINS_OF_KERNELS
 
     def _read(self, logits: Tensor, outcomes: Tensor) -> tuple[Tensor, Tensor]:
         x = read_logits(logits, len(self.classes))
@@ -157,8 +151,3 @@ class CalibrationError(nn.Module):
         """Return the arguments, for `repr`."""
         return f"classes={len(self.classes)}, bins={self.bins}"
 
-
-def _most_classes() -> int:
-    from treecal.torch._kernels import MOST_CLASSES
-
-    return MOST_CLASSES

@@ -14,7 +14,7 @@ from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.correctors._newton import Newton
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._device import has_kernels
+from treecal.torch._device import MOST_CLASSES, has_kernels
 from treecal.torch._read import class_names, read_logits, read_outcomes
 
 Method = Literal["vector", "temperature"]
@@ -120,7 +120,7 @@ class Recalibrate(nn.Module):
         read_logits(logits, self.classes)
         learns = torch.is_grad_enabled() and logits.requires_grad
         if logits.ndim == 2 and has_kernels(logits) and not learns and not torch.compiler.is_compiling():
-            from treecal.torch._kernels import MOST_CLASSES, recalibrate_rows
+            from treecal.torch._kernels import recalibrate_rows
 
             if self.classes <= MOST_CLASSES:
                 return recalibrate_rows(logits, self.slope, self.bias, self._least)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from treecal._typing import Array
 from treecal.engine import replay as replay_on_cpu
-from treecal.engine._climb import KERNEL_DISTANCES, Plan
+from treecal.engine._climb import KERNEL_DISTANCES
 from treecal.engine._outcomes import read_outcomes
-from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
+from treecal.engine._state import TreeForecaster, new_tree_forecaster
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeCal
@@ -250,47 +250,25 @@ def _result(
     forecaster: TreeCal, rounds: int, totals: list[list[float]], slices: list[_Slice], held: list[Array]
 ) -> Replayed:
     """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
-    terms: list[list[float]] = [[own[i] for own in totals] for i in range(3)]
-    carried: list[Array] = []
-    left = np.zeros((0, forecaster.space.dim))
-    for part, rows in zip(slices, held, strict=True):
-        if part.whole:
-            _measure(forecaster, part, rows, rounds, terms)
-        else:  # the sum of one that is not whole is the last row of the next
-            left = _measure(forecaster, part, np.concatenate([rows, left]), rounds, terms, carried)
-    sums = {distance: math.fsum(own) for distance, own in zip(KERNEL_DISTANCES, terms, strict=True)}
-    if forecaster.tree.horizon == rounds:
+    from treecal.torch._edges import measure
+
+    tree, first = forecaster.tree, np.array(forecaster._path.first, np.float64)
+    errors, left = np.zeros(3), np.zeros((0, len(first)))
+    carried = np.zeros((tree.heights(rounds) + 2, len(first)))
+    for part, own in zip(slices, held, strict=True):
+        rows = own.copy() if part.whole else np.concatenate([own, left])
+        room = np.zeros((part.heights, len(first)))
+        measure(
+            rows, part.start, part.height, part.heights, rounds, tree.arity, tree.depth or 0, first, errors, room
+        )
+        if not part.whole:  # the sum of one that is not whole is the last row of the next
+            carried[part.height : part.height + part.heights] = room
+            left = rows[: min(len(rows), 1)]
+    sums = {
+        distance: math.fsum([errors[i], *(own[i] for own in totals)]) for i, distance in enumerate(KERNEL_DISTANCES)
+    }
+    if tree.horizon == rounds:
         return Replayed(rounds, sums, None)
     resumed = TreeCal(**forecaster.arguments())
-    resumed._state = TreeState(np.array([rounds]), np.array(carried)[:, None])
+    resumed._state = TreeState(np.array([rounds]), carried[: tree.heights(rounds), None])
     return Replayed(rounds, sums, resumed.predict())
-
-
-def _measure(
-    forecaster: TreeCal,
-    part: _Slice,
-    rows: Array,
-    rounds: int,
-    terms: list[list[float]],
-    carried: list[Array] | None = None,
-) -> Array:
-    """Add the errors of the nodes of a lane, as the CPU does, and return its sum; add what it carries, by height."""
-    from treecal.engine._kernels import Span, climb
-
-    tree, shares = forecaster.tree, Plan(forecaster).shares
-    args, _ = kernel_args(forecaster._path)
-    start = part.start
-    for height in range(part.height, part.height + part.heights):
-        length = tree.arity**height
-        errors, parents = np.zeros((len(shares), 3)), np.empty((-(-len(rows) // tree.arity), rows.shape[1]))
-        if len(rows):
-            last = min(rounds - (start + len(rows) - 1) * length, length)
-            climb(rows, Span(height, start, length, last), args, None, None, parents, errors, ())
-            for own, error in zip(terms, (shares @ errors).tolist(), strict=True):
-                own.append(error)
-        if carried is not None:
-            ended = rounds // length % tree.arity
-            finished = rows[rounds // length - ended - start :][:ended]
-            carried.append(np.add.accumulate(finished)[-1] if ended else np.zeros(rows.shape[1]))
-        rows, start = parents, start // tree.arity
-    return rows

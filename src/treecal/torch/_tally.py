@@ -43,10 +43,15 @@ class Sums(NamedTuple):
     rows: Tensor
 
 
-def fresh(classes: int, bins: int) -> Sums:
-    """Return the sums of no rows."""
-    shapes = (4, classes + 1, bins), (2, len(SCORES) - 1), (3,)
-    return Sums(*(torch.zeros(shape, dtype=torch.int64) for shape in shapes))
+def size_of(classes: int, bins: int) -> int:
+    """Return how many integers the sums are."""
+    return 4 * (classes + 1) * bins + 2 * (len(SCORES) - 1) + 3
+
+
+def views(counts: Tensor, bins: int) -> Sums:
+    """Return the sums that a tensor holds one after the other."""
+    cells = len(counts) - 2 * (len(SCORES) - 1) - 3
+    return Sums(counts[:cells].view(4, -1, bins), counts[cells:-3].view(2, -1), counts[-3:])
 
 
 def softmax(logits: Tensor) -> Tensor:
