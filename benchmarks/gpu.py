@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
+import torch
 import treecal as tc
 from treecal.torch import CalibrationError, replay
 
@@ -43,7 +43,9 @@ def copy_rate() -> float:
 
 def show(name: str, seconds_: float, **ratios: tuple[float, str]) -> dict[str, object]:
     """Print a line, and return it."""
-    parts = "; ".join(f"{what.replace('_', ' ')} {value:.3g} (target {target})" for what, (value, target) in ratios.items())
+    parts = "; ".join(
+        f"{what.replace('_', ' ')} {value:.3g} (target {target})" for what, (value, target) in ratios.items()
+    )
     print(f"{name:48} {1e6 * seconds_:10.1f} µs   {parts}", flush=True)
     return {"name": name, "seconds": seconds_, **{what: value for what, (value, _) in ratios.items()}}
 
@@ -111,7 +113,9 @@ def main() -> None:
     given = parser.parse_args()
     torch.manual_seed(0)
     rate = copy_rate()
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, NumPy {np.__version__}: copies {rate / 1e12:.2f} TB/s")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, NumPy {np.__version__}: copies {rate / 1e12:.2f} TB/s"
+    )
     found = metric(given.batch, given.classes, rate) + forward(given.batch, given.classes)
     found += replays(given.rows, given.dim, rate)
     if given.json:

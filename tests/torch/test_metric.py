@@ -24,7 +24,13 @@ def batch(rows: int, classes: int, kind: Any = torch.float32, seed: int = 0) -> 
 
 @pytest.mark.parametrize(
     ("classes", "bins", "kind"),
-    [(2, 10, torch.float32), (5, 15, torch.float64), (40, 7, torch.bfloat16), (3, 100, torch.float16), (4, 1, torch.float32)],
+    [
+        (2, 10, torch.float32),
+        (5, 15, torch.float64),
+        (40, 7, torch.bfloat16),
+        (3, 100, torch.float16),
+        (4, 1, torch.float32),
+    ],
 )
 def test_equals_the_audit_digit_for_digit(classes: int, bins: int, kind: Any) -> None:
     x, y = batch(300, classes, kind)

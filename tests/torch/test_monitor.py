@@ -13,7 +13,10 @@ from treecal.torch import Monitor  # noqa: E402
 
 def test_same_alarm_and_evidence() -> None:
     drawn = torch.Generator().manual_seed(1)
-    monitor, mirror = Monitor(["dry", "wet", "snow"], alpha=0.01), tc.Monitor(tc.Simplex(classes=["dry", "wet", "snow"]), alpha=0.01)
+    monitor, mirror = (
+        Monitor(["dry", "wet", "snow"], alpha=0.01),
+        tc.Monitor(tc.Simplex(classes=["dry", "wet", "snow"]), alpha=0.01),
+    )
     for _ in range(6):
         logits = torch.randn(50, 3, generator=drawn)
         y = torch.distributions.Categorical(logits=logits).sample()

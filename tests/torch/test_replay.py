@@ -13,7 +13,7 @@ import treecal as tc  # noqa: E402
 from treecal.engine._climb import KERNEL_DISTANCES  # noqa: E402
 from treecal.exceptions import OutcomeError, ParameterError, UnsupportedError  # noqa: E402
 from treecal.torch import replay  # noqa: E402
-from treecal.torch._replay import _Slice, _result  # noqa: E402
+from treecal.torch._replay import _result, _Slice  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
@@ -42,7 +42,9 @@ def test_dlpack_classes_and_refusals() -> None:
     assert full.next is None
 
 
-@pytest.mark.parametrize(("rounds", "arity", "depth"), [(1, 8, None), (64, 8, None), (700, 8, None), (500, 3, 7), (81, 3, 4)])
+@pytest.mark.parametrize(
+    ("rounds", "arity", "depth"), [(1, 8, None), (64, 8, None), (700, 8, None), (500, 3, 7), (81, 3, 4)]
+)
 def test_what_is_left_to_the_cpu(rounds: int, arity: int, depth: int | None) -> None:
     """The slices that kernels leave, here all of the stream, make the errors and the forecast of the CPU."""
     forecaster = tc.TreeCal(tc.Simplex(3), arity=arity, depth=depth)
@@ -50,7 +52,9 @@ def test_what_is_left_to_the_cpu(rounds: int, arity: int, depth: int | None) -> 
     part = _Slice(0, 0, forecaster.tree.heights(rounds), classes, whole=False)
     run = _result(forecaster, rounds, [], [part], [np.eye(3)[classes.numpy()]])
     other = replay(classes, forecaster)
-    assert [run.error(d) for d in KERNEL_DISTANCES] == pytest.approx([other.error(d) for d in KERNEL_DISTANCES], rel=1e-13)
+    assert [run.error(d) for d in KERNEL_DISTANCES] == pytest.approx(
+        [other.error(d) for d in KERNEL_DISTANCES], rel=1e-13
+    )
     if other.next is None:
         assert run.next is None
     else:

@@ -6,9 +6,10 @@ the CPU does: sums are the same, bit for bit. Errors are added up within a lane,
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
+
+import torch
 from torch import Tensor
 
 MOST_DIM = 1024
@@ -16,7 +17,7 @@ MOST_DIM = 1024
 MOST_ROWS = 2**31 - 2**12
 _UNROLLED = 16  # children of a node, at most, for two heights at a time and for loops without a counter
 _WARPS = 4
-_OPTIONS: dict[str, int] = {}
+_REGISTERS = 128  # of a thread that reads float32: so there are enough threads
 _NARROW = 16  # coordinates of a row that one thread holds, at most
 _TILE = 1024  # numbers of the rows that a program holds otherwise
 
@@ -62,12 +63,11 @@ def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, ODD: tl.conste
     """Return the rows that begin at these places, one for each thread."""
     if WIDTH == 2:
         return _pair(x, at, other, 0, DIM, ODD)
-    elif WIDTH == 4:
+    if WIDTH == 4:
         return _two(x, at, other, 0, DIM, ODD)
-    elif WIDTH == 8:
+    if WIDTH == 8:
         return _four(x, at, other, 0, DIM, ODD)
-    else:
-        return _joined(_four(x, at, other, 0, DIM, ODD), _four(x, at, other, 4, DIM, ODD))
+    return _joined(_four(x, at, other, 0, DIM, ODD), _four(x, at, other, 4, DIM, ODD))
 
 
 @triton.jit
@@ -163,11 +163,11 @@ def _row(
 def _children(
     x, eldest, k, start, rounds, inverse, one, two, three, least, most, off,
     ARITY: tl.constexpr, UNROLL: tl.constexpr, CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr,
-    WIDTH: tl.constexpr, NARROW: tl.constexpr,
+    WIDTH: tl.constexpr, NARROW: tl.constexpr, FOUR: tl.constexpr,
 ):  # fmt: skip
     """Go through the children of a node in each lane; return their sum."""
     # Rows of an even number of coordinates are read two by two.
-    TWO: tl.constexpr = NARROW and UNROLL and DIM % 2 == 0 and ARITY % 2 == 0
+    TWO: tl.constexpr = NARROW and UNROLL and FOUR and DIM % 2 == 0 and ARITY % 2 == 0
     FIRST: tl.constexpr = 0 if TWO else -1
     total, least, most, off = _row(x, eldest, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, FIRST)
     one, two, three = _measured(total - rounds * start, 1.0, inverse, one, two, three)
@@ -180,9 +180,7 @@ def _children(
             total += value
     else:
         for i in tl.range(1, ARITY):
-            value, least, most, off = _row(
-                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, -1
-            )
+            value, least, most, off = _row(x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, -1)
             part = tl.full((), 1.0, tl.float64) / i
             one, two, three = _measured(value * i - total, part, part * part * inverse, one, two, three)
             total += value
@@ -211,6 +209,7 @@ def _climb(
     DIM: tl.constexpr,
     WIDTH: tl.constexpr,
     NARROW: tl.constexpr,
+    FOUR: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     """Write the sum of each whole lane, and the errors within whole lanes, all but the first, of these heights.
@@ -233,12 +232,12 @@ def _climb(
     if HEIGHTS == 1:
         total, one, two, three, least, most, off = _children(
             x, own_lane * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
         )  # fmt: skip
     else:
         total, one, two, three, least, most, off = _children(
             x, own_lane * ARITY * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
         )  # fmt: skip
         own = rounds * ARITY
         share = 1.0 / own
@@ -246,7 +245,7 @@ def _climb(
         for i in tl.range(1, ARITY):
             value, one, two, three, least, most, off = _children(
                 x, (own_lane * ARITY + i) * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-                ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
+                ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
             )  # fmt: skip
             part = tl.full((), 1.0, tl.float64) / i
             one, two, three = _measured(value * i - total, part, part * part * share, one, two, three)
@@ -308,7 +307,7 @@ def climb(
 ) -> tuple[Tensor, Tensor]:
     """Return the sums of the whole lanes, and by program their errors in ℓ1, ℓ2 and ℓ2², and how many were refused."""
     dim = len(first)
-    size = lanes_of(dim)
+    size, narrow = lanes_of(dim), dim <= _NARROW
     out = torch.empty(whole, dim, dtype=torch.float64, device=rows.device)
     found = torch.empty(triton.cdiv(whole, size), 4, dtype=torch.float64, device=rows.device)
     digits, power = 0, 1
@@ -333,10 +332,11 @@ def climb(
         LANES=size,
         DIM=dim,
         WIDTH=max(2, triton.next_power_of_2(dim)),
-        NARROW=dim <= _NARROW,
+        NARROW=narrow,
+        FOUR=rows.element_size() <= 4,
         UNROLL=arity <= _UNROLLED,
         num_warps=_WARPS,
-        **_OPTIONS,
+        **({"maxnreg": _REGISTERS} if narrow and rows.element_size() == 4 and rows.is_cuda else {}),
     )
     return out, found
 

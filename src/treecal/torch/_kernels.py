@@ -15,16 +15,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
+import torch
+from torch import Tensor
 from treecal.auditing._counts import LOG_SCALE, MAGIC
 from treecal.torch._tally import HALF, LOW, TWO, edges
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_OPTIONS: dict[str, int] = {}
+_REGISTERS = 128  # of a thread
 _EACH = 4  # programs on a multiprocessor
 _ROWS, _TILE, _EACH_WARP = 4, 8192, 1024  # of a tile: its rows, its numbers, and those of each warp
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
@@ -39,21 +39,19 @@ _HALF, _LOW = tl.constexpr(HALF), tl.constexpr(LOW)
 _SCALE = tl.constexpr(LOG_SCALE)
 
 _BODY = """
-setp.lt.f32 test, {p}, {limit};
-@test bra NEXT{j};
-mul.rz.f32 t, {p}, {bins};
+mul.rz.f32 t, p, {bins};
 cvt.rzi.s32.f32 bin, t;
 cvt.rzi.s32.f32 width, {bins};
 sub.s32 step, width, 1;
 min.s32 bin, bin, step;
 setp.eq.s32 test, bin, 0;
-@test bra LOWEST{j};
-mul.f32 t, {p}, 0f4C000000;
+@test bra LOWEST;
+mul.f32 t, p, 0f4C000000;
 cvt.rzi.s32.f32 step, t;
 cvt.rn.f32.s32 u, step;
 sub.f32 t, t, u;
 mul.f32 t, t, 0f4C800000;
-mad.lo.s32 bin, {k}, width, bin;
+mad.lo.s32 bin, k, width, bin;
 mad.wide.s32 at, bin, 8, {cells};
 mov.s64 part, 1;
 red.global.add.u64 [at], part;
@@ -64,27 +62,27 @@ cvt.rzi.s32.f32 step, t;
 add.s64 at, at, {half};
 cvt.s64.s32 part, step;
 red.global.add.u64 [at], part;
-LOWEST{j}:
-setp.lt.f32 test, {p}, 0f3D800000;
-@test bra SMALL{j};
-mul.f32 t, {p}, 0f4D800000;
+LOWEST:
+setp.lt.f32 test, p, 0f3D800000;
+@test bra SMALL;
+mul.f32 t, p, 0f4D800000;
 cvt.rzi.u32.f32 step, t;
 mul.wide.u32 amount, step, step;
 shl.b64 amount, amount, 2;
-cvt.f64.f32 d, {p};
+cvt.f64.f32 d, p;
 fma.rn.f64 d, d, d, 0d{magic:016X};
 mov.b64 part, d;
 sub.s64 part, part, {magic};
 sub.s64 amount, amount, part;
-mad.wide.s32 at, {row}, 8, {squares};
+mad.wide.s32 at, row, 8, {squares};
 red.global.add.u64 [at], amount;
-SMALL{j}:
-setp.lt.f32 test, {p}, {best};
-@test bra NEXT{j};
-mad.wide.s32 at, {row}, 8, {tops};
-cvt.s64.s32 part, {k};
+SMALL:
+setp.lt.f32 test, p, best;
+@test bra NEXT;
+mad.wide.s32 at, row, 8, {tops};
+cvt.s64.s32 part, k;
 red.global.min.s64 [at], part;
-NEXT{j}:
+NEXT:
 """
 # All of it is exact in float32, for probabilities above 2^-28: `p·bins` rounded towards 0 has the same floor, `p·2^25`
 # and its fraction times 2^26 are the halves, and from 1/16 on `(p·2^28)²·4` is the square in units of 2^-58.
@@ -98,15 +96,32 @@ def _rare(pack: int) -> str:
     names = ("p", "limit", "best", "k", "row", "bins", "cells", "size", "half", "squares", "tops")
     own = [{name: f"${pack * (place + 1) + j}" for place, name in enumerate(names)} for j in range(pack)]
     magic = int(np.float64(MAGIC).view(np.int64))
+    chosen = "".join(
+        f"setp.eq.s32 test, step, {j};"
+        + "".join(f"selp.{kind} {name}, {each[name]}, {name}, test;" for name, kind in _CHOSEN.items())
+        for j, each in enumerate(own)
+    )
+    # One by one: code for each would be too long for the multiprocessor's cache.
     return (
-        "{.reg .pred any, test;.reg .f32 t, u;.reg .f64 d;.reg .s64 amount, part, at;.reg .s32 bin, step, width;"
+        "{.reg .pred any, test;.reg .f32 t, u, p, best;.reg .f64 d;.reg .s64 amount, part, at;"
+        ".reg .s32 bin, step, width, k, row;.reg .b32 mask, bit;"
         + "".join(f"mov.u32 ${j}, 0;" for j in range(pack))
         + f"setp.ge.f32 any, {own[0]['p']}, {own[0]['limit']};"
         + "".join(f"setp.ge.or.f32 any, {each['p']}, {each['limit']}, any;" for each in own[1:])
-        + "@!any bra DONE;"
-        + "".join(_BODY.format(j=j, magic=magic, **each) for j, each in enumerate(own))
-        + "DONE:}"
+        + "@!any bra DONE;mov.b32 mask, 0;"
+        + "".join(
+            f"setp.ge.f32 test, {each['p']}, {each['limit']};selp.b32 bit, {1 << j}, 0, test;or.b32 mask, mask, bit;"
+            for j, each in enumerate(own)
+        )
+        + "".join(f"mov.{kind} {name}, {own[0][name]};" for name, kind in _CHOSEN.items())
+        + "LOOP:brev.b32 bit, mask;clz.b32 step, bit;sub.s32 bin, mask, 1;and.b32 mask, mask, bin;"
+        + chosen
+        + _BODY.format(magic=magic, **{name: own[0][name] for name in names[5:]})
+        + "setp.ne.b32 test, mask, 0;@test bra LOOP;DONE:}"
     )
+
+
+_CHOSEN = {"p": "f32", "best": "f32", "k": "s32", "row": "s32"}
 
 
 def _constraints(pack: int) -> str:
@@ -121,9 +136,7 @@ _OPERANDS_1, _OPERANDS_2, _OPERANDS_4, _OPERANDS_8 = (tl.constexpr(_constraints(
 def _add_rare(p, limit, best, k, row, cells, squares, tops, SIZE: tl.constexpr, BINS: tl.constexpr, PACK: tl.constexpr):
     """Add the probabilities at or above the limit of their row to their cells, and what their squares lack."""
     if PACK > 0:
-        ASM: tl.constexpr = (
-            _RARE_8 if PACK == 8 else _RARE_4 if PACK == 4 else _RARE_2 if PACK == 2 else _RARE_1
-        )
+        ASM: tl.constexpr = _RARE_8 if PACK == 8 else _RARE_4 if PACK == 4 else _RARE_2 if PACK == 2 else _RARE_1
         OPERANDS: tl.constexpr = (
             _OPERANDS_8 if PACK == 8 else _OPERANDS_4 if PACK == 4 else _OPERANDS_2 if PACK == 2 else _OPERANDS_1
         )
@@ -160,14 +173,14 @@ def _bin(p, edges_ptr, BINS: tl.constexpr):
 def _exp2(x, ASM: tl.constexpr):
     """Return 2^x; what is below 2^-126 is 0."""
     if ASM:
-        return tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
     return tl.exp2(x)
 
 
 @triton.jit
-def _exponentials(
-    logits, row, rows, k, stride, CLASSES: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr
-):
+def _exponentials(logits, row, rows, k, stride, CLASSES: tl.constexpr, VEC: tl.constexpr, ASM: tl.constexpr):
     """Return the exponentials of rows, over the largest one, which is 1; the largest logit, and their sum.
 
     `VEC` divides the places where rows begin; of rows past the end the last one is read.
@@ -236,9 +249,7 @@ def _tally_classes(
         small = tl.sum((exact * exact + _MAGIC).to(tl.int64, bitcast=True), axis=1) - BASE
         # The most likely class and its equals are always among those above the limit.
         lowest = tl.where(valid, tl.minimum(best, limit), 2.0)
-        _add_rare(
-            p, lowest[:, None], best[:, None], k[None, :], row[:, None], cells, squares, tops, SIZE, BINS, PACK
-        )
+        _add_rare(p, lowest[:, None], best[:, None], k[None, :], row[:, None], cells, squares, tops, SIZE, BINS, PACK)
         given = tl.where(valid, _exp2((own - most) * _LOG2E, PACK > 0) * best, 0.0)
         best = tl.where(valid, best, 0.0)
         low = given.to(tl.int32, bitcast=True).to(tl.int64)  # both are positive: no sign to extend
@@ -437,7 +448,17 @@ def _launch(counts: Tensor, x: Tensor, y: Tensor, bins: int, table: Tensor) -> N
         )
     grid = min(-(-rows // plan.rows), _EACH * programs(device))
     _tally_classes[(grid,)](
-        x, y, counts, room.memory, rows, room.size, x.stride(0), plan.limit, *plan.classes, num_warps=plan.warps, **_OPTIONS
+        x,
+        y,
+        counts,
+        room.memory,
+        rows,
+        room.size,
+        x.stride(0),
+        plan.limit,
+        *plan.classes,
+        num_warps=plan.warps,
+        maxnreg=_REGISTERS,
     )
     _tally_scores[(-(-max(rows, classes) // 128),)](
         y,

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-
 from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing._counts import Counts
@@ -118,7 +117,9 @@ class CalibrationError(nn.Module):
             torch.distributed.all_reduce(counts)
         sums = tally.views(counts, self.bins)
         if not int(sums.rows[0]):
-            raise ParameterError(f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first.")
+            raise ParameterError(
+                f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first."
+            )
         found = Counts(Groups(()), tally.as_cells(sums), None)
         return found.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
 
@@ -150,4 +151,3 @@ class CalibrationError(nn.Module):
     def extra_repr(self) -> str:
         """Return the arguments, for `repr`."""
         return f"classes={len(self.classes)}, bins={self.bins}"
-

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+
 import torch
 from torch import Tensor, nn
-
 from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.correctors._newton import Newton
 from treecal.exceptions import ParameterError
@@ -171,9 +171,7 @@ class Recalibrate(nn.Module):
         theta, curvature = (part[:count].cpu().numpy().copy() for part in (self.theta, self.curvature))
         rounds = int(self.rounds)
         state = Newton(theta, curvature, trust[:count].copy(), float(self.seen))
-        found.set_state(
-            {"rounds": rounds, "fitted": 0, "own": dict(vars(state)), "scores": {}, "ledgers": {}}
-        )
+        found.set_state({"rounds": rounds, "fitted": 0, "own": dict(vars(state)), "scores": {}, "ledgers": {}})
         return found
 
     @classmethod

@@ -6,9 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+
 import torch
 from torch import Tensor
-
 from treecal._typing import Array
 from treecal.engine import replay as replay_on_cpu
 from treecal.engine._climb import KERNEL_DISTANCES
@@ -258,9 +258,7 @@ def _result(
     for part, own in zip(slices, held, strict=True):
         rows = own.copy() if part.whole else np.concatenate([own, left])
         room = np.zeros((part.heights, len(first)))
-        measure(
-            rows, part.start, part.height, part.heights, rounds, tree.arity, tree.depth or 0, first, errors, room
-        )
+        measure(rows, part.start, part.height, part.heights, rounds, tree.arity, tree.depth or 0, first, errors, room)
         if not part.whole:  # the sum of one that is not whole is the last row of the next
             carried[part.height : part.height + part.heights] = room
             left = rows[: min(len(rows), 1)]
