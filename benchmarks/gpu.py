@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Callable
 
 import numpy as np
-
 import torch
+
 import treecal as tc
 from treecal.torch import CalibrationError, replay
 
@@ -114,7 +114,8 @@ def main() -> None:
     torch.manual_seed(0)
     rate = copy_rate()
     print(
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, NumPy {np.__version__}: copies {rate / 1e12:.2f} TB/s"
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, NumPy {np.__version__}: "
+        f"copies {rate / 1e12:.2f} TB/s"
     )
     found = metric(given.batch, given.classes, rate) + forward(given.batch, given.classes)
     found += replays(given.rows, given.dim, rate)

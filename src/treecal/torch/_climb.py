@@ -6,10 +6,9 @@ the CPU does: sums are the same, bit for bit. Errors are added up within a lane,
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
-
-import torch
 from torch import Tensor
 
 MOST_DIM = 1024

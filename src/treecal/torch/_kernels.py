@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 import triton
 import triton.language as tl
-
-import torch
 from torch import Tensor
+
 from treecal.auditing._counts import LOG_SCALE, MAGIC
 from treecal.torch._tally import HALF, LOW, TWO, edges
 
@@ -500,7 +500,8 @@ def _wrapped(value: int) -> int:
 @triton.jit(do_not_specialize=["rows"])
 def _recalibrate(
     logits, out, slopes, offsets, least, rows, stride,
-    ROWS: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, OUT: tl.constexpr, ASM: tl.constexpr,
+    ROWS: tl.constexpr, CLASSES: tl.constexpr, BLOCK: tl.constexpr, VEC: tl.constexpr, OUT: tl.constexpr,
+    ASM: tl.constexpr,
 ):  # fmt: skip
     """Write `softmax(slope·ln b + offset)`, `b` the softmax of the logits."""
     k = tl.arange(0, BLOCK)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+
 from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing._counts import Counts
@@ -29,8 +30,8 @@ class CalibrationError(nn.Module):
 
     The probabilities are the softmax of the logits, in float64 for float64 logits and in float32 for all others
     (float32, bfloat16, float16); `probabilities` returns them. For these, `compute` equals
-    `tc.audit(metric.probabilities(logits), outcomes, bins=bins, exact=False).whole` in all digits: rows are counted, and
-    probabilities and scores are summed, as integers. (Logarithms differ between devices in their last bit; the log
+    `tc.audit(metric.probabilities(logits), outcomes, bins=bins, exact=False).whole` in all digits: rows are counted,
+    and probabilities and scores are summed, as integers. (Logarithms differ between devices in their last bit; the log
     score is rounded to nine decimals, as in every audit.) Between devices, the softmax differs in its last bits.
 
     A row with a logit that is NaN or ∞, with no finite one, or with an outcome that is no class, is left out and

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
 from treecal.geometry import Simplex
 from treecal.monitor import Alarm
 from treecal.monitor import Monitor as HostMonitor

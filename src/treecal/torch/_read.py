@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 

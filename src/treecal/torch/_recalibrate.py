@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-
 import torch
 from torch import Tensor, nn
+
 from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.correctors._newton import Newton
 from treecal.exceptions import ParameterError

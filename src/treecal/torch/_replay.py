@@ -6,9 +6,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-
 import torch
 from torch import Tensor
+
 from treecal._typing import Array
 from treecal.engine import replay as replay_on_cpu
 from treecal.engine._climb import KERNEL_DISTANCES
@@ -117,7 +117,7 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
 def _from_dlpack(outcomes: Any) -> Tensor:
     if not hasattr(outcomes, "__dlpack__"):
         raise ParameterError(f"outcomes are a {type(outcomes).__name__}, expected a tensor, or an array with DLPack.")
-    found: Tensor = torch.from_dlpack(outcomes)
+    found: Tensor = torch.utils.dlpack.from_dlpack(outcomes)
     return found
 
 

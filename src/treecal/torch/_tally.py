@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
 import torch
 from torch import Tensor
+
 from treecal._bins import bin_of
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, Cells
 
