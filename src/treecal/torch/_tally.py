@@ -137,4 +137,5 @@ def as_cells(sums: Sums) -> Cells:
     score = np.append(score, 0)  # of weights, which there are none
     one = 1 << DIGITS
     parts = weight, hits, total // one, total % one, score // one, score % one
-    return Cells(*(part.astype(np.int64)[None] for part in parts), rows[1:2].copy(), np.zeros(1, np.int64))
+    found = [part.astype(np.int64)[None] for part in parts]
+    return Cells(*found, impossible=rows[1:2].copy(), rows=np.zeros(1, np.int64))
