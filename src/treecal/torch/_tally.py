@@ -138,4 +138,5 @@ def as_cells(sums: Sums) -> Cells:
     one = 1 << DIGITS
     parts = weight, hits, total // one, total % one, score // one, score % one
     found = [part.astype(np.int64)[None] for part in parts]
-    return Cells(*found, impossible=rows[1:2].copy(), rows=np.zeros(1, np.int64))
+    found += [rows[1:2].copy(), np.zeros(1, np.int64)]
+    return Cells(*found)
