@@ -25,6 +25,8 @@ SCORES = ("brier", "brier squared", "log", "log squared", "weight")
 All lie between 0 and 1. The second moments are for intervals; the last one is for rows that differ in weight.
 """
 LOG_SCALE, WEIGHT_SCALE = 1024.0, 2.0**53
+MAGIC = 1.5 * 2.0**-6
+"""Added to a number of at most 2^-7, it rounds it to a multiple of 2^-58: the unit of squares."""
 _MEMORY = 1 << 29
 
 

@@ -2,6 +2,9 @@
 
 A number from 0 to 2 is rounded to a multiple of 2^-51 by adding 2 to it: the bits of that float, read as an integer,
 count these multiples. Before an integer overflows, it is carried over to another one, which counts ones.
+
+The squares of a row are rounded to multiples of 2^-58 and summed in two parts, each without rounding: so their sum does
+not depend on the order of the classes either, which engines that add them up in parallel choose for themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import numpy as np
 
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
-from treecal.auditing._counts import DIGITS, LOG_SCALE, WEIGHT_SCALE, Cells, Rows
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
 
 _TWO = int(np.float64(2.0).view(np.int64))
 _FULL, _REST = 1 << 62, (1 << DIGITS) - 1
@@ -45,21 +48,24 @@ def tally(rows: Rows, cells: Cells) -> None:
     bins = cells.weight.shape[2]
     width, count = (d + 1) * bins, float(bins)
     weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
-    most, top, squares = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK)
+    most, top, squares, small = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK), np.empty(_BLOCK)
     cell, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
     digits, scores = above.view(np.int64), np.empty((5, _BLOCK))
     weighted = rows.weights.size > 0
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
         group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
-        most[:], top[:], squares[:] = -1.0, 0, 0.0
+        most[:], top[:], squares[:], small[:] = -1.0, 0, 0.0, 0.0
         for k in range(d):
             row = rows.forecasts[k, start : start + size]
             for i in range(size):
                 larger = row[i] > most[i]  # of equal ones the first is the most likely
                 most[i] = row[i] if larger else most[i]
                 top[i] = k if larger else top[i]
-                squares[i] += row[i] * row[i]
+                square = row[i] * row[i]
+                large = (square + 2.0) - 2.0
+                squares[i] += large
+                small[i] += ((square - large) + MAGIC) - MAGIC
         for k in range(d + 1):
             row = rows.forecasts[k, start : start + size] if k < d else most[:size]
             for i in range(size):  # no lookups, so that it vectorises
@@ -86,7 +92,7 @@ def tally(rows: Rows, cells: Cells) -> None:
             w = rows.weights[start + i] if weighted else 1
             hits[np.uint64(b + outcome[i] * bins)] += w
             hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
-            brier, log = (squares[i] + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
+            brier, log = ((squares[i] + small[i]) + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
             if p > 0:
                 log = min(-math.log(p), LOG_SCALE) / LOG_SCALE
             else:

@@ -11,7 +11,7 @@ import numpy as np
 from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, LOG_SCALE, WEIGHT_SCALE, Cells, Counts
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Counts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
@@ -168,7 +168,9 @@ def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     each += [f"{d}, most, most, label = CASE {top} END"]
     scores = ["half", "half * half", "log", "log * log", f"w / {WEIGHT_SCALE!r}D" if weighted else "0D"]
     each += [f"{d + 1 + k}, 0D, {score}, given = 0D" for k, score in enumerate(scores)]
-    squares = " + ".join(f"{q} * {q}" for q in p)
+    large = [f"({q} * {q} + 2D - 2D)" for q in p]
+    small = [f"({q} * {q} - {own} + {MAGIC!r}D - {MAGIC!r}D)" for q, own in zip(p, large, strict=True)]
+    squares = f"({' + '.join(large)} + ({' + '.join(small)}))"
     log = f"CASE WHEN given > 0D THEN GREATEST(LEAST(-LN(given), {LOG_SCALE}D), 0D) / {LOG_SCALE}D ELSE 0D END"
     return f"""
         SELECT {keys} k, b, {count} AS n, {hits} AS hits, SUM({high}) AS high, SUM({low}) AS low, COUNT(*) AS rows

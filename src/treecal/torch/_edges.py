@@ -1,0 +1,62 @@
+"""The lanes that kernels leave to the CPU: the first one, and those that are not whole. Compiled by Numba."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from treecal._compile import strict
+from treecal._typing import Array
+from treecal.engine._compile import digits
+
+
+@strict
+def measure(
+    rows: Array,
+    start: int,
+    height: int,
+    heights: int,
+    rounds: int,
+    arity: int,
+    depth: int,
+    first: Array,
+    errors: Array,
+    carried: Array,
+) -> None:
+    """Add the errors of the nodes of a lane in ℓ1, ℓ2 and ℓ2²; write what it carries at the end of the stream.
+
+    `rows` are the sums of its lowest nodes, the first of them number `start` of its height, and become those of the
+    nodes above; `depth` is 0 for a tree that grows.
+    """
+    count, dim = rows.shape
+    length = arity**height
+    for step in range(heights):
+        total = np.zeros(dim)
+        for i in range(count):
+            number = start + i
+            digit, own = number % arity, min(rounds - number * length, length)
+            if digit == 0:
+                total[:] = 0.0
+            one, two = 0.0, 0.0
+            for k in range(dim):
+                point = first[k] if digit == 0 else total[k] / float(digit * length)
+                gap = rows[i, k] - own * point
+                one += abs(gap)
+                two += gap * gap
+            if depth > 0 or number > 0 or height + step == 0:
+                share = 1.0 / (depth if depth > 0 else height + step + digits(number, arity))
+                errors[0] += share * one
+                errors[1] += share * math.sqrt(two)
+                errors[2] += share * two / own
+            for k in range(dim):
+                value = rows[i, k]
+                if own == length:
+                    carried[step, k] = total[k] + value if digit < arity - 1 else 0.0
+                else:
+                    carried[step, k] = total[k]
+                total[k] += value
+                rows[i // arity, k] = total[k]  # its own row has been read, and so have those before
+        count = (count + arity - 1) // arity
+        start //= arity
+        length *= arity

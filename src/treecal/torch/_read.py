@@ -1,0 +1,44 @@
+"""What is given to the modules: the checks that need no look at the values, which are on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from treecal._validate import whole_number
+from treecal.exceptions import ParameterError
+
+
+def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the classes: of so many, their numbers."""
+    if isinstance(classes, int):
+        return tuple(map(str, range(whole_number("classes", classes, least=2))))
+    names = tuple(map(str, classes))
+    if isinstance(classes, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise ParameterError.expected("classes", classes, "the number of classes, 2 or more, or their distinct names")
+    return names
+
+
+def read_logits(logits: Tensor, classes: int) -> Tensor:
+    """Return logits as rows, `(n, classes)`."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        given = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise ParameterError(f"logits are {given}, expected a tensor of floats.")
+    if logits.ndim < 2 or logits.shape[1] != classes:
+        raise ParameterError(f"logits have shape {tuple(logits.shape)}, expected (n, {classes}).")
+    return logits.detach() if logits.ndim == 2 else logits.detach().movedim(1, -1).reshape(-1, classes)
+
+
+def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
+    """Return the class of each row of logits, `(n,)`."""
+    shape = (logits.shape[0], *logits.shape[2:])
+    if not isinstance(outcomes, Tensor) or outcomes.is_floating_point() or outcomes.dtype in (torch.bool,):
+        given = outcomes.dtype if isinstance(outcomes, Tensor) else type(outcomes).__name__
+        raise ParameterError(f"outcomes are {given}, expected a tensor of whole numbers, the classes.")
+    if tuple(outcomes.shape) != shape:
+        raise ParameterError(f"outcomes have shape {tuple(outcomes.shape)}, expected {shape}.")
+    if outcomes.device != logits.device:
+        raise ParameterError(f"outcomes are on {outcomes.device}, the logits on {logits.device}.")
+    return outcomes.reshape(-1)
