@@ -331,16 +331,24 @@ def main() -> None:
     seed = int.from_bytes(os.urandom(4), "big")
     print(f"seed {seed}")
     folder = Path(tempfile.mkdtemp(prefix="treecal-crash-"))
-    with servers(given.data, folder) as found:
-        for counts in crash(given.data, given.kills, seed, found):
-            total = json.loads(given.counts.read_text()) if given.counts.exists() else {}
-            total[given.data] = dict(Counter(total.get(given.data, {})) + counts)
-            beside = given.counts.with_suffix(".part")
-            beside.write_text(json.dumps(total, indent=1, sort_keys=True) + "\n")
-            os.replace(beside, given.counts)
-            kills = sum(n for name, n in total[given.data].items() if name.startswith("kills"))
-            print(f"{given.data}: {kills:,} kills of {TARGET:,}, nothing lost, nothing double", flush=True)
+    try:
+        with servers(given.data, folder) as found:
+            for counts in crash(given.data, given.kills, seed, found):
+                kills = _add(given.counts, given.data, counts)
+                print(f"{given.data}: {kills:,} kills of {TARGET:,}, nothing lost, nothing double", flush=True)
+    except KeyboardInterrupt:
+        print("stopped; the next run goes on")
     shutil.rmtree(folder)  # if something failed, the books are there to be looked at
+
+
+def _add(file: Path, kind: str, counts: Counter[str]) -> int:
+    """Add counts to those in a file; return how many kills it has now."""
+    total = json.loads(file.read_text()) if file.exists() else {}
+    total[kind] = dict(Counter(total.get(kind, {})) + counts)
+    beside = file.with_suffix(".part")
+    beside.write_text(json.dumps(total, indent=1, sort_keys=True) + "\n")
+    os.replace(beside, file)
+    return sum(n for name, n in total[kind].items() if name.startswith("kills"))
 
 
 if __name__ == "__main__":
