@@ -135,6 +135,17 @@ def _until(line: socket.socket, words: bytes | None) -> bytes:
     return text
 
 
+def test_a_server_whose_books_fail_ends_to_be_started_again(tmp_path: Path) -> None:
+    data = tmp_path / "books.sqlite"
+    with process("--data", data) as (started, port):
+        assert ask(port, "POST", "/v1/streams", NEW)[0] == 201
+        data.unlink()
+        assert ask(port, "POST", "/v1/streams", NEW | {"name": "b"})[0] == 503
+        _, err = started.communicate(timeout=60)
+    assert started.returncode == 75
+    assert "treecal: the books failed" in err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.heavy
 def test_other_signals_stop_it_too(tmp_path: Path, number: int) -> None:

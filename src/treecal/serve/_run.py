@@ -23,7 +23,7 @@ from treecal.serve._access import Access
 from treecal.serve._http import MOST_BYTES, application, failure
 from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import may_exist, open_store
+from treecal.serve._store import NotNowError, may_exist, open_store
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import warm_up
 from treecal.serve._writer import Writer
@@ -106,10 +106,16 @@ def serve(
             log.line("started", address=address)
             say(f"the page is at {here}" if here == address else f"listening at {address}; here the page is at {here}")
 
-        server.at_start = at_start
+        def stop() -> None:
+            server.should_exit = True  # whoever started the process starts it again
+
+        server.at_start, writer.on_failure = at_start, stop
         server.run([listening])
         log.line("stopping")
     log.line("stopped")
+    if writer.failure is not None:
+        hint = "start the server again; what was acknowledged is kept."
+        raise NotNowError(f"the books failed: {writer.failure}.", hint=hint)
 
 
 def _compile(writer: Writer, log: Log, say: Callable[[str], None]) -> None:

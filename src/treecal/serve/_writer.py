@@ -58,6 +58,8 @@ class Writer:
         """Whether the last transaction could not be written."""
         self.failure: str | None = None
         """Why nothing can be written until the process is started again; None if all is well."""
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called when that is so, on the writer's thread."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -108,7 +110,7 @@ class Writer:
                 self._ready.set_exception(error)
                 return
             log.critical("the writer failed", exc_info=error)
-            self.failure = self.failure or str(error)
+            self._give_up(self.failure or str(error))
             while not told_to_stop and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
@@ -207,8 +209,12 @@ class Writer:
             if not isinstance(error, TreeCalError):
                 log.error("a request failed", exc_info=error)
         except BaseException as failure:
-            self.failure = str(failure)
+            self._give_up(str(failure))
             log.critical("the books failed: nothing is written until the server is started again", exc_info=failure)
+
+    def _give_up(self, why: str) -> None:
+        self.failure = why
+        self.on_failure()
 
     def _broken(self) -> Refusal:
         hint = "start the server again; what was acknowledged is kept."
