@@ -267,7 +267,7 @@ def percentiles(seconds: Any) -> str:
 async def _arrivals(
     pool: Pool, rounds: Rounds, streams: list[str], *, rate: float, seconds: float
 ) -> tuple[Any, Any, list[int], int]:
-    """Forecasts at random moments, and outcomes of what was answered beside them, twice a second.
+    """Forecasts at random moments, and outcomes of what was answered beside them, ten times a second.
 
     Returns when each forecast was due, its latency, how many were acknowledged for each stream, and how many failed.
     """
@@ -298,7 +298,7 @@ async def _arrivals(
 
     async def settle() -> None:
         while True:
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
             batch = answered[:ROWS]
             del answered[:ROWS]
             if batch:

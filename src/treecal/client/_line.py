@@ -91,9 +91,9 @@ class Line:
     """Calls from any thread, on connections that are kept alive."""
 
     def __init__(self, address: Address) -> None:
-        self._address = address
+        self._address, self._backend = address, _Backend()
         self._pool = httpcore.ConnectionPool(
-            max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, network_backend=_Backend()
+            max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, network_backend=self._backend
         )
 
     def send(self, call: Call) -> Reply:
@@ -121,6 +121,7 @@ class Line:
     def close(self) -> None:
         """Close all connections."""
         self._pool.close()
+        self._backend.close()  # one that was being opened is no longer the pool's
 
 
 class AsyncLine:
@@ -194,8 +195,9 @@ def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float
 class _Stream(httpcore.NetworkStream):
     """A stream whose reads and writes take no longer than what is left."""
 
-    def __init__(self, stream: httpcore.NetworkStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: httpcore.NetworkStream, opened: set[httpcore.NetworkStream]) -> None:
+        self._stream, self._opened = stream, opened
+        opened.add(self)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
@@ -204,13 +206,16 @@ class _Stream(httpcore.NetworkStream):
         self._stream.write(buffer, _left(timeout, httpcore.WriteTimeout))
 
     def close(self) -> None:
+        self._opened.discard(self)
         self._stream.close()
 
     def start_tls(
         self, ssl_context: SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
         left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        secured = _Stream(self._stream.start_tls(ssl_context, server_hostname, left), self._opened)
+        self._opened.discard(self)
+        return secured
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
@@ -218,6 +223,16 @@ class _Stream(httpcore.NetworkStream):
 
 class _Backend(httpcore.SyncBackend):
     """Connects by the deadline, the resolution of the name included, which the system gives no timeout to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._opened: set[httpcore.NetworkStream] = set()
+
+    def close(self) -> None:
+        """Close all that is open."""
+        while self._opened:
+            with suppress(KeyError):  # closed by another thread at this moment
+                self._opened.pop().close()
 
     def connect_tcp(
         self,
@@ -230,7 +245,7 @@ class _Backend(httpcore.SyncBackend):
         left = _left(timeout, httpcore.ConnectTimeout)
         connect, options = super().connect_tcp, None if socket_options is None else list(socket_options)
         if _is_address(host):
-            return _Stream(connect(host, port, left, local_address, options))
+            return _Stream(connect(host, port, left, local_address, options), self._opened)
         future: Future[httpcore.NetworkStream] = Future()
 
         def work() -> None:
@@ -246,7 +261,7 @@ class _Backend(httpcore.SyncBackend):
 
         threading.Thread(target=work, name="treecal-connect", daemon=True).start()
         try:
-            return _Stream(future.result(left))
+            return _Stream(future.result(left), self._opened)
         except TimeoutError:
             if not future.cancel():  # it connected this very moment
                 with suppress(Exception):
