@@ -265,9 +265,9 @@ def percentiles(seconds: Any) -> str:
 
 
 async def _arrivals(
-    pool: Pool, rounds: Rounds, streams: list[str], *, rate: float, seconds: float
+    pool: Pool, rounds: Rounds, streams: list[str], *, rate: float, seconds: float, pause: float
 ) -> tuple[Any, Any, list[int], int]:
-    """Forecasts at random moments, and outcomes of what was answered beside them, ten times a second.
+    """Forecasts at random moments, and outcomes of what was answered beside them, every so many seconds.
 
     Returns when each forecast was due, its latency, how many were acknowledged for each stream, and how many failed.
     """
@@ -298,8 +298,8 @@ async def _arrivals(
 
     async def settle() -> None:
         while True:
-            await asyncio.sleep(0.1)
-            batch = answered[:ROWS]
+            await asyncio.sleep(pause or seconds)
+            batch = answered[:ROWS] if pause else []
             del answered[:ROWS]
             if batch:
                 start = time.perf_counter()
@@ -340,14 +340,15 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
             await pool.call("POST", "/v1/outcomes", f'{{"outcomes":[{body}]}}'.encode())
             first = time.perf_counter() - begin
             used, own, start = server.processor(), time.process_time(), time.perf_counter()
-            found = await _arrivals(pool, rounds, streams, rate=rate, seconds=seconds)
+            found = await _arrivals(pool, rounds, streams, rate=rate, seconds=seconds, pause=options.settle)
             wall = time.perf_counter() - start
             pool.close()
             return (*found, (server.processor() - used) / wall, (time.process_time() - own) / wall, first)
 
         due, latency, acknowledged, failed, used, own, first = asyncio.run(load())
         yield Line("the first 200 outcomes after a start, once", "", f"{first * 1e3:.0f} ms")
-        what = f"single forecasts, {rate:,}/s for {seconds:,} s, outcomes beside them"
+        beside = f"outcomes every {options.settle:g} s" if options.settle else "no outcomes"
+        what = f"single forecasts, {rate:,}/s for {seconds:,} s, {beside} beside them"
         yield Line(what, "p99 ≤ 50 ms", percentiles(latency), f"{failed} of {len(latency):,} refused")
         minutes = [latency[(due >= low) & (due < low + 60)] for low in range(0, int(due[-1]) + 1, 60)]
         worst = max(np.percentile(each, 99) for each in minutes if len(each) > 1000)
@@ -588,6 +589,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="shorter and smaller")
     parser.add_argument("--rate", type=int, default=1_000, help="single forecasts a second")
+    parser.add_argument(
+        "--settle", type=float, default=0.5, help="seconds between batches of outcomes beside them; 0 for none"
+    )
     parser.add_argument("--seconds", type=int, help="of single forecasts; 600, or 20 with --quick")
     parser.add_argument("--markdown", action="store_true", help="the table as in the docs")
     options = parser.parse_args()
