@@ -104,19 +104,8 @@ class Desk:
         """Announce one."""
         deadline = _now() + positive_number("timeout", timeout)
         new = new_forecast(p, id, tags, due)
-        why = self.pause.why(timeout)
-        if why is None:
-            try:
-                reply = yield Call("POST", f"{route(stream)}/forecasts", deadline, encode(new))
-                announced = read(reply, Announced)
-            except AwayError as away:
-                why = self._failed(away, timeout)
-            except ServerError as error:
-                why = _shut_out(error)
-            else:
-                self.pause.end()
-                return _announced(announced)
-        return self._raw(stream, [new], why)[0]
+        found = yield from self._in_time(f"{route(stream)}/forecasts", Announced, encode(new), deadline, timeout)
+        return self._raw(stream, [new], found)[0] if isinstance(found, str) else _announced(found)
 
     def forecast_many(
         self,
@@ -135,26 +124,28 @@ class Desk:
         new = [new_forecast(p, name, words, due, at) for at, (p, name, words) in enumerate(given)]
         answers: list[Answer] = []
         for rows in _requests(new):
-            why = self.pause.why(timeout)
-            if why is None:
-                try:
-                    body = encode(NewForecasts(rows))
-                    reply = yield Call("POST", f"{route(stream)}/forecasts/batch", deadline, body)
-                    announced = read(reply, Announcements).forecasts
-                except AwayError as away:
-                    why = self._failed(away, timeout)
-                except ServerError as error:
-                    why = _shut_out(error)
-                else:
-                    self.pause.end()
-                    answers += [_announced(each) for each in announced]
-                    continue
-            answers += self._raw(stream, rows, why)
+            target, body = f"{route(stream)}/forecasts/batch", encode(NewForecasts(rows))
+            found = yield from self._in_time(target, Announcements, body, deadline, timeout)
+            if isinstance(found, str):
+                answers += self._raw(stream, rows, found)
+            else:
+                answers += [_announced(each) for each in found.forecasts]
         return answers
 
-    def _failed(self, away: AwayError, timeout: float) -> str:
-        self.pause.fail(away)
-        return f"no answer within {timeout:g} s" if away.slow else str(away)
+    def _in_time(self, target: str, kind: type[T], body: bytes, deadline: float, timeout: float) -> Act[T | str]:
+        """Return an answer; or why there is none, in words."""
+        if (why := self.pause.why(timeout)) is not None:
+            return why
+        try:
+            reply = yield Call("POST", target, deadline, body)
+            answer = read(reply, kind)
+        except AwayError as away:
+            self.pause.fail(away)
+            return f"no answer within {timeout:g} s" if away.slow else str(away)
+        except ServerError as error:
+            return _shut_out(error)
+        self.pause.end()
+        return answer
 
     def _raw(self, stream: str, new: list[NewForecast], why: str) -> list[Answer]:
         """Return the model's own forecasts, which the server is to record as what was announced."""

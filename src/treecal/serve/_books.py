@@ -25,13 +25,14 @@ from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import Simplex
 from treecal.geometry._outcomes import read_forecast, read_outcome
+from treecal.late._pool import Said
 from treecal.late._rounds import Outcome, briefs
 from treecal.monitor import Alarm
 from treecal.serve import _wire as wire
 from treecal.serve._config import written_parts
-from treecal.serve._player import Mark, Opening, Player, Raised, rehearse
+from treecal.serve._player import Mark, Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, as_round, kept_streams, loaded
+from treecal.serve._replay import Kept, kept_streams, loaded
 from treecal.serve._rounds import (
     Arrival,
     Round,
@@ -184,7 +185,7 @@ class Books:
         kept, player = self.kept(name), self.player(name)
         where = [""] if len(new) == 1 else [f"forecasts[{i}]." for i in range(len(new))]
         known = {
-            row[1]: as_round(row) for row in self.store.each("round_by_id", [(kept.stream, each.id) for each in new])
+            row[1]: Round(*row) for row in self.store.each("round_by_id", [(kept.stream, each.id) for each in new])
         }
         first: dict[str, int] = {}
         models: list[Array | None] = []
@@ -257,10 +258,10 @@ class Books:
 
     def _openings(
         self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
-    ) -> list[Opening | None]:
+    ) -> list[Said | None]:
         """Return what to announce where that is known before the first round is opened; None where a copy is asked."""
         plain = [i for i, each in enumerate(new) if each.used or player.pool is None]
-        found: list[Opening | None] = [None] * len(new)
+        found: list[Said | None] = [None] * len(new)
         asked = [i for i in plain if not new[i].used]
         if asked:
             groups = [self._group(player, new[i]) for i in asked]
@@ -288,7 +289,7 @@ class Books:
         kept: Kept,
         player: Player,
         new: Sequence[tuple[wire.NewForecast, Array | None, str]],
-        said: Sequence[Opening | None],
+        said: Sequence[Said | None],
     ) -> list[Round]:
         now, rounds = self._now(), []
         over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
@@ -307,7 +308,7 @@ class Books:
                 np.ascontiguousarray(x.mean).tobytes(),
                 points_of(x),
                 _bytes(opening.told),
-                opening.copy,
+                opening.number,
                 int(each.used),
                 tags,
                 None if each.due is None else each.due + 0.0,  # SQLite has no -0.0, and the hash would tell
@@ -322,7 +323,7 @@ class Books:
     def _void(self, kept: Kept, player: Player, count: int, now: float) -> None:
         """Give up the oldest rounds: more wait than may."""
         for row in self.store.query("oldest_pending", kept.stream, count):
-            each = as_round(row)
+            each = Round(*row)
             came = Arrival(player.arrivals + 1, "void", each.round, now, None, None)
             self._record(kept.name, player, came, each.waiting_copy())
             self.store.run("close_pending", [(kept.stream, each.round)])
@@ -369,8 +370,8 @@ class Books:
     def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[wire.Arrival]:
         kept, player, now = self.kept(name), self.player(name), self._now()
         rows = self.store.each("round_to_settle", [(kept.stream, each.id) for each in new])
-        waiting = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is not None}
-        closed = {row[1]: as_round(row[:-1]) for row in rows if row[-1] is None}
+        waiting = {row[1]: Round(*row[:-1]) for row in rows if row[-1] is not None}
+        closed = {row[1]: Round(*row[:-1]) for row in rows if row[-1] is None}
         had = self._past(kept, closed.values())
         found: list[wire.Arrival] = []
         learned: list[tuple[Round, Outcome]] = []
@@ -382,7 +383,7 @@ class Books:
             if arrivals:
                 alarms = player.learn([each for each, _ in learned], arrivals, [outcome for _, outcome in learned])
                 raised.extend((player.arrivals, each) for each in alarms)
-                self.store.run("add_arrival", [_arrival_row(kept, each) for each in arrivals])
+                self.store.run("add_arrival", [(kept.stream, *each) for each in arrivals])
                 self.store.run("close_pending", [(kept.stream, each.round) for each, _ in learned])
                 learned.clear()
 
@@ -449,7 +450,7 @@ class Books:
     def _record(self, name: str, player: Player, came: Arrival, copy: int | None = None) -> None:
         """Record an arrival that is not learned."""
         player.closed(came, copy)
-        self.store.run("add_arrival", [_arrival_row(self.kept(name), came)])
+        self.store.run("add_arrival", [(self.kept(name).stream, *came)])
 
     def _tell(self, event: str, name: str, **more: Any) -> None:
         self.events.append({"event": event, "stream": name, **more})
@@ -540,10 +541,6 @@ def _outcomes_for_rounds(words: str) -> str:
     """
     words = re.sub(r"\bafter round ([\d,]*\d)", lambda m: f"after {m[1]} outcome{'s' * (m[1] != '1')}", words)
     return words.replace("since about round", "since about outcome")
-
-
-def _arrival_row(kept: Kept, each: Arrival) -> tuple[Any, ...]:
-    return (kept.stream, *each)
 
 
 def _bytes(point: Array | None) -> bytes | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from treecal.exceptions import TreeCalError
-from treecal.serve._player import Opening, Player
+from treecal.late._pool import Said
+from treecal.serve._player import Player
 from treecal.serve._replay import Kept, kept_streams, replay, same
 from treecal.serve._rounds import Round
 from treecal.serve._snapshots import OtherVersionError, packed, unpacked
@@ -37,7 +38,7 @@ def check_books(reader: Reader) -> list[Checked]:
 def _checked(reader: Reader, kept: Kept) -> Checked:
     problems: list[str] = []
 
-    def check(player: Player, each: Round, said: Opening) -> None:
+    def check(player: Player, each: Round, said: Said) -> None:
         if each.state != player.state:
             problems.append(f"round {each.round}: the log before it is not the one it was announced after.")
         if each.round != player.rounds + 1:

@@ -36,14 +36,6 @@ _MOST_COPIED = 2**28  # bytes of snapshots of the copies for rounds that wait; i
 _NONE = np.empty(0, np.int64)
 
 
-class Opening(NamedTuple):
-    """What is announced in a round; what a copy was told, if that is not the model's forecast; and which copy."""
-
-    forecast: Forecast
-    told: Array | None = None
-    copy: int | None = None
-
-
 class Mark(NamedTuple):
     """A point of the curves; NaN where there is no such thing."""
 
@@ -120,31 +112,31 @@ class Player:
         """Rounds that await their outcomes."""
         return self.rounds - self.learned - self.late - self.void
 
-    def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Opening]:
+    def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Said]:
         """Return what to announce in rounds to be opened, where no copy is needed: nothing changes."""
         if self.front is None:
             return [self.as_it_is(b) for b in models]
         if isinstance(self.front, Corrector):
             if len(models) == 1:
-                return [Opening(announce(self.front, models[0], groups[0]))]
+                return [Said(announce(self.front, models[0], groups[0]))]
             with self.front._lock:
                 self.front._catch_up()
-                return [Opening(x) for x in self.front._forecasts(np.array(models), groups)]
-        return [Opening(self.front.predict()) for _ in models]
+                return [Said(x) for x in self.front._forecasts(np.array(models), groups)]
+        return [Said(self.front.predict()) for _ in models]
 
-    def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
+    def take(self, model: Array | None, group: Hashable, holder: int) -> Said:
         """Let a copy announce, and wait for this round."""
         assert self.pool is not None
-        x, told, number, copy = ask(self.front, self.pool, model, group, None)
-        assert number is not None
-        assert copy is not None
-        self.pool.take(number, copy, holder)
-        return Opening(x, told, number)
+        said = ask(self.front, self.pool, model, group, None)
+        assert said.number is not None
+        assert said.copy is not None
+        self.pool.take(said.number, said.copy, holder)
+        return said
 
-    def as_it_is(self, model: Array | None) -> Opening:
+    def as_it_is(self, model: Array | None) -> Said:
         """Return the model's forecast as what is announced."""
         assert model is not None
-        return Opening(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
+        return Said(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
 
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
@@ -325,7 +317,7 @@ def _rehearsed(player: Player) -> None:
     group = row.group(player.config.group)
     said = player.announce([model], [group])[0] if player.pool is None else player.take(model, group, 1)
     told, x = None if said.told is None else said.told.tobytes(), said.forecast
-    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), told=told, copy=said.copy)
+    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), told=told, copy=said.number)
     player.opened(row)
     outcome = 0 if isinstance(player.space, Simplex) else np.array(player.space.centre).tobytes()
     player.learn([row], [Arrival(1, "outcome", 1, 0.0, *outcome_columns(outcome))], [outcome])

@@ -26,7 +26,7 @@ from treecal.serve._books import Picture, wire_alarm
 from treecal.serve._config import space_of
 from treecal.serve._player import BINS, Mark, arrays
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, as_arrival, as_round
+from treecal.serve._replay import Kept, as_arrival
 from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
@@ -164,7 +164,7 @@ def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
     rows = reader.query("round_by_id", kept.stream, named)
     if not rows:
         raise Refusal("not_found", f"stream {kept.name!r} has no forecast {named!r}.", at="id")
-    each, space = as_round(rows[0]), space_of(kept.config)
+    each, space = Round(*rows[0]), space_of(kept.config)
     model = each.model_point()
     status: Any = "pending"
     outcome = settled = None
@@ -201,7 +201,7 @@ def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int
         rows = reader.query("overdue_page", kept.stream, after, now, limit + 1)
     else:
         rows = reader.query("pending_page", kept.stream, after, limit + 1)
-    rounds = [as_round(row) for row in rows]
+    rounds = [Round(*row) for row in rows]
     found = [
         wire.Waiting(
             each.id,

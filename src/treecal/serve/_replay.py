@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from treecal.exceptions import FileError, TreeCalError
-from treecal.serve._player import Opening, Player
+from treecal.late._pool import Said
+from treecal.serve._player import Player
 from treecal.serve._rounds import Arrival, Round, outcome_of, points_of
 from treecal.serve._snapshots import unpacked
 from treecal.serve._store import Reader, Row
@@ -58,7 +59,7 @@ def replay(
     stream: int,
     player: Player,
     *,
-    check: Callable[[Player, Round, Opening], None] | None = None,
+    check: Callable[[Player, Round, Said], None] | None = None,
     until: tuple[int, int] | None = None,
 ) -> None:
     """Play the rest of the log, up to so many rounds and arrivals; `check` sees what would be announced in each."""
@@ -108,7 +109,7 @@ def replay(
 def _rounds(reader: Reader, stream: int, after: int) -> Iterator[Round]:
     while rows := reader.query("rounds_after", stream, after, _PAGE):
         for row in rows:
-            yield as_round(row)
+            yield Round(*row)
         after = rows[-1][0]
 
 
@@ -126,20 +127,15 @@ def closing_copy(came: Arrival, row: Round) -> int | None:
     return row.waiting_copy() if came.kind in ("late", "void") else None
 
 
-def as_round(row: Row) -> Round:
-    """Return a row of `rounds`."""
-    return Round(*row)
-
-
 def as_arrival(row: Row) -> tuple[Arrival, Round | None]:
     """Return a row of `arrivals` with its round."""
     number, kind, at, class_, point, *rest = row
     if rest[0] is None:
         return Arrival(number, kind, 0, at, class_, point), None
-    return Arrival(number, kind, rest[0], at, class_, point), as_round(tuple(rest))
+    return Arrival(number, kind, rest[0], at, class_, point), Round(*rest)
 
 
-def same(each: Round, said: Opening) -> bool:
+def same(each: Round, said: Said) -> bool:
     """Return whether a round has, bit for bit, what would be announced in it."""
     x = said.forecast
     told = None if said.told is None else said.told.tobytes()
@@ -147,5 +143,5 @@ def same(each: Round, said: Opening) -> bool:
         np.ascontiguousarray(x.mean).tobytes(),
         points_of(x),
         told,
-        said.copy,
+        said.number,
     )
