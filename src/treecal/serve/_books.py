@@ -14,23 +14,22 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from treecal._typing import Array
-from treecal.auditing._counts import Cells
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import Simplex
 from treecal.geometry._outcomes import read_forecast, read_outcome
 from treecal.late._pool import Said
 from treecal.late._rounds import Outcome, briefs
-from treecal.monitor import Alarm
 from treecal.serve import _wire as wire
 from treecal.serve._config import written_parts
-from treecal.serve._player import Mark, Player, Raised, rehearse
+from treecal.serve._picture import Picture, picture_of
+from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Kept, kept_streams, loaded
 from treecal.serve._rounds import (
@@ -54,33 +53,6 @@ MOST_GROUPS = 10_000
 TOLERANCE = 1e-6
 
 Event = dict[str, Any]
-
-
-class Standing(NamedTuple):
-    """Where a monitor stands."""
-
-    value: float
-    peak: float
-    threshold: float
-    alarm: Alarm | None
-
-
-class Picture(NamedTuple):
-    """A copy of what is in memory of a stream, to be looked at by any thread."""
-
-    kept: Kept
-    rounds: int
-    learned: int
-    late: int
-    void: int
-    pending: int
-    amended: int
-    state: str
-    last: float
-    played: str
-    cells: dict[str, Cells]
-    monitors: dict[str, Standing]
-    marks: list[Mark]
 
 
 class Books:
@@ -487,29 +459,7 @@ class Books:
 
     def picture(self, name: str) -> Picture:
         """Return a copy of what is in memory of a stream."""
-        kept, player = self.kept(name), self.player(name)
-        standing = {
-            key: Standing(each.statistic, each.peak, each.threshold, each.alarm)
-            for key, each in player.monitors.items()
-        }
-        marks = list(player.marks)
-        if player.learned and (not marks or marks[-1].rounds < player.learned):
-            marks.append(player.mark())
-        return Picture(
-            kept,
-            player.rounds,
-            player.learned,
-            player.late,
-            player.void,
-            player.pending,
-            player.amended,
-            player.state.hex(),
-            player.last,
-            "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
-            {role: Cells(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
-            standing,
-            marks,
-        )
+        return picture_of(self.kept(name), self.player(name))
 
 
 def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:

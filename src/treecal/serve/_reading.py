@@ -22,8 +22,9 @@ from treecal.io import Problems
 from treecal.late._rounds import VOID
 from treecal.measures import mean_interval
 from treecal.serve import _wire as wire
-from treecal.serve._books import Picture, wire_alarm
+from treecal.serve._books import wire_alarm
 from treecal.serve._config import space_of
+from treecal.serve._picture import Picture
 from treecal.serve._player import BINS, Mark, arrays
 from treecal.serve._refusals import Refusal
 from treecal.serve._replay import Kept, as_arrival
