@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.engine._guard_pages import ROOM, SLOT_ROOM, SLOTS, Pages, Pool, add_columns, add_slots, opened
@@ -23,10 +23,10 @@ ERROR, PEAK, SAFE_ERRORS, SHADOW_ERRORS = 0, 1, 2, 4
 """Columns of `totals`: the eager part's error, the greatest of the shadow or safe's bound, and two of each part."""
 
 
-class Rules(NamedTuple):
-    """What all streams share: the guard, the tracker and the books.
+class GuardRules(NamedTuple):
+    """The guard: the budget is measured; or `rate` is the error per round, if not negative; or `bounds` are safe's.
 
-    The budget is measured; or `rate` is the error per round, if not negative; or `bounds` are safe's, by powers of two.
+    Bounds are those of powers of two.
     """
 
     diameter: float
@@ -36,17 +36,36 @@ class Rules(NamedTuple):
     reserve: float
     rate: float
     bounds: Array
+
+
+class TrackerRules(NamedTuple):
+    """The tracker: rates of the averages, the share of the weight that is spread, and how misses are scaled."""
+
     rates: Array
     share: float
     scale: float
     centre: Array
     classes: bool
+
+
+class BookRules(NamedTuple):
+    """The books: how many points each aims at, what skill is worth, and how much a book holds."""
+
     aims: Array
     skill: float
     prior: float
     ahead: float
     better: float
     capacity: int
+    classes: bool
+
+
+class Rules(NamedTuple):
+    """What all streams share."""
+
+    guard: GuardRules
+    tracker: TrackerRules
+    book: BookRules
 
 
 class Streams(NamedTuple):
@@ -97,20 +116,20 @@ class Desk(NamedTuple):
 
 @strict
 def _desk(rules: Rules, experts: int) -> Desk:
-    dim, books = len(rules.centre), len(rules.aims)
+    dim, books = len(rules.tracker.centre), len(rules.book.aims)
     return Desk(
         np.empty((experts, dim)),
         np.empty(dim),
         np.empty(dim),
         np.empty(dim),
-        np.empty(rules.capacity),
-        np.empty(rules.capacity),
+        np.empty(rules.book.capacity),
+        np.empty(rules.book.capacity),
         np.empty(books, np.int64),
     )
 
 
 @strict
-def _track(rules: Rules, tracker: Tracker, last: int, experts: Array, q: Array) -> None:
+def _track(rules: TrackerRules, tracker: Tracker, last: int, experts: Array, q: Array) -> None:
     """Write the forecast of each expert, and their mixture."""
     plain = len(tracker.means)
     for i in range(plain):
@@ -127,7 +146,7 @@ def _track(rules: Rules, tracker: Tracker, last: int, experts: Array, q: Array) 
 
 
 @strict
-def _follow(rules: Rules, tracker: Tracker, rounds: int, last: int, experts: Array, outcome: Array) -> int:
+def _follow(rules: TrackerRules, tracker: Tracker, rounds: int, last: int, experts: Array, outcome: Array) -> int:
     """Learn an outcome, as `Tracker` does; return its class."""
     weights, top = tracker.weights, 0
     for j in range(1, len(outcome)):
@@ -159,7 +178,7 @@ def _follow(rules: Rules, tracker: Tracker, rounds: int, last: int, experts: Arr
 
 
 @strict
-def _choose(rules: Rules, pages: Pages, growth: Array, squares: Array, rounds: int, lead: int, desk: Desk) -> int:
+def _choose(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, lead: int, desk: Desk) -> int:
     """Write the column of each book, `used` for a new point; return the book to follow."""
     q, noise, moved, away, columns, total = desk.q, desk.noise, desk.moved, desk.away, desk.columns, 0.0
     for j in range(len(q)):
@@ -193,7 +212,7 @@ def _choose(rules: Rules, pages: Pages, growth: Array, squares: Array, rounds: i
 
 
 @strict
-def _book_learn(rules: Rules, pages: Pages, growth: Array, squares: Array, rounds: int, desk: Desk) -> None:
+def _book_learn(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, desk: Desk) -> None:
     """Learn an outcome, as `Book` does."""
     q, outcome = desk.q, desk.outcome
     for b in range(len(desk.columns)):
@@ -237,7 +256,7 @@ def _slot(pages: Pages, book: int, column: int) -> int:
 
 
 @strict
-def _opens(rules: Rules, counts: Integers, totals: Array) -> bool:
+def _opens(rules: GuardRules, counts: Integers, totals: Array) -> bool:
     """Return whether the eager part forecasts the coming round."""
     rounds, safe = counts[ROUNDS], counts[SAFE]
     if rules.rate >= 0:
@@ -262,8 +281,17 @@ def _note(said: Said, i: int, spoken: Spoken, count: int) -> None:
                 said.points[i, c, j] = spoken.points[c, j]
 
 
+@inlined
+def _fits(pages: Pages, columns: Integers) -> bool:
+    """Return whether a stream's blocks have room for the points chosen."""
+    fits = pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM]
+    for b in range(len(columns)):
+        fits = fits and columns[b] < pages.numbers[ROOM]
+    return fits
+
+
 @strict
-def _room(rules: Rules, pool: Pool, stream: int, pages: Pages, columns: Integers) -> bool:
+def _room(rules: BookRules, pool: Pool, stream: int, pages: Pages, columns: Integers) -> bool:
     """Return whether there is room for the points chosen, once the stream has taken what it needs from the pool."""
     for b in range(len(columns)):
         if columns[b] == pages.numbers[ROOM] and not add_columns(pool, stream, rules.capacity):
@@ -286,30 +314,34 @@ def guard_learn(
     said: Said,
 ) -> int:
     """Play one round after another, from row `begin` on; return the first that there was no room for in the pool."""
-    desk, dim = _desk(rules, streams.weights.shape[1]), len(rules.centre)
-    outcome = desk.outcome
+    desk, dim, guard = _desk(rules, streams.weights.shape[1]), pool.told.shape[1], rules.guard
+    outcome, s = desk.outcome, -1
     for i in range(begin, len(keys)):
-        s = keys[i]
-        counts, totals, growth, squares = streams.counts[s], streams.totals[s], streams.growth[s], streams.squares[s]
-        tracker = Tracker(streams.weights[s], streams.means[s], streams.followed[s], streams.seen[s])
-        rounds, eager = counts[ROUNDS], _opens(rules, counts, totals)
+        if keys[i] != s:
+            s = keys[i]
+            counts, totals, growth, squares = streams.counts[s], streams.totals[s], streams.growth[s], streams.squares[s]
+            tracker = Tracker(streams.weights[s], streams.means[s], streams.followed[s], streams.seen[s])
+            pages = opened(pool, s)
+        rounds, eager = counts[ROUNDS], _opens(rules.guard, counts, totals)
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, i)
-        _track(rules, tracker, counts[LAST], desk.experts, desk.q)
+        _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
         if eager:
-            before, pages = rounds - counts[SAFE], opened(pool, s)
-            lead = _choose(rules, pages, growth, squares, before, counts[LEAD], desk)
-            if not _room(rules, pool, s, pages, desk.columns):
-                return i
-            pages, column = opened(pool, s), desk.columns[lead]
-            _book_learn(rules, pages, growth, squares, before + 1, desk)
+            before = rounds - counts[SAFE]
+            lead = _choose(rules.book, pages, growth, squares, before, counts[LEAD], desk)
+            if not _fits(pages, desk.columns):
+                if not _room(rules.book, pool, s, pages, desk.columns):
+                    return i
+                pages = opened(pool, s)
+            column = desk.columns[lead]
+            _book_learn(rules.book, pages, growth, squares, before + 1, desk)
             counts[LEAD], slot = lead, _slot(pages, lead, column)
             bias = pages.owed[slot]
-            less = size(bias, rules.squared)
+            less = size(bias, guard.squared)
             for j in range(dim):
                 spoken.points[0, j] = pages.points[lead, j, column]
                 bias[j] += outcome[j] - spoken.points[0, j]
-            totals[ERROR] += size(bias, rules.squared) - less
+            totals[ERROR] += size(bias, guard.squared) - less
             spoken.weights[0] = 1.0
             _note(said, i, spoken, 1)
         else:
@@ -317,20 +349,20 @@ def guard_learn(
             count = speak(safe, s, counts[SAFE], spoken)
             _note(said, i, spoken, count)
             errors = totals[SAFE_ERRORS : SAFE_ERRORS + 2]
-            learn(safe, s, counts[SAFE], spoken, count, outcome, rules.squared, errors)
+            learn(safe, s, counts[SAFE], spoken, count, outcome, guard.squared, errors)
             counts[SAFE] += 1
         if len(said.slots):
             said.slots[i] = slot
-        if rules.measured:
+        if guard.measured:
             errors, count = totals[SHADOW_ERRORS : SHADOW_ERRORS + 2], speak(shadow, s, rounds, spoken)
-            learn(shadow, s, rounds, spoken, count, outcome, rules.squared, errors)
+            learn(shadow, s, rounds, spoken, count, outcome, guard.squared, errors)
             totals[PEAK] = max(totals[PEAK], errors[0] + errors[1])
-        elif len(rules.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
+        elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
             power = 0
             while (rounds + 1) >> (power + 1):
                 power += 1
-            totals[PEAK] = max(totals[PEAK], rules.bounds[power])
-        counts[LAST] = _follow(rules, tracker, rounds, counts[LAST], desk.experts, outcome)
+            totals[PEAK] = max(totals[PEAK], guard.bounds[power])
+        counts[LAST] = _follow(rules.tracker, tracker, rounds, counts[LAST], desk.experts, outcome)
         counts[ROUNDS], counts[SUSPENDED] = rounds + 1, not eager
     return len(keys)
 
@@ -345,11 +377,11 @@ def guard_announce(
         s = keys[i]
         counts, count = streams.counts[s], 1
         said.slots[i] = 0
-        if _opens(rules, counts, streams.totals[s]):
+        if _opens(rules.guard, counts, streams.totals[s]):
             tracker = Tracker(streams.weights[s], streams.means[s], streams.followed[s], streams.seen[s])
-            _track(rules, tracker, counts[LAST], desk.experts, desk.q)
+            _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
             before, pages = counts[ROUNDS] - counts[SAFE], opened(pool, s)
-            lead = _choose(rules, pages, streams.growth[s], streams.squares[s], before, counts[LEAD], desk)
+            lead = _choose(rules.book, pages, streams.growth[s], streams.squares[s], before, counts[LEAD], desk)
             column = desk.columns[lead]
             for j in range(len(desk.q)):
                 new = column == pages.used[lead]

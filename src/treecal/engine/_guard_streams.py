@@ -41,26 +41,14 @@ class GuardStreams:
         self._source: Any = forecaster.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
         self._book = forecaster.eager._now[1].book  # type: ignore[attr-defined]
         guard, source, book, norm = self._guard, self._source, self._book, forecaster.norm
-        self._bounds = np.empty(0)
+        rate, squared = -1.0 if guard.error is None else guard.error, isinstance(norm, Lp) and norm.p == 2
+        measured, none = guard.shadow is not None, np.empty(0)
         self._rules = kernels.Rules(
-            guard.diameter,
-            isinstance(norm, Lp) and norm.p == 2,
-            guard.shadow is not None,
-            guard.budget,
-            RESERVE,
-            -1.0 if guard.error is None else guard.error,
-            self._bounds,
-            source._rates,
-            SHARE,
-            source._scale,
-            np.array(self.space.centre),
-            book.classes,
-            np.array(book.sizes, float),
-            book.skill,
-            book.prior,
-            LOOK_AHEAD,
-            BETTER,
-            book.capacity,
+            kernels.GuardRules(guard.diameter, squared, measured, guard.budget, RESERVE, rate, none),
+            kernels.TrackerRules(source._rates, SHARE, source._scale, np.array(self.space.centre), book.classes),
+            kernels.BookRules(
+                np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, book.capacity, book.classes
+            ),
         )
         now, dim, books = source._state, self.space.dim, len(book.sizes)
         counts = np.zeros(5, np.int64)
@@ -144,9 +132,9 @@ class GuardStreams:
             if self._guard.shadow is not None:
                 self.shadow = _padded(self.shadow, 1, self.tree.heights(rounds) - self.shadow.sums.shape[1])
         if self._guard.error is None and not self._guard.measured:
-            known = self._rules.bounds
-            bounds = [self._guard._bound(2**power) for power in range(len(known), rounds.bit_length())]
-            self._rules = self._rules._replace(bounds=np.append(known, bounds))
+            guard = self._rules.guard
+            bounds = [self._guard._bound(2**power) for power in range(len(guard.bounds), rounds.bit_length())]
+            self._rules = self._rules._replace(guard=guard._replace(bounds=np.append(guard.bounds, bounds)))
 
     def spoken(self) -> Any:
         """Return room for what a certified part announces."""
