@@ -385,6 +385,8 @@ class _Decoder:
 
     def _made(self, kind: type[Any], arguments: dict[str, Any]) -> Any:
         given = {key: self.value(entry) for key, entry in arguments.items()}
+        if kind is Bank and given.keys() == {"forecaster"}:  # as older snapshots name it
+            given = {"thing": given["forecaster"]}
         self._room -= _size(kind, given)
         if self._room < 0:
             raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")

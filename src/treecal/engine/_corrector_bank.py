@@ -26,7 +26,6 @@ from treecal.correctors import (
 from treecal.correctors._newton import Newton
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
 from treecal.correctors._scaling import LARGEST
-from treecal.engine._bank import chosen_streams
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, SnapshotError, TreeCalError
 from treecal.geometry import ConvexSet
@@ -389,3 +388,19 @@ def waves(homes: Integers) -> Iterator[Integers]:
     rank[order] = np.arange(len(homes)) - np.repeat(starts, counts)
     by_rank = np.argsort(rank, kind="stable")
     yield from np.split(by_rank, np.cumsum(np.bincount(rank))[:-1]) if len(homes) else ()
+
+
+def chosen_streams(keys: ArrayLike, streams: int) -> Integers:
+    """Return the keys of a bank of so many streams as integers, or raise."""
+    try:
+        chosen = np.asarray(keys)
+    except ValueError:  # ragged
+        chosen = np.empty((), object)
+    if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
+        raise ParameterError(f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).")
+    if chosen.size and not 0 <= chosen.min() <= chosen.max() < streams:
+        at = int(np.argmax((chosen < 0) | (chosen >= streams)))
+        raise ParameterError.expected(
+            f"key {at}", int(chosen[at]), f"0 to {streams - 1}", hint="bank.add(n) adds n new streams."
+        )
+    return chosen.astype(np.int64, copy=False)

@@ -121,10 +121,10 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
     now, keys, last = own.get_state(), rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
-    packed = pack(now, own.tree.heights(now["rounds"]))
+    packed = pack(now, forecaster.tree.heights(now["rounds"]))
     columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
     after = _replaced(state, known, pa.table(columns, schema=schemas()["state"]))
-    return Step(owned(after, forecaster), _forecasts(keys, last, own), rows.problems)
+    return Step(owned(after, forecaster), _forecasts(keys, last, own, forecaster), rows.problems)
 
 
 def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
@@ -214,7 +214,7 @@ def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
     forecaster = new_tree_forecaster(forecaster)
     check_state(state, forecaster)
     keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
-    return _forecasts(keys, seq, _bank(state, forecaster))
+    return _forecasts(keys, seq, _bank(state, forecaster), forecaster)
 
 
 def no_state() -> pa.Table:
@@ -271,11 +271,11 @@ def _bank(state: pa.Table, forecaster: TreeForecaster) -> Bank:
     return own
 
 
-def _forecasts(keys: pa.Array, seq: Integers, own: Bank) -> pa.Table:
-    pa, rounds, horizon = arrow(), own.rounds, own.tree.horizon
+def _forecasts(keys: pa.Array, seq: Integers, own: Bank, forecaster: TreeForecaster) -> pa.Table:
+    pa, rounds, horizon = arrow(), own.rounds, forecaster.tree.horizon
     open_ = np.arange(len(own)) if horizon is None else np.flatnonzero(rounds < horizon)
     found = own.predict(open_)
-    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.heights)
+    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.sizes)
     if len(open_) < len(own):
         at = np.full(len(own), -1)
         at[open_] = np.arange(len(open_))
