@@ -13,6 +13,7 @@ from treecal._states import check_names
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
+from treecal.engine._bank_reports import BankReports, kept
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
 from treecal.engine._kinds import streams_of
@@ -22,9 +23,10 @@ from treecal.exceptions import ForecastError, OutcomeError, ParameterError, Tree
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
 from treecal.geometry._rows import read_forecast_rows
+from treecal.monitor import Monitor
 
 
-class Bank:
+class Bank(BankReports):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
     Each stream has its own rounds: any of them can be updated, in any order, and those that are in one call are stepped
@@ -39,6 +41,10 @@ class Bank:
         A new forecaster, which is not changed; or a set, for `TreeCal` on it.
     streams
         Number of streams; `add` adds more.
+    scores
+        Whether what each stream announces is scored: see `scores()`.
+    monitor
+        A new `Monitor` without groups, of which each stream gets a copy: see `evidence()` and `alarms`.
 
     Examples
     --------
@@ -52,8 +58,10 @@ class Bank:
            [0.  , 1.  ]])
     """
 
-    def __init__(self, thing: ConvexSet | Thing, *, streams: int = 0) -> None:
-        self._streams = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
+    def __init__(
+        self, thing: ConvexSet | Thing, *, streams: int = 0, scores: bool = False, monitor: Monitor | None = None
+    ) -> None:
+        self._streams = kept(streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing), scores, monitor)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
         self._keys, self._lock = Numbers(), RLock()
@@ -190,7 +198,7 @@ class Bank:
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        return {"thing": self.thing}
+        return {"thing": self.thing} | self._kept_arguments()
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""

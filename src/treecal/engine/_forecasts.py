@@ -39,7 +39,11 @@ class Forecasts:
     @property
     def mean(self) -> Array:
         """The mean forecast of each stream, `(streams, d)`."""
-        return np.asarray(np.einsum("sh,shd->sd", self.weights, self.points))
+        means = np.empty((len(self), self.points.shape[2]))
+        for size in np.unique(self.sizes):  # those of one size together: each is then rounded as `Forecast.mean` is
+            at = np.flatnonzero(self.sizes == size)
+            means[at] = np.matmul(self.weights[at, None, :size], self.points[at, :size])[:, 0]
+        return means
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -87,3 +91,23 @@ class ListedForecasts(Forecasts):
 
     def __getitem__(self, index: int) -> Forecast:
         return self._listed[index]
+
+
+def joined(parts: Sequence[Forecasts | Array], places: Sequence[Integers], space: ConvexSet) -> Forecasts | Array:
+    """Return the forecasts of all places, given those of some at a time; points on trees are points like others."""
+    if len(parts) == 1:
+        return parts[0]
+    count = sum(map(len, places))
+    if not all(isinstance(part, Forecasts) for part in parts):
+        points = np.zeros((count, space.dim))
+        for part, at in zip(parts, places, strict=True):
+            points[at] = np.asarray(part)
+        return points
+    most = max((part.points.shape[1] for part in parts if isinstance(part, Forecasts)), default=1)
+    points, sizes = np.zeros((count, most, space.dim)), np.zeros(count, np.int64)
+    weights = np.zeros((count, most))
+    for part, at in zip(parts, places, strict=True):
+        assert isinstance(part, Forecasts)
+        points[at, : part.points.shape[1]], weights[at, : part.points.shape[1]] = part.points, part.weights
+        sizes[at] = part.sizes
+    return Forecasts(points, weights, sizes, space)

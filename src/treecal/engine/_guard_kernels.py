@@ -12,8 +12,8 @@ import numpy as np
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.engine._guard_pages import ROOM, SLOT_ROOM, SLOTS, Pages, Pool, add_columns, add_slots, opened
+from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.engine._kernels import add_outcome
 from treecal.forecasters._codebook import CHANCE
 
@@ -68,7 +68,7 @@ class Rules(NamedTuple):
     book: BookRules
 
 
-class Streams(NamedTuple):
+class Now(NamedTuple):
     """The state of streams, a row for each, all but the certified parts and the pages of the books."""
 
     counts: Integers
@@ -90,7 +90,7 @@ class Tracker(NamedTuple):
     seen: Array
 
 
-class Said(NamedTuple):
+class Notes(NamedTuple):
     """What is noted of each round, where there is room: the points announced, their weights, and how many they are.
 
     `slots` has the eager part's point among those the stream has announced; where safe forecasts, −1 − its rounds.
@@ -271,123 +271,102 @@ def _opens(rules: GuardRules, counts: Integers, totals: Array) -> bool:
 
 
 @strict
-def _note(said: Said, i: int, spoken: Spoken, count: int) -> None:
+def _note(notes: Notes, i: int, spoken: Spoken, count: int) -> None:
     """Note what is announced."""
-    if len(said.counts):
-        said.counts[i] = count
+    if len(notes.counts):
+        notes.counts[i] = count
         for c in range(count):
-            said.weights[i, c] = spoken.weights[c]
+            notes.weights[i, c] = spoken.weights[c]
             for j in range(spoken.points.shape[1]):
-                said.points[i, c, j] = spoken.points[c, j]
+                notes.points[i, c, j] = spoken.points[c, j]
 
 
 @inlined
-def _fits(pages: Pages, columns: Integers) -> bool:
+def _fits(pages: Pages, columns: Integers, most: int) -> bool:
     """Return whether a stream's blocks have room for the points chosen."""
-    fits = pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM]
+    fits = pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or pages.numbers[SLOT_ROOM] == most
     for b in range(len(columns)):
         fits = fits and columns[b] < pages.numbers[ROOM]
-    return fits
+    return bool(fits)
 
 
 @strict
-def _room(rules: BookRules, pool: Pool, stream: int, pages: Pages, columns: Integers) -> bool:
+def _room(pool: Pool, row: int, pages: Pages, columns: Integers, capacity: int) -> bool:
     """Return whether there is room for the points chosen, once the stream has taken what it needs from the pool."""
     for b in range(len(columns)):
-        if columns[b] == pages.numbers[ROOM] and not add_columns(pool, stream, rules.capacity):
+        if columns[b] == pages.numbers[ROOM] and not add_columns(pool, row, capacity):
             return False
-    most = len(columns) * rules.capacity
-    return pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or add_slots(pool, stream, most)
+    return pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or add_slots(pool, row, len(columns) * capacity)
 
 
 @strict
-def guard_learn(
-    keys: Integers,
+def guard_rounds(
+    rows: Integers,
     outcomes: Any,
     begin: int,
     rules: Rules,
-    streams: Streams,
+    now: Now,
     pool: Pool,
     safe: Any,
     shadow: Any,
     spoken: Spoken,
-    said: Said,
+    notes: Notes,
+    learning: bool,
 ) -> int:
-    """Play one round after another, from row `begin` on; return the first that there was no room for in the pool."""
-    desk, dim, guard = _desk(rules, streams.weights.shape[1]), pool.told.shape[1], rules.guard
-    outcome, s = desk.outcome, -1
-    for i in range(begin, len(keys)):
-        if keys[i] != s:
-            s = keys[i]
-            counts, totals, growth, squares = streams.counts[s], streams.totals[s], streams.growth[s], streams.squares[s]
-            tracker = Tracker(streams.weights[s], streams.means[s], streams.followed[s], streams.seen[s])
+    """Play one round after another, from row `begin` on, or only note what is announced, if not `learning`.
+
+    Return the first row that there was no room for in the pool; nothing of it is learned.
+    """
+    desk, dim, guard, s = _desk(rules, now.weights.shape[1]), pool.told.shape[1], rules.guard, -1
+    outcome, capacity = desk.outcome, rules.book.capacity
+    for i in range(begin, len(rows)):
+        if rows[i] != s:
+            s = rows[i]
+            counts, totals, growth, squares = now.counts[s], now.totals[s], now.growth[s], now.squares[s]
+            tracker = Tracker(now.weights[s], now.means[s], now.followed[s], now.seen[s])
             pages = opened(pool, s)
-        rounds, eager = counts[ROUNDS], _opens(rules.guard, counts, totals)
-        outcome[:] = 0.0
-        add_outcome(outcome, outcomes, i)
+        rounds, spent, eager = counts[ROUNDS], counts[SAFE], _opens(guard, counts, totals)
         _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
         if eager:
-            before = rounds - counts[SAFE]
-            lead = _choose(rules.book, pages, growth, squares, before, counts[LEAD], desk)
-            if not _fits(pages, desk.columns):
-                if not _room(rules.book, pool, s, pages, desk.columns):
-                    return i
-                pages = opened(pool, s)
+            lead, count, slot = _choose(rules.book, pages, growth, squares, rounds - spent, counts[LEAD], desk), 1, 0
             column = desk.columns[lead]
-            _book_learn(rules.book, pages, growth, squares, before + 1, desk)
-            counts[LEAD], slot = lead, _slot(pages, lead, column)
-            bias = pages.owed[slot]
-            less = size(bias, guard.squared)
             for j in range(dim):
-                spoken.points[0, j] = pages.points[lead, j, column]
-                bias[j] += outcome[j] - spoken.points[0, j]
-            totals[ERROR] += size(bias, guard.squared) - less
-            spoken.weights[0] = 1.0
-            _note(said, i, spoken, 1)
-        else:
-            slot = -1 - counts[SAFE]
-            count = speak(safe, s, counts[SAFE], spoken)
-            _note(said, i, spoken, count)
-            errors = totals[SAFE_ERRORS : SAFE_ERRORS + 2]
-            learn(safe, s, counts[SAFE], spoken, count, outcome, guard.squared, errors)
-            counts[SAFE] += 1
-        if len(said.slots):
-            said.slots[i] = slot
-        if guard.measured:
-            errors, count = totals[SHADOW_ERRORS : SHADOW_ERRORS + 2], speak(shadow, s, rounds, spoken)
-            learn(shadow, s, rounds, spoken, count, outcome, guard.squared, errors)
-            totals[PEAK] = max(totals[PEAK], errors[0] + errors[1])
-        elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
-            power = 0
-            while (rounds + 1) >> (power + 1):
-                power += 1
-            totals[PEAK] = max(totals[PEAK], guard.bounds[power])
-        counts[LAST] = _follow(rules.tracker, tracker, rounds, counts[LAST], desk.experts, outcome)
-        counts[ROUNDS], counts[SUSPENDED] = rounds + 1, not eager
-    return len(keys)
-
-
-@strict
-def guard_announce(
-    keys: Integers, rules: Rules, streams: Streams, pool: Pool, safe: Any, spoken: Spoken, said: Said
-) -> None:
-    """Write what each stream announces for its coming round; nothing changes."""
-    desk = _desk(rules, streams.weights.shape[1])
-    for i in range(len(keys)):
-        s = keys[i]
-        counts, count = streams.counts[s], 1
-        said.slots[i] = 0
-        if _opens(rules.guard, counts, streams.totals[s]):
-            tracker = Tracker(streams.weights[s], streams.means[s], streams.followed[s], streams.seen[s])
-            _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
-            before, pages = counts[ROUNDS] - counts[SAFE], opened(pool, s)
-            lead = _choose(rules.book, pages, streams.growth[s], streams.squares[s], before, counts[LEAD], desk)
-            column = desk.columns[lead]
-            for j in range(len(desk.q)):
                 new = column == pages.used[lead]
                 spoken.points[0, j] = desk.q[j] if new else pages.points[lead, j, column]
             spoken.weights[0] = 1.0
         else:
-            count = speak(safe, s, counts[SAFE], spoken)
-            said.slots[i] = -1 - counts[SAFE]
-        _note(said, i, spoken, count)
+            count, slot = speak(safe, s, spent, spoken), -1 - spent
+        _note(notes, i, spoken, count)
+        if learning:
+            outcome[:] = 0.0
+            add_outcome(outcome, outcomes, i)
+            if eager:
+                if not _fits(pages, desk.columns, len(desk.columns) * capacity):
+                    if not _room(pool, s, pages, desk.columns, capacity):
+                        return i
+                    pages = opened(pool, s)
+                _book_learn(rules.book, pages, growth, squares, rounds - spent + 1, desk)
+                counts[LEAD], slot = lead, _slot(pages, lead, column)
+                bias = pages.owed[slot]
+                less = size(bias, guard.squared)
+                for j in range(dim):
+                    bias[j] += outcome[j] - spoken.points[0, j]
+                totals[ERROR] += size(bias, guard.squared) - less
+            else:
+                errors = totals[SAFE_ERRORS : SAFE_ERRORS + 2]
+                learn(safe, s, spent, spoken, count, outcome, guard.squared, errors)
+                counts[SAFE] = spent + 1
+            if guard.measured:
+                errors, count = totals[SHADOW_ERRORS : SHADOW_ERRORS + 2], speak(shadow, s, rounds, spoken)
+                learn(shadow, s, rounds, spoken, count, outcome, guard.squared, errors)
+                totals[PEAK] = max(totals[PEAK], errors[0] + errors[1])
+            elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
+                power = 0
+                while (rounds + 1) >> (power + 1):
+                    power += 1
+                totals[PEAK] = max(totals[PEAK], guard.bounds[power])
+            counts[LAST] = _follow(rules.tracker, tracker, rounds, counts[LAST], desk.experts, outcome)
+            counts[ROUNDS], counts[SUSPENDED] = rounds + 1, not eager
+        if len(notes.slots):
+            notes.slots[i] = slot
+    return len(rows)

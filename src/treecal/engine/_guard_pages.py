@@ -101,7 +101,7 @@ def add_slots(pool: Pool, stream: int, most: int) -> bool:
     return True
 
 
-class Rows(NamedTuple):
+class PageRows(NamedTuple):
     """What the pages of streams hold, one after the other: a row for each column used, book by book, and each slot."""
 
     points: Array
@@ -112,38 +112,38 @@ class Rows(NamedTuple):
 
 
 @strict
-def pack(streams: Integers, pool: Pool, rows: Rows) -> None:
-    """Write the pages of streams as rows."""
+def pack(rows: Integers, pool: Pool, packed: PageRows) -> None:
+    """Write the pages of streams one after the other."""
     at, slot = 0, 0
-    for s in streams:
-        pages = opened(pool, s)
+    for row in rows:
+        pages = opened(pool, row)
         for b in range(len(pages.used)):
             for i in range(pages.used[b]):
-                for j in range(rows.points.shape[1]):
-                    rows.points[at, j], rows.biases[at, j] = pages.points[b, j, i], pages.biases[b, j, i]
-                rows.slots[at] = pages.slots[b, i]
+                for j in range(packed.points.shape[1]):
+                    packed.points[at, j], packed.biases[at, j] = pages.points[b, j, i], pages.biases[b, j, i]
+                packed.slots[at] = pages.slots[b, i]
                 at += 1
         count = pages.numbers[SLOTS]
-        rows.told[slot : slot + count], rows.owed[slot : slot + count] = pages.told[:count], pages.owed[:count]
+        packed.told[slot : slot + count], packed.owed[slot : slot + count] = pages.told[:count], pages.owed[:count]
         slot += count
 
 
 @strict
-def unpack(rows: Rows, pool: Pool) -> None:
-    """Write rows into the pages of all streams, which have room for them."""
+def unpack(packed: PageRows, pool: Pool) -> None:
+    """Write the pages of all streams, which have room for them."""
     at, slot = 0, 0
-    for s in range(len(pool.numbers)):
-        pages = opened(pool, s)
+    for row in range(len(pool.numbers)):
+        pages = opened(pool, row)
         for b in range(len(pages.used)):
             for i in range(pages.used[b]):
                 total = 0.0
-                for j in range(rows.points.shape[1]):
-                    pages.points[b, j, i], pages.biases[b, j, i] = rows.points[at, j], rows.biases[at, j]
-                    total += abs(rows.biases[at, j])
-                pages.sizes[b, i], pages.slots[b, i] = total, rows.slots[at]
+                for j in range(packed.points.shape[1]):
+                    pages.points[b, j, i], pages.biases[b, j, i] = packed.points[at, j], packed.biases[at, j]
+                    total += abs(packed.biases[at, j])
+                pages.sizes[b, i], pages.slots[b, i] = total, packed.slots[at]
                 at += 1
         count = pages.numbers[SLOTS]
-        pages.told[:count], pages.owed[:count] = rows.told[slot : slot + count], rows.owed[slot : slot + count]
+        pages.told[:count], pages.owed[:count] = packed.told[slot : slot + count], packed.owed[slot : slot + count]
         slot += count
 
 

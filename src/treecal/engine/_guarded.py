@@ -68,9 +68,7 @@ class GuardedRun:
         if isinstance(self._new.safe, TreeCal):
             self._new.safe.tree.check(self.rounds)
         self._after = after = GuardStreams(self._new, 1)
-        said = after.room_for(self.rounds, points=False)
-        after.learn(np.zeros(self.rounds, np.int64), self._rows, said)
-        self.announced: Integers = np.maximum(said.slots, -1)
+        self.announced = after.replay(self._rows)
         self.points = after.announced(0)
 
     def ledger(self) -> Ledger:
@@ -90,7 +88,7 @@ class GuardedRun:
             return _replay.replay(rows, safe).ledger()
         grid, streams = safe._grid, GuardStreams(self._new, 1)  # type: ignore[attr-defined] # a BinaryGrid
         kept = np.zeros((5, len(grid), 2, 1 + self.space.dim))
-        grid_rows(rows, streams.safe, streams.spoken(), kept)
+        grid_rows(rows, streams._safe, streams.spoken(), kept)
         parts, points = np.nonzero(kept[:, :, 0, 0])
         return _ledger(self.space, grid[points], kept[parts, points], parts=parts, rounds=len(rows))
 

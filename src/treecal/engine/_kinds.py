@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import Any
 
+from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.engine._streams import Streams
 from treecal.engine._tree_streams import TreeStreams
 from treecal.exceptions import ParameterError
@@ -17,4 +18,6 @@ def streams_of(thing: Any) -> Streams:
         raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
     if type(thing) in (TreeCal, AdaptiveTreeCal):
         return TreeStreams(copy(thing))
+    if is_compiled(thing):
+        return GuardStreams(copy(thing))
     raise ParameterError.expected("thing", thing, "a set, a TreeCal or an AdaptiveTreeCal")

@@ -10,7 +10,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
-from treecal.engine._forecasts import Forecasts
+from treecal.engine._forecasts import Forecasts, joined
 from treecal.engine._outcomes import Outcomes
 from treecal.forecasters import Forecaster
 
@@ -60,6 +60,16 @@ class Streams(ABC):
     @abstractmethod
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
         """Learn in order; a corrector returns the points it announces, each before its own outcome."""
+
+    def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Forecasts | Array:
+        """Learn in order; return what each row announced before its own outcome."""
+        places, parts = list(waves(rows)), []
+        for at in places:
+            given = None if forecasts is None else forecasts[at]
+            parts.append(self.announce(rows[at], given))
+            self.learn(rows[at], outcomes[at], given)
+            self.torn = len(parts) < len(places)
+        return joined(parts, places, self.thing.space)
 
     @abstractmethod
     def state(self, rows: Integers) -> dict[str, Any]:
