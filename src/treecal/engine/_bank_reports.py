@@ -39,7 +39,7 @@ class BankReports:
         >>> for k in np.random.default_rng(0).choice(2, size=300, p=[0.8, 0.2]):
         ...     bank.update([0, 2], [k, 1 - k])
         >>> bank.scores().after.brier.round(2)
-        array([0.31,  nan, 0.31])
+        array([0.42,  nan, 0.42])
         """
         with self._lock:
             rows = self._keys.rows.all()
@@ -62,7 +62,8 @@ class BankReports:
         ...     bank.update([0, 1], [rng.integers(2), t // 40 % 2])
         >>> bank.evidence().alarmed
         array([False,  True])
-        >>> print(bank.alarms[1])
+        >>> bank.alarms[1].round, bank.alarms[1].direction
+        (28, 'too high')
         """
         with self._lock:
             return self._watched().evidence(self._keys.rows.all(), self._keys.listed)
