@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from threading import RLock
 from typing import Any, overload
@@ -17,11 +19,10 @@ from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
 from treecal.engine._kinds import streams_of
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._streams import Thing
+from treecal.engine._streams import RowError, Thing
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
-from treecal.geometry._rows import read_forecast_rows
 
 
 class Bank:
@@ -119,8 +120,9 @@ class Bank:
             self._check_whole()
             rows = self._keys.rows.all() if keys is None else self._keys.find(keys)
             P = self._read_forecasts(forecasts, len(rows))
-            self._check(rows, predict=True)
-            return self._streams.announce(rows, P)
+            with self._named():
+                self._streams.check(rows, predict=True)
+                return self._streams.announce(rows, P)
 
     @overload
     def update(self, keys: ArrayLike, outcomes: ArrayLike, *, forecasts: None = None) -> None: ...
@@ -147,8 +149,9 @@ class Bank:
             rows = self._keys.find(keys)
             Y = self._read_outcomes(outcomes, len(rows))
             P = self._read_forecasts(forecasts, len(rows))
-            self._check(rows)
-            return self._streams.learn(rows, Y, P)
+            with self._named():
+                self._streams.check(rows)
+                return self._streams.learn(rows, Y, P)
 
     def _read_outcomes(self, outcomes: Any, count: int) -> Outcomes:
         try:
@@ -169,17 +172,23 @@ class Bank:
         if forecasts is None:
             raise ParameterError(f"{self.thing!r} corrects forecasts, and none were given.", hint="forecasts=P.")
         try:
-            rows = read_forecast_rows(self.space, forecasts, tolerance=self.thing.tolerance)
+            rows = self.thing._read_many(forecasts)
         except ForecastError as error:
             if error.round:
-                raise ForecastError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
+                at = error.round - 1 - self.thing.rounds
+                raise ForecastError.at(at, error.problem, hint=error.hint, where="in row") from None
             raise
         if len(rows) != count:
             raise ParameterError(f"there are {count} keys and {len(rows)} forecasts, expected one each.")
         return rows
 
-    def _check(self, rows: Integers, *, predict: bool = False) -> None:
-        self._streams.check(rows, predict=predict)
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise what a row cannot do with the key of its stream."""
+        try:
+            yield
+        except RowError as error:
+            raise type(error.error)(f"stream {self._keys.shown(error.row)}: {error.error}") from None
 
     def _check_whole(self) -> None:
         if self._streams.torn:
@@ -196,15 +205,22 @@ class Bank:
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            keys = self._keys.state()
-            return self._streams.state(np.arange(self._keys.rows.used)) | ({"keys": keys} if keys else {})
+            state, keys = self._streams.state(np.arange(self._keys.rows.used)), self._keys.state()
+            start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
+            return start | state | ({"keys": keys} if keys else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the state", state, state if isinstance(state, dict) else ())
-        given = dict(state)
+        given, streams = dict(state), self._streams
         names = given.pop("keys", {})
-        streams = self._streams.resumed(given)
+        if isinstance(given.get("streams"), dict):  # older snapshots of correctors
+            given |= given.pop("streams")
+        if isinstance(self.thing, Corrector):
+            thing = deepcopy(self.thing)
+            thing.set_state(given.pop("start", None))
+            streams = streams_of(thing)
+        streams = streams.resumed(given)
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
             vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)

@@ -12,10 +12,18 @@ from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._outcomes import Outcomes
+from treecal.exceptions import TreeCalError
 from treecal.forecasters import Forecaster
 
 Thing = Forecaster | Corrector
 """What each stream of a bank is a copy of."""
+
+
+class RowError(Exception):
+    """What the stream of a row cannot do: the bank, which knows its key, raises the error."""
+
+    def __init__(self, row: int, error: TreeCalError) -> None:
+        self.row, self.error = row, error
 
 
 class Streams(ABC):
@@ -51,7 +59,7 @@ class Streams(ABC):
         """Make new streams of these rows."""
 
     def check(self, rows: Integers, *, predict: bool = False) -> None:  # noqa: B027 # most can always go on
-        """Raise if these rows cannot all learn, or `predict`, another round; errors name the row."""
+        """Raise if these rows cannot all learn, or `predict`, another round: a `RowError`."""
 
     @abstractmethod
     def announce(self, rows: Integers, forecasts: Array | None) -> Forecasts | Array:
