@@ -16,6 +16,7 @@ from tests.strategies import streams
 from treecal._typing import Array, Integers
 from treecal.engine import _guard_streams as engine
 from treecal.engine._guard_streams import GuardStreams, is_compiled
+from treecal.engine._streams import RowError
 from treecal.exceptions import HorizonError, SnapshotError, TreeCalError
 from treecal.streams import LedgerAdversary, regime_switches
 
@@ -181,11 +182,19 @@ def test_trees_of_fixed_depth() -> None:
     pairs = Pairs(make, 2)
     pairs.step(np.array([0] * 16 + [1] * 10), outcomes_of(THREE, 26, 1))
     pairs.streams.check(np.array([1] * 6))
-    with pytest.raises(HorizonError, match="stream 1: round 17"):
+    with pytest.raises(RowError) as refused:
         pairs.streams.check(np.array([1] * 7))
-    with pytest.raises(HorizonError, match="stream 0: round 17"):
-        pairs.streams.check(np.array([0]))
-    pairs.streams.check(np.arange(2), predict=pairs.alone[0].eager_speaks)
+    assert refused.value.row == 1
+    bank = tc.Bank(make(), streams=2)
+    bank.update([0] * 16, np.zeros(16, np.int64))
+    with pytest.raises(HorizonError, match="0: round 17"):
+        bank.update([1, 0], [0, 1])
+    assert bank.rounds.tolist() == [16, 0]
+    silent = tc.Bank(make(budget=0), streams=2)  # only the safe part forecasts
+    silent.update([1] * 16, np.zeros(16, np.int64))
+    with pytest.raises(HorizonError, match="1: round 17"):
+        silent.predict()
+    assert len(silent.predict([0])) == 1
 
 
 def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> dict[str, Any]:

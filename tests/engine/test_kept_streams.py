@@ -15,7 +15,7 @@ import treecal as tc
 from tests.strategies import streams
 from treecal._typing import Array
 from treecal.correctors._scores import Round, Sums, Tallies
-from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
+from treecal.exceptions import HorizonError, ParameterError, SnapshotError, UnsupportedError
 from treecal.monitor import discoveries
 from treecal.state import dumps, loads
 
@@ -27,6 +27,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "adaptive": lambda: tc.AdaptiveTreeCal(THREE, arity=3),
     "tree, box": lambda: tc.TreeCal(BOX, arity=3),
     "tree, ten classes": lambda: tc.TreeCal(tc.Simplex(10), arity=2),
+    "a mean": lambda: tc.RunningMean(THREE),
 }
 
 
@@ -113,6 +114,57 @@ def test_classes_are_corners() -> None:
     assert dumps(one) == dumps(two)
 
 
+CORRECTORS: dict[str, Callable[[], Any]] = {
+    "platt": lambda: tc.PlattScaling(TWO, forget=False),
+    "temperature": lambda: tc.TemperatureScaling(THREE, forget=False),
+    "means": lambda: tc.Recalibrator(THREE, forget=False),
+    "a chain": lambda: tc.Chain([tc.TemperatureScaling(THREE), tc.Recalibrator(THREE)]),
+}
+
+
+@pytest.mark.parametrize("make", CORRECTORS.values(), ids=CORRECTORS)
+def test_correctors(make: Callable[[], Any]) -> None:
+    """Before, after and in the mean: what each corrector alone would report."""
+    corrector, rng = make(), np.random.default_rng(0)
+    space, monitor = corrector.space, tc.Monitor(corrector.space)
+    bank = tc.Bank(corrector, streams=3, scores=True, monitor=monitor)
+    alone, monitors = [make() for _ in range(2)], [tc.Monitor(space) for _ in range(2)]
+    for _ in range(4):
+        keys, P = rng.integers(2, size=50), rng.dirichlet(np.ones(space.dim), 50)
+        classes = rng.integers(space.dim, size=50)
+        announced = bank.update(keys, classes, forecasts=P)
+        for key, b, k, x in zip(keys.tolist(), P, classes.tolist(), announced, strict=True):
+            assert np.array_equal(alone[key].predict(b).mean, x)
+            monitors[key].update(x, k)
+            alone[key].update(k)
+    found, evidence = bank.scores(), bank.evidence()
+    assert found.before is not None
+    assert np.isnan(found.before.brier[2])
+    for key, (one, watch) in enumerate(zip(alone, monitors, strict=True)):
+        report = one.report()
+        assert report.rounds == found.rounds[key]
+        assert evidence.statistic[key] == watch.statistic
+        for ours, theirs in ((found.before, report.before), (found.mean, report.mean)):
+            assert ours.log is not None
+            columns = (column[key] for column in ours[:4] if column is not None)
+            assert tuple(columns) == (theirs.brier, theirs.calibration, theirs.refinement, theirs.log)
+    again = loads(dumps(bank))
+    assert dumps(again) == dumps(bank)
+
+
+def test_errors_of_one_stream_change_nothing() -> None:
+    """A horizon that is reached in the middle of an update, where each stream is an object."""
+    thing = tc.Guarded(THREE, eager=tc.Tracker(THREE), safe=tc.TreeCal(THREE, arity=2, depth=2))
+    bank = tc.Bank(thing, streams=2, scores=True)
+    bank.update([0, 0, 0], [0, 1, 2])
+    before = bank.scores().after.brier.tobytes()
+    with pytest.raises(HorizonError, match="stream 0"):
+        bank.update([1, 0, 0, 0], [0, 1, 2, 0])
+    assert bank.scores().after.brier.tobytes() == before
+    assert bank.rounds.tolist() == [3, 0]
+    bank.update([0], [0])
+
+
 def test_alarms_and_discoveries() -> None:
     """Two of the streams change by turns, which a tree of one long interval never finds out."""
     monitor = tc.Monitor(TWO, alpha=0.01)
@@ -165,21 +217,39 @@ def test_what_is_invalid_is_refused() -> None:
     assert dumps(bank) == before
 
 
+def short(array: Array) -> Any:
+    return array[:-1]
+
+
+def large(array: Array) -> Any:
+    return array + 1e300 if array.dtype.kind == "f" else array + 1
+
+
+def small(array: Array) -> Any:
+    return -1 - array
+
+
+def listed(array: Array) -> Any:
+    return array.tolist()
+
+
+def nothing(array: Array) -> Any:
+    return array * np.nan
+
+
 def test_states_that_cannot_be_are_refused() -> None:
     bank = tc.Bank(THREE, streams=2, scores=True, monitor=tc.Monitor(THREE, alpha=0.5))
     for k in np.random.default_rng(0).integers(2, size=60):
         bank.update([0, 1], [k, 1 - k])
     assert bank.alarms
     state, before = bank.get_state(), dumps(bank)
-    for part, names in (("scores/after", ("totals", "cells")), ("evidence", ("rounds", "cells", "learned", "peaks"))):
+    parts: list[tuple[str, tuple[str, ...]]] = [
+        ("scores/after", ("totals", "cells")),
+        ("evidence", ("rounds", "cells", "learned", "peaks")),
+    ]
+    for part, names in parts:
         for name in names:
-            for change in (
-                lambda a: a[:-1],
-                lambda a: a + 1e300 if a.dtype.kind == "f" else a + 1,
-                lambda a: a - 10**6,
-                lambda a: a.tolist(),
-                lambda a: a * np.nan,
-            ):
+            for change in (short, large, small, listed, nothing):
                 broken = deepcopy(state)
                 inner = broken
                 for step in part.split("/"):
@@ -187,7 +257,8 @@ def test_states_that_cannot_be_are_refused() -> None:
                 inner[name] = change(inner[name])
                 with pytest.raises(SnapshotError):
                     bank.set_state(broken)
-    for alarms in ([], {}, [{"row": 7}], [*state["evidence"]["alarms"], {"row": 0}]):
+    wrong: list[Any] = [[], {}, [{"row": 7}], [*state["evidence"]["alarms"], {"row": 0}]]
+    for alarms in wrong:
         with pytest.raises(SnapshotError):
             bank.set_state(state | {"evidence": state["evidence"] | {"alarms": alarms}})
     for missing in ("scores", "evidence"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from threading import RLock
 from typing import Any, overload
@@ -18,11 +20,10 @@ from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
 from treecal.engine._kinds import streams_of
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._streams import Thing
+from treecal.engine._streams import RowError, Thing
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
-from treecal.geometry._rows import read_forecast_rows
 from treecal.monitor import Monitor
 
 
@@ -61,7 +62,9 @@ class Bank(BankReports):
     def __init__(
         self, thing: ConvexSet | Thing, *, streams: int = 0, scores: bool = False, monitor: Monitor | None = None
     ) -> None:
-        self._streams = kept(streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing), scores, monitor)
+        self._streams = kept(
+            streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing), scores=scores, monitor=monitor
+        )
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
         self._keys, self._lock = Numbers(), RLock()
@@ -127,8 +130,9 @@ class Bank(BankReports):
             self._check_whole()
             rows = self._keys.rows.all() if keys is None else self._keys.find(keys)
             P = self._read_forecasts(forecasts, len(rows))
-            self._check(rows, predict=True)
-            return self._streams.announce(rows, P)
+            with self._named():
+                self._streams.check(rows, predict=True)
+                return self._streams.announce(rows, P)
 
     @overload
     def update(self, keys: ArrayLike, outcomes: ArrayLike, *, forecasts: None = None) -> None: ...
@@ -155,8 +159,9 @@ class Bank(BankReports):
             rows = self._keys.find(keys)
             Y = self._read_outcomes(outcomes, len(rows))
             P = self._read_forecasts(forecasts, len(rows))
-            self._check(rows)
-            return self._streams.learn(rows, Y, P)
+            with self._named():
+                self._streams.check(rows)
+                return self._streams.learn(rows, Y, P)
 
     def _read_outcomes(self, outcomes: Any, count: int) -> Outcomes:
         try:
@@ -177,17 +182,23 @@ class Bank(BankReports):
         if forecasts is None:
             raise ParameterError(f"{self.thing!r} corrects forecasts, and none were given.", hint="forecasts=P.")
         try:
-            rows = read_forecast_rows(self.space, forecasts, tolerance=self.thing.tolerance)
+            rows = self.thing._read_many(forecasts)
         except ForecastError as error:
             if error.round:
-                raise ForecastError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
+                at = error.round - 1 - self.thing.rounds
+                raise ForecastError.at(at, error.problem, hint=error.hint, where="in row") from None
             raise
         if len(rows) != count:
             raise ParameterError(f"there are {count} keys and {len(rows)} forecasts, expected one each.")
         return rows
 
-    def _check(self, rows: Integers, *, predict: bool = False) -> None:
-        self._streams.check(rows, predict=predict)
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise what a row cannot do with the key of its stream."""
+        try:
+            yield
+        except RowError as error:
+            raise type(error.error)(f"stream {self._keys.shown(error.row)}: {error.error}") from None
 
     def _check_whole(self) -> None:
         if self._streams.torn:
@@ -204,15 +215,22 @@ class Bank(BankReports):
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            keys = self._keys.state()
-            return self._streams.state(np.arange(self._keys.rows.used)) | ({"keys": keys} if keys else {})
+            state, keys = self._streams.state(np.arange(self._keys.rows.used)), self._keys.state()
+            start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
+            return start | state | ({"keys": keys} if keys else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the state", state, state if isinstance(state, dict) else ())
-        given = dict(state)
+        given, streams = dict(state), self._streams
         names = given.pop("keys", {})
-        streams = self._streams.resumed(given)
+        if isinstance(given.get("streams"), dict):  # older snapshots of correctors
+            given |= given.pop("streams")
+        if isinstance(self.thing, Corrector):
+            thing = deepcopy(self.thing)
+            thing.set_state(given.pop("start", None))
+            streams = kept(streams_of(thing), **self._kept_arguments())
+        streams = streams.resumed(given)
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
             vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)

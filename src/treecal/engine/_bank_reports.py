@@ -15,7 +15,7 @@ from treecal.monitor._discoveries import discovered
 from treecal.monitor._streams import StreamEvidence, WatchedStreams
 
 
-def kept(streams: Streams, scores: bool, monitor: Monitor | None) -> Streams:
+def kept(streams: Streams, *, scores: bool = False, monitor: Monitor | None = None) -> Streams:
     """Return the streams with scores and evidence, where they are asked for."""
     return streams if scores is False and monitor is None else KeptStreams(streams, scores=scores, monitor=monitor)
 

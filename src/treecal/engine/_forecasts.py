@@ -93,21 +93,13 @@ class ListedForecasts(Forecasts):
         return self._listed[index]
 
 
-def joined(parts: Sequence[Forecasts | Array], places: Sequence[Integers], space: ConvexSet) -> Forecasts | Array:
+def joined(parts: Sequence[Forecasts], places: Sequence[Integers], space: ConvexSet) -> Forecasts:
     """Return the forecasts of all places, given those of some at a time; points on trees are points like others."""
     if len(parts) == 1:
         return parts[0]
-    count = sum(map(len, places))
-    if not all(isinstance(part, Forecasts) for part in parts):
-        points = np.zeros((count, space.dim))
-        for part, at in zip(parts, places, strict=True):
-            points[at] = np.asarray(part)
-        return points
-    most = max((part.points.shape[1] for part in parts if isinstance(part, Forecasts)), default=1)
-    points, sizes = np.zeros((count, most, space.dim)), np.zeros(count, np.int64)
-    weights = np.zeros((count, most))
+    count, most = sum(map(len, places)), max((part.points.shape[1] for part in parts), default=1)
+    points, weights, sizes = np.zeros((count, most, space.dim)), np.zeros((count, most)), np.zeros(count, np.int64)
     for part, at in zip(parts, places, strict=True):
-        assert isinstance(part, Forecasts)
-        points[at, : part.points.shape[1]], weights[at, : part.points.shape[1]] = part.points, part.weights
-        sizes[at] = part.sizes
+        own = part.points.shape[1]
+        points[at, :own], weights[at, :own], sizes[at] = part.points, part.weights, part.sizes
     return Forecasts(points, weights, sizes, space)

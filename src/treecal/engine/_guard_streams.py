@@ -13,7 +13,7 @@ from treecal.engine._forecasts import Forecasts
 from treecal.engine._guard_state import check_guards
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import kernel_args
-from treecal.engine._streams import Streams
+from treecal.engine._streams import RowError, Streams
 from treecal.exceptions import HorizonError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
@@ -148,7 +148,7 @@ class GuardStreams(Streams):
         try:
             self._tree.check(int(after.max(initial=0)))
         except HorizonError as error:
-            raise HorizonError(f"stream {streams[after.argmax()]}: {error}") from None
+            raise RowError(int(streams[after.argmax()]), error) from None
 
     def announce(self, rows: Integers, forecasts: Array | None = None) -> GuardForecasts:
         notes = self._notes(len(rows), len(rows))

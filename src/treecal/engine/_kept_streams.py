@@ -12,12 +12,10 @@ from treecal.correctors import Corrector
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._stream_scores import Scorecards
-from treecal.engine._streams import Streams
-from treecal.exceptions import ParameterError
+from treecal.engine._streams import RowError, Streams
+from treecal.exceptions import ParameterError, TreeCalError
 from treecal.monitor import Monitor
 from treecal.monitor._streams import WatchedStreams
-
-_CHUNK = 1 << 15  # rounds whose forecasts are held at once
 
 
 class KeptStreams(Streams):
@@ -69,17 +67,15 @@ class KeptStreams(Streams):
         return self._streams.announce(rows, forecasts)
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
-        said = []
-        for at in range(0, len(rows), _CHUNK):
-            part = slice(at, at + _CHUNK)
-            given = None if forecasts is None else forecasts[part]
-            announced = self._streams.play(rows[part], outcomes[part], given)
-            self.torn = True
-            self._keep(rows[part], announced, outcomes[part], given)
-            if not isinstance(announced, Forecasts):
-                said.append(announced)
+        self.torn = True
+        try:
+            announced = self._streams.play(rows, outcomes, forecasts)
+        except (RowError, TreeCalError):  # nothing was learned
+            self.torn = self._streams.torn
+            raise
+        self._keep(rows, announced, outcomes, forecasts)
         self.torn = False
-        return None if forecasts is None else np.concatenate([np.empty((0, self.thing.space.dim)), *said])
+        return None if isinstance(announced, Forecasts) else announced
 
     def _keep(self, rows: Integers, announced: Forecasts | Array, outcomes: Outcomes, forecasts: Array | None) -> None:
         means = announced.mean if isinstance(announced, Forecasts) else announced

@@ -12,10 +12,18 @@ from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
 from treecal.engine._forecasts import Forecasts, joined
 from treecal.engine._outcomes import Outcomes
+from treecal.exceptions import TreeCalError
 from treecal.forecasters import Forecaster
 
 Thing = Forecaster | Corrector
 """What each stream of a bank is a copy of."""
+
+
+class RowError(Exception):
+    """What the stream of a row cannot do: the bank, which knows its key, raises the error."""
+
+    def __init__(self, row: int, error: TreeCalError) -> None:
+        self.row, self.error = row, error
 
 
 class Streams(ABC):
@@ -51,7 +59,7 @@ class Streams(ABC):
         """Make new streams of these rows."""
 
     def check(self, rows: Integers, *, predict: bool = False) -> None:  # noqa: B027 # most can always go on
-        """Raise if these rows cannot all learn, or `predict`, another round; errors name the row."""
+        """Raise if these rows cannot all learn, or `predict`, another round: a `RowError`."""
 
     @abstractmethod
     def announce(self, rows: Integers, forecasts: Array | None) -> Forecasts | Array:
@@ -63,11 +71,14 @@ class Streams(ABC):
 
     def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Forecasts | Array:
         """Learn in order; return what each row announced before its own outcome."""
-        places, parts = list(waves(rows)), []
+        if forecasts is not None:
+            announced = self.learn(rows, outcomes, forecasts)
+            assert announced is not None
+            return announced
+        places, parts = list(waves(rows)), list[Any]()
         for at in places:
-            given = None if forecasts is None else forecasts[at]
-            parts.append(self.announce(rows[at], given))
-            self.learn(rows[at], outcomes[at], given)
+            parts.append(self.announce(rows[at], None))
+            self.learn(rows[at], outcomes[at], None)
             self.torn = len(parts) < len(places)
         return joined(parts, places, self.thing.space)
 

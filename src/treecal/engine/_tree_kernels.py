@@ -19,8 +19,8 @@ from treecal.engine._kernels import add_outcome, after_round, place
 from treecal.engine._state import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
 
-L1, L2, LINF, OTHER = 1, 2, 3, 0
-"""The norm of costs; one that is not compiled is computed between two kernels."""
+L1, L2, LINF = 1, 2, 3
+"""The norm of costs. Others, and those of more than 128 coordinates, are computed by NumPy, between two kernels."""
 _FEW = 8
 
 
@@ -83,18 +83,16 @@ def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, po
 
 
 @strict
-def _pairwise(entries: Array, start: int, count: int) -> float:
-    """Add up entries as NumPy does."""
-    total: float = 0.0
-    if count < 8:
-        for i in range(start, start + count):
-            total += entries[i]
-        return total
-    if count <= 128:
-        a, b, c, d = entries[start], entries[start + 1], entries[start + 2], entries[start + 3]
-        e, f, g, h = entries[start + 4], entries[start + 5], entries[start + 6], entries[start + 7]
-        last = start + count - count % 8
-        for i in range(start + 8, last, 8):
+def _added(entries: Array) -> float:
+    """Add up at most 128 entries in the order in which NumPy does.
+
+    More would be halved: but a function that calls itself crashes when it comes from Numba's cache.
+    """
+    total, last = 0.0, len(entries) - len(entries) % 8
+    if last > 0:
+        a, b, c, d = entries[0], entries[1], entries[2], entries[3]
+        e, f, g, h = entries[4], entries[5], entries[6], entries[7]
+        for i in range(8, last, 8):
             a += entries[i]
             b += entries[i + 1]
             c += entries[i + 2]
@@ -104,12 +102,9 @@ def _pairwise(entries: Array, start: int, count: int) -> float:
             g += entries[i + 6]
             h += entries[i + 7]
         total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-        for i in range(last, start + count):
-            total += entries[i]
-        return total
-    half = count // 2
-    half -= half % 8
-    return _pairwise(entries, start, half) + _pairwise(entries, start + half, count - half)
+    for i in range(last, len(entries)):
+        total += entries[i]
+    return total
 
 
 @inlined
@@ -136,12 +131,12 @@ def _size(gap: Array, norm: int) -> float:
     if norm == LINF:
         return largest
     if norm == L1:
-        return _pairwise(gap, 0, len(gap))
+        return _added(gap)
     scale = math.ldexp(1.0, min(max(math.frexp(largest)[1], -1021), 1022))
     for k in range(len(gap)):
         scaled = gap[k] / scale
         gap[k] = scaled * scaled
-    return scale * math.sqrt(_pairwise(gap, 0, len(gap)))
+    return scale * math.sqrt(_added(gap))
 
 
 @strict

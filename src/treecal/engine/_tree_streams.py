@@ -12,12 +12,13 @@ from treecal._typing import Array, Integers
 from treecal.engine._forecasts import TreeForecasts
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, node_costs
-from treecal.engine._streams import Streams
+from treecal.engine._streams import RowError, Streams
 from treecal.exceptions import HorizonError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import Lp
 
 _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
+_MOST = 128  # coordinates of a gap that kernels add up: NumPy adds up more of them in another order
 _COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
 """The exponents of the norms that kernels know, with their numbers there."""
 
@@ -37,7 +38,7 @@ class TreeStreams(Streams):
         fresh = self._packed(vars(thing._state))
         self._fresh, self._numbers = fresh[0], fresh[:0]
         norm = thing.norm if isinstance(thing, AdaptiveTreeCal) else None
-        self._norm = _COMPILED.get(norm.p, 0) if isinstance(norm, Lp) else 0
+        self._norm = _COMPILED.get(norm.p, 0) if isinstance(norm, Lp) and dim <= _MOST else 0
 
     @property
     def _heights(self) -> int:
@@ -76,7 +77,7 @@ class TreeStreams(Streams):
         try:
             tree.check(int(after.max()))
         except HorizonError as error:
-            raise HorizonError(f"stream {streams[after.argmax()]}: {error}") from None
+            raise RowError(int(streams[after.argmax()]), error) from None
 
     def _records(self) -> Any:
         from treecal.engine._tree_kernels import Records

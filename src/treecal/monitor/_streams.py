@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -52,7 +53,7 @@ class WatchedStreams:
         if not isinstance(monitor, Monitor) or monitor.rounds or monitor.by_group:
             hint = "each stream is watched by itself, so there are no groups: tc.Monitor(space, alpha=0.01)."
             raise ParameterError.expected("monitor", monitor, "a new Monitor without groups", hint=hint)
-        self.monitor, self._restarts = monitor, monitor.arl is not None
+        self.monitor, self._restarts = deepcopy(monitor), monitor.arl is not None
         self._fresh = fresh(monitor._family, restarts=self._restarts)
         self._now, self._peaks = self._fresh.first(0), np.empty(0)
         self.alarms: dict[int, Alarm] = {}
