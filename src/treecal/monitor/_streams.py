@@ -31,6 +31,15 @@ class StreamEvidence(NamedTuple):
         The largest that each has been.
     alarmed
         Whether there was an alarm.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> space = tc.Simplex(2)
+    >>> bank = tc.Bank(space, streams=2, monitor=tc.Monitor(space))
+    >>> bank.update([0, 0, 0], [0, 0, 0])
+    >>> bank.evidence().rounds, bank.evidence().alarmed
+    (array([3, 0]), array([False, False]))
     """
 
     keys: Any
