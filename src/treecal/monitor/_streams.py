@@ -100,11 +100,12 @@ class WatchedStreams:
                     e.cells[row],
                     e.learned[row],
                     number=int(e.rounds[row]),
-                    value=float(self._values(np.array([row]))[0]),
+                    value=float(self.statistic(np.array([row]))[0]),
                     group=None,
                 )
 
-    def _values(self, rows: Integers) -> Array:
+    def statistic(self, rows: Integers) -> Array:
+        """Return the evidence of these rows now."""
         rounds, cells, learned = self._now
         own = Evidence(rounds[rows], cells[rows], learned[rows])
         return own.values(self.monitor._family.table.shares, restarts=self._restarts)
@@ -112,7 +113,9 @@ class WatchedStreams:
     def evidence(self, rows: Integers, keys: Any) -> StreamEvidence:
         """Return the evidence of these rows, which have these keys."""
         peaks = self._peaks[rows]
-        return StreamEvidence(keys, self._now.rounds[rows], self._values(rows), peaks, peaks >= self.monitor.threshold)
+        return StreamEvidence(
+            keys, self._now.rounds[rows], self.statistic(rows), peaks, peaks >= self.monitor.threshold
+        )
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state of these rows, in this order."""
@@ -131,7 +134,7 @@ class WatchedStreams:
         twin._peaks = state["peaks"].copy()
         if (twin._now.rounds != rounds).any():
             raise SnapshotError("the evidence's rounds are not those of the streams.")
-        now = twin._values(np.arange(n))
+        now = twin.statistic(np.arange(n))
         if (twin._peaks < 0).any() or (twin._peaks > 2 * MOST).any() or (now > twin._peaks * (1 + 1e-9)).any():
             raise SnapshotError("the evidence is greater than it ever was.")
         if not isinstance(state["alarms"], list):
