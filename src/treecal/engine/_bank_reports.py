@@ -76,10 +76,9 @@ class BankReports:
         """The first alarm of each stream that had one, by its key."""
         with self._lock:
             alarms = self._watched().alarms
-            rows = sorted(alarms)
-            return dict(
-                zip(self._keys.of(np.array(rows, np.int64)).tolist(), map(alarms.__getitem__, rows), strict=True)
-            )
+            rows = np.array(sorted(alarms), np.int64)
+            keys = self._keys.of(rows).tolist()
+        return {key: alarms[row] for key, row in zip(keys, rows.tolist(), strict=True)}
 
     def discoveries(self, alpha: float = 0.05) -> Any:
         """Return the keys of the streams whose forecasts are off, the strongest evidence first.

@@ -112,10 +112,8 @@ class WatchedStreams:
 
     def evidence(self, rows: Integers, keys: Any) -> StreamEvidence:
         """Return the evidence of these rows, which have these keys."""
-        peaks = self._peaks[rows]
-        return StreamEvidence(
-            keys, self._now.rounds[rows], self.statistic(rows), peaks, peaks >= self.monitor.threshold
-        )
+        rounds, peaks = self._now.rounds[rows], self._peaks[rows]
+        return StreamEvidence(keys, rounds, self.statistic(rows), peaks, peaks >= self.monitor.threshold)
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state of these rows, in this order."""
