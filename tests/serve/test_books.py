@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -473,6 +474,27 @@ def test_a_job_that_fails_harms_no_other(path: Path) -> None:
     assert [each["rounds"] for each in events if each["event"] == "forecast"] == [1, 2, 3]
     with pytest.raises(Refusal, match="stopping"):
         good(3).result()
+
+
+def test_short_jobs_wait_for_one_long_one_at_most(path: Path) -> None:
+    order: list[str] = []
+    held, begun = Event(), Event()
+
+    def hold(books: Books) -> None:
+        begun.set()
+        held.wait()
+
+    with Writer(Sqlite(path)) as writer:
+        first = writer.submit(hold)
+        begun.wait()
+        long = [writer.submit(lambda books, k=k: order.append(f"long {k}"), long=True) for k in range(3)]  # type: ignore[misc]
+        short = [writer.submit(lambda books, k=k: order.append(f"short {k}")) for k in range(3)]  # type: ignore[misc]
+        held.set()
+        for each in (first, *long, *short):
+            each.result()
+        writer.submit(lambda books: order.append("long, while it stops"), long=True)
+    shorts = [f"short {k}" for k in range(3)]
+    assert order == [*shorts, *(f"long {k}" for k in range(3)), "long, while it stops"]
 
 
 def sound_writer(writer: Writer) -> None:
