@@ -117,8 +117,8 @@ class Writer:
                 return
             log.critical("the writer failed", exc_info=error)
             self._give_up(self.failure or str(error))
-            for job in self._long:
-                _fail(job, self._broken())
+            for waiting in self._long:
+                _fail(waiting, self._broken())
             while not told_to_stop and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
