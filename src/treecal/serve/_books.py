@@ -8,7 +8,6 @@ memory, and it is read again from the store.
 from __future__ import annotations
 
 import math
-import re
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -411,7 +410,7 @@ class Books:
         for arrival, (watched, alarm) in raised:
             after = self.player(kept.name).monitors[watched].rounds - alarm.onset
             ((since,),) = self.store.query("outcome_before_last", kept.stream, after)
-            told_of = {"words": _outcomes_for_rounds(str(alarm)), "since": since}
+            told_of = {"words": alarm.in_outcomes(), "since": since}
             body = msgspec.json.encode(_plain(asdict(alarm) | told_of)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
@@ -479,18 +478,6 @@ def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire
     group = body.get("group")
     text = None if group is None else group if isinstance(group, str) else msgspec.json.encode(group).decode()
     return msgspec.convert({**body, "stream": name, "of": watched, "at": at, "group": text}, wire.Alarm)
-
-
-def _outcomes_for_rounds(words: str) -> str:
-    """Return what an alarm says with outcomes, in order of arrival, in place of rounds, which are forecasts here.
-
-    Examples
-    --------
-    >>> _outcomes_for_rounds("alarm after round 1,094, since about round 999: forecasts are too sure")
-    'alarm after 1,094 outcomes, since about outcome 999: forecasts are too sure'
-    """
-    words = re.sub(r"\bafter round ([\d,]*\d)", lambda m: f"after {m[1]} outcome{'s' * (m[1] != '1')}", words)
-    return words.replace("since about round", "since about outcome")
 
 
 def _bytes(point: Array | None) -> bytes | None:
