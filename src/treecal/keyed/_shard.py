@@ -14,7 +14,7 @@ import numpy as np
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
-from treecal.engine import Bank, CorrectorBank
+from treecal.engine import Bank
 from treecal.engine._state import TreeForecaster, new_tree_forecaster
 from treecal.exceptions import ParameterError
 from treecal.keyed._rows import arrange
@@ -86,7 +86,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
         work; other columns are ignored.
     forecaster
         The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed. Or a new corrector
-        that a `CorrectorBank` takes: then `forecasts` has a row for each row learned, with what its key announced in
+        whose state is always as many numbers (`forget=False`): then `forecasts` has a row for each row learned, with
+        what its key announced in
         place of the model's forecast in that `round`.
 
     Examples
@@ -121,10 +122,10 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
     now, keys, last = own.get_state(), rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
-    packed = pack(now, own.tree.heights(now["rounds"]))
+    packed = pack(now, forecaster.tree.heights(now["rounds"]))
     columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
     after = _replaced(state, known, pa.table(columns, schema=schemas()["state"]))
-    return Step(owned(after, forecaster), _forecasts(keys, last, own), rows.problems)
+    return Step(owned(after, forecaster), _forecasts(keys, last, own, forecaster), rows.problems)
 
 
 def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
@@ -136,7 +137,7 @@ def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
 
 def _correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> Step:
     """Take a shard of correctors through an epoch."""
-    pa, own = arrow(), CorrectorBank(corrector)
+    pa, own = arrow(), Bank(corrector)
     if corrector.rounds:
         raise ParameterError.expected("corrector", corrector, "a new one", hint="this one has learned.")
     check_outcomes(table.schema, corrector.space, forecasts=True)
@@ -149,7 +150,7 @@ def _correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> Step:
     own.add(len(touched) - len(known))
     rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
     assert rows.forecasts is not None
-    announced = own.update(home, rows.forecasts, rows.outcomes)
+    announced = own.update(home, rows.outcomes, forecasts=rows.forecasts)
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
@@ -189,13 +190,13 @@ def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
     """
     import pyarrow.compute as pc
 
-    pa, own = arrow(), CorrectorBank(corrector)
+    pa, own = arrow(), Bank(corrector)
     check_state(state, corrector)
     own.set_state(unpack_corrected(state, own))
     (new,) = own.add()
     found = pc.index_in(table.column("key"), value_set=state.column("key").combine_chunks())
     forecasts = numbers(table.column("forecast").combine_chunks(), corrector.space.dim)
-    announced = own.predict(found.fill_null(int(new)).to_numpy().astype(np.int64), forecasts)
+    announced = own.predict(found.fill_null(int(new)).to_numpy().astype(np.int64), forecasts=forecasts)
     mean = forecast_columns(announced[:, None], None, np.ones(len(announced), np.int64))[2]
     return table.append_column("corrected", pa.chunked_array([mean]))
 
@@ -214,7 +215,7 @@ def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
     forecaster = new_tree_forecaster(forecaster)
     check_state(state, forecaster)
     keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
-    return _forecasts(keys, seq, _bank(state, forecaster))
+    return _forecasts(keys, seq, _bank(state, forecaster), forecaster)
 
 
 def no_state() -> pa.Table:
@@ -271,11 +272,11 @@ def _bank(state: pa.Table, forecaster: TreeForecaster) -> Bank:
     return own
 
 
-def _forecasts(keys: pa.Array, seq: Integers, own: Bank) -> pa.Table:
-    pa, rounds, horizon = arrow(), own.rounds, own.tree.horizon
+def _forecasts(keys: pa.Array, seq: Integers, own: Bank, forecaster: TreeForecaster) -> pa.Table:
+    pa, rounds, horizon = arrow(), own.rounds, forecaster.tree.horizon
     open_ = np.arange(len(own)) if horizon is None else np.flatnonzero(rounds < horizon)
     found = own.predict(open_)
-    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.heights)
+    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.sizes)
     if len(open_) < len(own):
         at = np.full(len(own), -1)
         at[open_] = np.arange(len(open_))

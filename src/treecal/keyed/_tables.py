@@ -6,7 +6,7 @@ back bit for bit.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,10 @@ from treecal._optional import require
 from treecal._states import check_rounds
 from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
-from treecal.engine import CorrectorBank
-from treecal.engine._corrector_bank import rounds_of
+from treecal.engine import Bank
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster
-from treecal.exceptions import FileError, SnapshotError, UnsupportedError
+from treecal.exceptions import FileError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import ConvexSet, Simplex
 from treecal.state import describe
@@ -143,9 +142,7 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
     if (state.column("first").to_numpy() > state.column("seq").to_numpy()).any():
         raise SnapshotError("the state has a key whose first sequence number is after its last.")
     if isinstance(forecaster, Corrector):
-        expected_sizes: Any = np.full(
-            len(state), 8 * sum(array.size for array in rounds_of(forecaster).start().values())
-        )
+        expected_sizes: Any = np.full(len(state), 8 * sum(array.size for array in fresh(forecaster).values()))
     else:
         expected_sizes = 8 * width(forecaster) * forecaster.tree.heights(rounds)
     sizes = np.diff(_offsets(state.column("path").combine_chunks()))
@@ -197,12 +194,21 @@ def unpack(state: pa.Table, forecaster: TreeForecaster) -> dict[str, Any]:
     return tree | {"costs": rows[..., d], "weights": rows[..., d + 1], "scale": state.column("scale").to_numpy()}
 
 
+def fresh(corrector: Corrector) -> dict[str, Array]:
+    """Return what a new stream of a corrector keeps, if it is always as many numbers."""
+    state = Bank(corrector, streams=1).get_state()
+    if "objects" in state or getattr(corrector, "forget", False):
+        raise ParameterError.expected(
+            "corrector", corrector, "PlattScaling, TemperatureScaling, VectorScaling or Recalibrator, with forget=False"
+        )
+    return {name: array for name, array in state.items() if name not in ("start", "rounds")}
+
+
 def pack_corrected(state: dict[str, Any]) -> list[pa.Array]:
-    """Return the state of a `CorrectorBank` as two columns, `path`, all numbers of a stream, and an empty `scale`."""
+    """Return the state of a `Bank` of correctors as two columns: `path`, all numbers of a stream; an empty `scale`."""
     pa, n = arrow(), len(state["rounds"])
-    rows = (
-        np.concatenate([array.reshape(n, -1) for array in state["streams"].values()], axis=1) if n else np.empty((0, 1))
-    )
+    arrays = [array.reshape(n, -1) for name, array in state.items() if name not in ("start", "rounds")] if n else []
+    rows = np.concatenate(arrays, axis=1) if n else np.empty((0, 1))
     if rows.nbytes > np.iinfo(np.int32).max:
         raise UnsupportedError(f"{n:,} keys are too many for one shard.", hint="more shards.")
     ends = np.arange(n + 1, dtype=np.int32) * (8 * rows.shape[1])
@@ -210,10 +216,10 @@ def pack_corrected(state: dict[str, Any]) -> list[pa.Array]:
     return [pa.Array.from_buffers(pa.binary(), n, buffers), pa.nulls(n, pa.float64())]
 
 
-def unpack_corrected(state: pa.Table, bank: CorrectorBank) -> dict[str, Any]:
-    """Return the state of a `CorrectorBank` like this one from the columns that `pack_corrected` made."""
+def unpack_corrected(state: pa.Table, bank: Bank) -> dict[str, Any]:
+    """Return the state of a `Bank` of correctors like this one from the columns that `pack_corrected` made."""
     packed, n, at = state.column("path").combine_chunks(), len(state), 0
-    start = rounds_of(bank.corrector).start()
+    start = fresh(cast(Corrector, bank.thing))
     rows = np.empty((n, sum(array.size for array in start.values())))
     if n:
         first, last = _offsets(packed)[[0, -1]] // 8
@@ -222,7 +228,7 @@ def unpack_corrected(state: pa.Table, bank: CorrectorBank) -> dict[str, Any]:
     for name, array in start.items():
         own = rows[:, at : at + array.size].reshape(n * len(array), *array.shape[1:])
         streams[name], at = np.ascontiguousarray(own), at + array.size
-    return {"start": bank.corrector.get_state(), "rounds": state.column("rounds").to_numpy(), "streams": streams}
+    return {"start": bank.thing.get_state(), "rounds": state.column("rounds").to_numpy(), **streams}
 
 
 def _below(heights: Integers, most: int) -> Mask:
