@@ -48,11 +48,13 @@ def schemas() -> dict[str, pa.Schema]:
     pa = arrow()
     text, whole, numbers = pa.string(), pa.int64(), pa.list_(pa.float64())
     head = {"key": text, "rounds": whole, "first": whole, "seq": whole}
+    said = pa.schema(
+        {"key": text, "round": whole, "seq": whole, **dict.fromkeys(("points", "weights", "mean"), numbers)}
+    )
     return {
         "state": pa.schema({**head, "path": pa.binary(), "scale": pa.float64(), "format": pa.int32()}),
-        "forecasts": pa.schema(
-            {"key": text, "round": whole, "seq": whole, "points": numbers, "weights": numbers, "mean": numbers}
-        ),
+        "forecasts": said,
+        "announced": said,
         "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
         "shards": pa.schema({"shard": pa.int32(), "blob": pa.binary()}),
     }

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
 
-OUTPUT = ("shards", "forecasts", "problems")
+SAID = ("forecasts", "announced", "problems")
+OUTPUT = ("shards", *SAID)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Epoch:
         Its number.
     path
         The directory of its data, as Parquet.
-    state, forecasts, problems
+    state, forecasts, announced, problems
         DataFrames with the columns of `treecal.keyed.Step`.
     """
 
@@ -43,6 +44,7 @@ class Epoch:
     path: str
     state: DataFrame
     forecasts: DataFrame
+    announced: DataFrame
     problems: DataFrame
 
 
@@ -54,6 +56,7 @@ def epoch(
     forecaster: Keyed,
     *,
     shards: int = 32,
+    announced: bool = False,
 ) -> Epoch:
     """Take all keys through an epoch, exactly once: one that is already finished is returned as it is.
 
@@ -77,6 +80,8 @@ def epoch(
     shards
         Number of parts the keys are split into: several for each core, each small enough for a worker's memory. It can
         change from epoch to epoch.
+    announced
+        Write what a forecaster announced in every round that is learned, too: a row for each.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
@@ -99,7 +104,7 @@ def epoch(
     # Blobs are few and small: without a number of partitions Spark would put them all into one task.
     left, right = (part.repartition(shards, "shard").groupBy("shard") for part in (before, rows))
     stepped = left.cogroup(right).applyInArrow(
-        partial(_advance, forecaster=forecaster), spark_schema(one_schema(*OUTPUT))
+        partial(_advance, forecaster=forecaster, announced=announced), spark_schema(one_schema(*OUTPUT))
     )
     data = store.fresh(number)
     stepped.write.partitionBy("table").parquet(f"{store.path}/{data}")
@@ -125,21 +130,19 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     number = finished[-1] if number is None else number
     data = store.data(number)
     whole = _whole(spark, data)
-    forecasts, problems = (
-        whole.where(whole["table"] == name).select(*schemas()[name].names) for name in ("forecasts", "problems")
-    )
+    said = {name: whole.where(whole["table"] == name).select(*schemas()[name].names) for name in SAID}
     state = _packed_state(spark, data).mapInArrow(unpack_rows, spark_schema(schemas()["state"]))
-    return Epoch(number, data, state, forecasts, problems)
+    return Epoch(number, data, state, **said)
 
 
-def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed) -> pa.Table:
+def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed, announced: bool) -> pa.Table:
     """Advance one shard."""
     pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
     if not new:
-        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in ("forecasts", "problems")})
-    step = advance(loads(before) if before else no_state(), loads(new), forecaster)
+        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in SAID})
+    step = advance(loads(before) if before else no_state(), loads(new), forecaster, announced=announced)
     blob = pa.table([pa.array(shard), pa.array([dumps(step.state)])], schema=schemas()["shards"])
-    return as_one(shards=blob, forecasts=step.forecasts, problems=step.problems)
+    return as_one(shards=blob, **{name: getattr(step, name) for name in SAID})
 
 
 def _whole(spark: SparkSession, data: str) -> DataFrame:

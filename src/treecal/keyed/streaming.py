@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 STATE = "forecaster string, shards int, blob binary"
 
 
-def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> DataFrame:
+def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32, announced: bool = False) -> DataFrame:
     """Return the stream of forecasts and problems for a stream of outcomes.
 
     Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for each
@@ -38,11 +38,13 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> Da
     shards
         Number of parts the keys are split into. A query that resumes from its checkpoint can change neither this nor
         the forecaster.
+    announced
+        Return what a forecaster announced in every round that is learned, too.
 
     Returns
     -------
-    A streaming DataFrame with the columns of `Step.forecasts` and `Step.problems`, and `table`, which names the one a
-    row belongs to.
+    A streaming DataFrame with the columns of `Step.forecasts`, `Step.announced` and `Step.problems`, and `table`, which
+    names the one a row belongs to.
     """
     shards = whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
@@ -54,12 +56,15 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> Da
         )
     rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
     stepped = rows.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=_processor(forecaster, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
+        statefulProcessor=_processor(forecaster, shards, announced),
+        outputStructType=PACKED,
+        outputMode="append",
+        timeMode="none",
     )
-    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "problems")))
+    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "announced", "problems")))
 
 
-def _processor(forecaster: Keyed, shards: int) -> Any:
+def _processor(forecaster: Keyed, shards: int, announced: bool) -> Any:
     """Return Spark's processor of shards. Its class is made here, since its base needs Spark."""
     mine, base = recipe(forecaster), pyspark("pyspark.sql.streaming").StatefulProcessor
 
@@ -74,9 +79,10 @@ def _processor(forecaster: Keyed, shards: int) -> Any:
                 hint="resume with the forecaster and shards it was started with, or use another checkpoint.",
             )
         before = no_state() if kept is None else loads([kept[2]])
-        step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster)
+        new = loads(blob for part in rows for blob in part["blob"])
+        step = advance(before, new, forecaster, announced=announced)
         self.state.update((mine["arguments"], shards, dumps(step.state)))
-        blob = dumps(as_one(forecasts=step.forecasts, problems=step.problems))
+        blob = dumps(as_one(forecasts=step.forecasts, announced=step.announced, problems=step.problems))
         yield pyspark("pandas").DataFrame({"shard": [key[0]], "blob": [blob]})
 
     methods = {"init": init, "handleInputRows": handle, "close": lambda self: None}
