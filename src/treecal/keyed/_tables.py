@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Version of the state's layout."""
 
+SAID = ("forecasts", "announced", "problems")
+"""What an epoch says, besides the state."""
+
 _OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 

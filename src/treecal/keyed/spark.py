@@ -14,7 +14,7 @@ from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
-from treecal.keyed._tables import Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
+from treecal.keyed._tables import SAID, Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
 
-SAID = ("forecasts", "announced", "problems")
 OUTPUT = ("shards", *SAID)
 
 
