@@ -59,6 +59,9 @@ def schemas() -> dict[str, pa.Schema]:
         "forecasts": said,
         "announced": said,
         "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
+        "errors": pa.schema(
+            {"key": text, "rounds": whole, "forecasts": whole, "exact": pa.float64(), "per_node": pa.float64()}
+        ),
         "shards": pa.schema({"shard": pa.int32(), "blob": pa.binary()}),
     }
 

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecasters import Forecaster
+from treecal.geometry import Distance, as_distance
+from treecal.keyed._errors import Errors
+from treecal.keyed._errors import errors as measure_errors
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
+__all__ = ["Epoch", "Replayed", "epoch", "errors", "read", "replay"]
 
 OUTPUT = ("shards", *SAID)
 
@@ -132,6 +136,40 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     said = {name: whole.where(whole["table"] == name).select(*schemas()[name].names) for name in SAID}
     state = _packed_state(spark, data).mapInArrow(unpack_rows, spark_schema(schemas()["state"]))
     return Epoch(number, data, state, **said)
+
+
+def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str = "l1", *, shards: int = 32) -> Errors:
+    """Replay each key alone, as `treecal.keyed.errors` does: the same digits, as tables on the driver.
+
+    Parameters
+    ----------
+    outcomes, forecaster, distance
+        As for `treecal.keyed.errors`, the outcomes in any order and partitions.
+    shards
+        Number of parts the keys are split into.
+    """
+    shards = whole_number("shards", shards, least=1)
+    check_outcomes(arrow_schema(outcomes), forecaster.space)
+    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    names, measure = Errors._fields, as_distance(distance)
+    found = (
+        rows.repartition(shards, "shard")
+        .groupBy("shard")
+        .applyInArrow(
+            # A lambda, because Spark inspects the types of signatures and warns about unknown ones.
+            lambda table: _measure(table, forecaster, measure),
+            spark_schema(one_schema(*names)),
+        )
+    )
+    whole = found.toArrow()
+    parts = (whole.filter(arrow().compute.equal(whole["table"], name)).select(schemas()[name].names) for name in names)
+    measured, problems = parts
+    return Errors(measured.sort_by("key"), problems)
+
+
+def _measure(rows: pa.Table, forecaster: Forecaster, distance: Distance) -> pa.Table:
+    """Measure the errors of one shard."""
+    return as_one(**measure_errors(loads(rows.column("blob").to_pylist()), forecaster, distance)._asdict())
 
 
 def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed, announced: bool) -> pa.Table:
