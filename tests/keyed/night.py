@@ -53,8 +53,8 @@ def stream(cluster: Any, folder: Path) -> None:
     """Play each day in a micro-batch, until the end is there."""
     files = cluster.readStream.schema("key string, seq long, outcome array<double>").option("maxFilesPerTrigger", 1)
     found = streaming.forecasts(files.parquet(str(folder / "in")), FORECASTER, shards=SHARDS, announced=True)
-    query = found.writeStream.option("checkpointLocation", str(folder / "checkpoint")).format("parquet")
-    query = query.start(str(folder / "out"))
+    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint")).format("parquet")
+    query = writer.start(str(folder / "out"))
     while query.isActive and not (folder / "in" / "end").exists():
         time.sleep(0.05)
     query.processAllAvailable()
