@@ -1,6 +1,7 @@
 """Keyed streams on Spark beside the local process pool, in one run: a million keys with five outcomes each.
 
-    python benchmarks/spark.py [--keys 1000000] [--master local[2]]
+    python benchmarks/spark.py --master local[2]
+    python -m tests.keyed.cluster benchmarks/spark.py    # on a standalone cluster of two workers
 
 Each engine reads an epoch's outcomes from Parquet, takes all keys through it, and writes state, forecasts and problems
 to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles.
@@ -40,10 +41,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--master", help="by default that of spark-submit")
     given = parser.parse_args()
     tree, state = tc.TreeCal(tc.Simplex(CLASSES)), no_state()
-    settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
+    settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}  # of a local one
     cluster = session(given.master, settings={**settings, "spark.log.level": "ERROR"})
     seconds: dict[str, list[float]] = {"pool": [], "spark": []}
     with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor() as pool:

@@ -46,6 +46,20 @@ def one_by_one(tables: list[pa.Table], forecaster: tc.Forecaster) -> list[list[R
     return [sorted(rows) for rows in after]
 
 
+def announced(tables: list[pa.Table], forecaster: tc.Forecaster) -> list[list[Row]]:
+    """Return what a forecaster for each key announces before each outcome of each epoch."""
+    own: dict[str, tc.Forecaster] = {}
+    said = []
+    for table in tables:
+        rows = []
+        for row in sorted(table.to_pylist(), key=lambda row: row["seq"]):
+            f = own.setdefault(row["key"], copy(forecaster))
+            rows.append((row["key"], f.rounds + 1, row["seq"], *lists(f.predict())))
+            f.update(row["outcome"])
+        said.append(sorted(rows))
+    return said
+
+
 def lists(x: tc.Forecast) -> tuple[list[float], list[float]]:
     return x.points.ravel().tolist(), x.weights.tolist()
 

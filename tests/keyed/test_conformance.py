@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import treecal as tc
-from tests.keyed.streams import Row, epochs, one_by_one, rows_of, write_day
+from tests.keyed.streams import Row, announced, epochs, one_by_one, rows_of, write_day
 from treecal.keyed import advance, forecasts, local, no_state, spark, streaming
 
 KEYS, EPOCHS = 1000, 3
@@ -37,36 +38,55 @@ def expected(days: list[pa.Table], forecaster: Any) -> list[list[Row]]:
     return one_by_one(days, forecaster)
 
 
-def test_in_one_shard(days: list[pa.Table], forecaster: Any, expected: list[list[Row]]) -> None:
+@pytest.fixture(scope="module")
+def before(days: list[pa.Table], forecaster: Any) -> list[list[Row]]:
+    return announced(days, forecaster)
+
+
+def test_in_one_shard(
+    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], before: list[list[Row]]
+) -> None:
     state = no_state()
-    for day, after in zip(days, expected, strict=True):
-        step = advance(state, day, forecaster)
+    for day, after, said in zip(days, expected, before, strict=True):
+        step, plain = (advance(state, day, forecaster, announced=asked) for asked in (True, False))
         assert rows_of(step.forecasts) == after
+        assert rows_of(step.announced) == said
         assert len(step.problems) == 0
+        assert plain.announced.num_rows == 0
+        assert plain._replace(announced=step.announced) == step
         state = step.state
     assert set(map(str, after)) <= set(map(str, rows_of(forecasts(state, forecaster))))
 
 
 @pytest.mark.parametrize("shards", [1, 7])
-def test_in_a_pool(days: list[pa.Table], forecaster: Any, expected: list[list[Row]], shards: int) -> None:
+def test_in_a_pool(
+    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], before: list[list[Row]], shards: int
+) -> None:
     state = no_state()
     with ProcessPoolExecutor(2) as pool:
-        for day, after in zip(days, expected, strict=True):
-            step = local.epoch(state, day, forecaster, shards=shards, pool=pool)
+        for day, after, said in zip(days, expected, before, strict=True):
+            step = local.epoch(state, day, forecaster, shards=shards, pool=pool, announced=shards == 1)
             assert rows_of(step.forecasts) == after
+            assert rows_of(step.announced) == (said if shards == 1 else [])
             state = step.state
 
 
 @ON_SPARK
 @pytest.mark.xdist_group("spark")
 def test_in_epochs_of_spark(
-    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path
+    days: list[pa.Table],
+    forecaster: Any,
+    expected: list[list[Row]],
+    before: list[list[Row]],
+    cluster: Any,
+    tmp_path: Path,
 ) -> None:
     path = str(tmp_path / "state")
-    for number, (day, after) in enumerate(zip(days, expected, strict=True)):
+    for number, (day, after, said) in enumerate(zip(days, expected, before, strict=True)):
         rows = cluster.createDataFrame(day).repartition(3)
-        done = spark.epoch(cluster, path, number, rows, forecaster, shards=4 + number)
+        done = spark.epoch(cluster, path, number, rows, forecaster, shards=4 + number, announced=number > 0)
         assert rows_of(done.forecasts.toArrow()) == after
+        assert rows_of(done.announced.toArrow()) == (said if number else [])
         assert done.problems.count() == 0
     there, here = done.state.toArrow(), in_one_shard(days, forecaster)
     assert sorted(map(str, there.to_pylist())) == sorted(map(str, here.to_pylist()))
@@ -85,7 +105,12 @@ def in_one_shard(days: list[pa.Table], forecaster: Any) -> pa.Table:
 @ON_SPARK
 @pytest.mark.xdist_group("spark")
 def test_in_a_stream_of_spark(
-    days: list[pa.Table], forecaster: Any, expected: list[list[Row]], cluster: Any, tmp_path: Path
+    days: list[pa.Table],
+    forecaster: Any,
+    expected: list[list[Row]],
+    before: list[list[Row]],
+    cluster: Any,
+    tmp_path: Path,
 ) -> None:
     """Each file is a micro-batch; the query is stopped after the first and goes on from its checkpoint."""
     (tmp_path / "in").mkdir()
@@ -95,10 +120,14 @@ def test_in_a_stream_of_spark(
             write_day(days[number], tmp_path / "in", number)
         outcomes = cluster.readStream.schema("key string, seq long, outcome array<double>")
         outcomes = outcomes.option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-        query = streaming.forecasts(outcomes, forecaster, shards=4).writeStream.trigger(availableNow=True)
+        stream = streaming.forecasts(outcomes, forecaster, shards=4, announced=True)
+        query = stream.writeStream.trigger(availableNow=True)
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
         query.start(str(tmp_path / "out")).awaitTermination()
-        return cluster.read.parquet(str(tmp_path / "out")).where("table = 'forecasts'").toArrow()
+        return cluster.read.parquet(str(tmp_path / "out")).toArrow()
 
-    assert rows_of(play(range(1))) == expected[0]
-    assert rows_of(play(range(1, EPOCHS))) == sorted(row for after in expected for row in after)
+    for files in (range(1), range(1, EPOCHS)):
+        found = play(files)
+        for name, rows in (("forecasts", expected), ("announced", before)):
+            mine = found.filter(pa.compute.equal(found["table"], name))
+            assert rows_of(mine) == sorted(row for after in rows[: files.stop] for row in after)

@@ -53,7 +53,7 @@ def test_in_one_shard(days: list[pa.Table], corrector: tc.Corrector, alone: Any)
     state = no_state()
     for day, said in zip(days, alone[0], strict=True):
         step = advance(state, day, corrector)
-        assert rows_of(step.forecasts) == said
+        assert rows_of(step.announced) == said
         assert len(step.problems) == 0
         state = step.state
     keys, b = [*alone[1], "new"], [0.2, 0.3, 0.5]
@@ -70,7 +70,7 @@ def test_in_a_pool(days: list[pa.Table], corrector: tc.Corrector, alone: Any, sh
     with ThreadPoolExecutor(2) as pool:
         for day, said in zip(days, alone[0], strict=True):
             step = local.epoch(state, day, corrector, shards=shards, pool=pool)
-            assert rows_of(step.forecasts) == said
+            assert rows_of(step.announced) == said
             state = step.state
 
 
@@ -84,7 +84,7 @@ def test_in_epochs_of_spark(
     for number, (day, said) in enumerate(zip(days, alone[0], strict=True)):
         rows = cluster.createDataFrame(day).repartition(3)
         done = spark.epoch(cluster, path, number, rows, corrector, shards=3 + number)
-        assert rows_of(done.forecasts.toArrow()) == said
+        assert rows_of(done.announced.toArrow()) == said
         assert done.problems.count() == 0
     with pytest.raises(SnapshotError, match="is of"):
         spark.epoch(cluster, path, 9, rows, tc.PlattScaling(tc.Simplex(2), forget=False))
@@ -103,7 +103,7 @@ def test_in_a_stream_of_spark(
     query = streaming.forecasts(rows, corrector, shards=4).writeStream.trigger(availableNow=True)
     query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).format("parquet")
     query.start(str(tmp_path / "out")).awaitTermination()
-    found = cluster.read.parquet(str(tmp_path / "out")).where("table = 'forecasts'").toArrow()
+    found = cluster.read.parquet(str(tmp_path / "out")).where("table = 'announced'").toArrow()
     assert rows_of(found) == sorted(row for said in alone[0] for row in said)
 
 

@@ -124,8 +124,9 @@ def split_by_hand(state: pa.Table, epoch: Any, shards: int) -> Any:
 @given(rows, st.integers(2, 4), st.sampled_from([tc.TreeCal, tc.AdaptiveTreeCal]))
 def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: int, kind: Any) -> None:
     """Key by key, with the rules of `advance` written out."""
-    step = advance(no_state(), table(*epoch), kind(SPACE, arity=arity))
+    step = advance(no_state(), table(*epoch), kind(SPACE, arity=arity), announced=True)
     got = {row["key"]: row for row in step.forecasts.to_pylist()}
+    said = {(row["key"], row["seq"]): row for row in step.announced.to_pylist()}
     for key in ("a", "b", "c"):
         mine = [(seq, y) for k, seq, y in epoch if k == key]
         learned = dict(mine)
@@ -135,11 +136,15 @@ def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: in
             continue
         f = kind(SPACE, arity=arity)
         for seq in sorted(learned):
+            row, x = said.pop((key, seq)), f.predict()
+            assert (row["round"], row["points"]) == (f.rounds + 1, x.points.ravel().tolist())
+            assert row["weights"] == x.weights.tolist()
             f.update(learned[seq])
         assert got[key]["points"] == f.predict().points.ravel().tolist()
         assert got[key]["weights"] == f.predict().weights.tolist()
         assert got[key]["seq"] == max(learned)
         np.testing.assert_allclose(got[key]["mean"], f.predict().mean, rtol=1e-14)
+    assert not said
 
 
 @settings(deadline=None)

@@ -15,9 +15,11 @@ from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
 from treecal.engine import Bank
+from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster, new_tree_forecaster
+from treecal.engine._streams import waves
 from treecal.exceptions import ParameterError
-from treecal.keyed._rows import arrange
+from treecal.keyed._rows import Rows, arrange
 from treecal.keyed._tables import (
     FORMAT,
     Keyed,
@@ -50,7 +52,11 @@ class Step(NamedTuple):
     forecasts
         One row for each key that learned something: its coming `round`, the `seq` it has learned up to, the `points` of
         the forecast in sequence, lowest height first, their `weights`, and their `mean`: added up in that order and,
-        where all weights are equal, divided once. Null for a tree of fixed depth that is full.
+        where all weights are equal, divided once. Null for a tree of fixed depth that is full. None for correctors,
+        which await the model's forecast: see `correct`.
+    announced
+        One row for each row learned, in the same columns: what its key announced in that `round`, before the outcome
+        number `seq`. Of correctors always, in place of the model's forecast; of forecasters if it was asked for.
     problems
         One row for each problem: `key`, `seq`, the number of `rows` it concerns (of numbers, for missing ones), its
         `kind` and a `detail` in words.
@@ -58,10 +64,11 @@ class Step(NamedTuple):
 
     state: pa.Table
     forecasts: pa.Table
+    announced: pa.Table
     problems: pa.Table
 
 
-def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
+def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced: bool = False) -> Step:
     """Take a shard through an epoch: every key learns its new outcomes in the order of their sequence numbers.
 
     Nothing is guessed, and no key affects another:
@@ -86,9 +93,10 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
         work; other columns are ignored.
     forecaster
         The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed. Or a new corrector
-        whose state is always as many numbers (`forget=False`): then `forecasts` has a row for each row learned, with
-        what its key announced in
-        place of the model's forecast in that `round`.
+        whose state is always as many numbers (`forget=False`).
+    announced
+        Return also what a forecaster announced in every round that is learned. Rounds are then played one after
+        another, those of all keys together, so that the key with the most rows sets the number of steps.
 
     Examples
     --------
@@ -104,6 +112,9 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     b 1 outcome | is the class 2, expected 0 to 1 for Simplex(2).
     a 1 duplicate | appears twice; learned once.
     a 2 missing | number 2 is missing.
+    >>> step = advance(no_state(), day, forecaster, announced=True)
+    >>> step.announced.select(["key", "round", "seq", "mean"]).to_pylist()
+    [{'key': 'a', 'round': 1, 'seq': 1, 'mean': [0.5, 0.5]}, {'key': 'a', 'round': 2, 'seq': 3, 'mean': [0.0, 1.0]}]
     """
     pa = arrow()
     if isinstance(forecaster, Corrector):
@@ -117,7 +128,11 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     before = state.take(pa.array(known))
     own = _bank(before, forecaster)
     own.add(len(touched) - len(known))
-    own.update(home, rows.outcomes)
+    rounds, said = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home], None
+    if announced:
+        said = _play(own, home, rows.outcomes)
+    else:
+        own.update(home, rows.outcomes)
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
@@ -125,7 +140,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     packed = pack(now, forecaster.tree.heights(now["rounds"]))
     columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
     after = _replaced(state, known, pa.table(columns, schema=schemas()["state"]))
-    return Step(owned(after, forecaster), _forecasts(keys, last, own, forecaster), rows.problems)
+    said_before = _announced(rows, rounds, said)
+    return Step(owned(after, forecaster), _forecasts(keys, last, own, forecaster), said_before, rows.problems)
 
 
 def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
@@ -151,15 +167,24 @@ def _correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> Step:
     rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
     assert rows.forecasts is not None
     announced = own.update(home, rows.outcomes, forecasts=rows.forecasts)
+    said = forecast_columns(announced[:, None], None, np.ones(len(home), np.int64))
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
     keys, last = rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
     packed, stamp = pack_corrected(own.get_state()), np.full(len(touched), FORMAT, np.int32)
     learned = pa.table([keys, own.rounds, first, last, *packed, stamp], schema=schemas()["state"])
-    points = forecast_columns(announced[:, None], None, np.ones(len(home), np.int64))
-    said = pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *points], schema=schemas()["forecasts"])
-    return Step(owned(_replaced(state, known, learned), corrector), said, rows.problems)
+    after, none = owned(_replaced(state, known, learned), corrector), schemas()["forecasts"].empty_table()
+    return Step(after, none, _announced(rows, rounds, said), rows.problems)
+
+
+def _announced(rows: Rows, rounds: Integers, said: list[pa.Array] | None) -> pa.Table:
+    """Return what was announced in each of these rounds, given the columns of the forecasts, if there are any."""
+    schema = schemas()["announced"]
+    if said is None:
+        return schema.empty_table()
+    pa = arrow()
+    return pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *said], schema=schema)
 
 
 def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
@@ -270,6 +295,18 @@ def _bank(state: pa.Table, forecaster: TreeForecaster) -> Bank:
     own = Bank(forecaster)
     own.set_state(unpack(state, forecaster))
     return own
+
+
+def _play(own: Bank, home: Integers, outcomes: Outcomes) -> list[pa.Array]:
+    """Learn outcomes, round by round; return the columns of what was announced before each."""
+    pa, parts, order = arrow(), [forecast_columns(np.empty((0, 1, 1)), None, home[:0])], [home[:0]]
+    for rows in waves(home):
+        found = own.predict(home[rows])
+        parts.append(forecast_columns(found.points, None if found.uniform else found.weights, found.sizes))
+        order.append(rows)
+        own.update(home[rows], outcomes[rows])
+    back = pa.array(np.argsort(np.concatenate(order)))
+    return [pa.concat_arrays(column).take(back) for column in zip(*parts, strict=True)]
 
 
 def _forecasts(keys: pa.Array, seq: Integers, own: Bank, forecaster: TreeForecaster) -> pa.Table:

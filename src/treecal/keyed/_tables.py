@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Version of the state's layout."""
 
+SAID = ("forecasts", "announced", "problems")
+"""What an epoch says, besides the state."""
+
 _OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 
@@ -47,12 +50,17 @@ def schemas() -> dict[str, pa.Schema]:
     pa = arrow()
     text, whole, numbers = pa.string(), pa.int64(), pa.list_(pa.float64())
     head = {"key": text, "rounds": whole, "first": whole, "seq": whole}
+    said = pa.schema(
+        {"key": text, "round": whole, "seq": whole, **dict.fromkeys(("points", "weights", "mean"), numbers)}
+    )
     return {
         "state": pa.schema({**head, "path": pa.binary(), "scale": pa.float64(), "format": pa.int32()}),
-        "forecasts": pa.schema(
-            {"key": text, "round": whole, "seq": whole, "points": numbers, "weights": numbers, "mean": numbers}
-        ),
+        "forecasts": said,
+        "announced": said,
         "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
+        "errors": pa.schema(
+            {"key": text, "rounds": whole, "forecasts": whole, "exact": pa.float64(), "per_node": pa.float64()}
+        ),
         "shards": pa.schema({"shard": pa.int32(), "blob": pa.binary()}),
     }
 
