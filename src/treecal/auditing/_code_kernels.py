@@ -58,6 +58,22 @@ class Found(NamedTuple):
 
 
 @strict
+def count_combinations(codes: Any, stride: Integers, counts: Integers) -> None:
+    """Count rows by all their codes, those of each column being so many places apart."""
+    columns, n = codes.shape
+    at = np.empty(BLOCK, np.int64)
+    for begin in range(0, n, BLOCK):
+        size = min(BLOCK, n - begin)
+        at[:] = 0
+        for c in range(columns):
+            row, step = codes[c, begin : begin + size], stride[c]
+            for i in range(size):
+                at[i] += row[i] * step
+        for i in range(size):
+            counts[np.uint64(at[i])] += 1
+
+
+@strict
 def count_rows(codes: Any, outcomes: Integers, tables: Tables, found: Found) -> None:
     """Count rows, given the codes of each column and last those of the label, and the class of each of these."""
     columns, n, entries = codes.shape[0] - 1, codes.shape[1], tables.entries

@@ -7,6 +7,7 @@ that is invalid, or nearly so, is not counted here at all.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -14,9 +15,11 @@ import numpy as np
 
 from treecal._bins import bin_of
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import DIGITS, MAGIC, Cells
+from treecal.auditing._counts import DIGITS, MAGIC, Cells, Rows
 from treecal.io._outcomes import CodedRows
+from treecal.io._valid import valid_forecasts
 
+_COMBINED = 1 << 14  # combinations of all codes
 _MOST = 1 << 10  # entries of a table
 _KEYS = 1 << 22
 _LOW = (1 << 26) - 1
@@ -24,6 +27,38 @@ _LOW = (1 << 26) - 1
 
 def count_codes(rows: CodedRows, tolerance: float, cells: Cells) -> bool:
     """Add rows to the cells of one group; return False, and add none, unless all of them are clearly valid."""
+    by_column = dict(zip(rows.columns, rows.values, strict=True))
+    sizes = [*(len(by_column[c]) for c in range(len(rows.codes) - 1)), len(rows.outcomes)]
+    if math.prod(sizes) <= min(_COMBINED, rows.codes.shape[1]):
+        return _count_combined(rows, sizes, tolerance, cells)
+    return _count_looked_up(rows, tolerance, cells)
+
+
+def _count_combined(rows: CodedRows, sizes: list[int], tolerance: float, cells: Cells) -> bool:
+    """Count the combinations of all codes, where these are few: each is a row, of a weight."""
+    from treecal.auditing._code_kernels import count_combinations
+    from treecal.auditing._kernels import tally
+
+    d, (_, _, bins) = len(rows.values), cells.weight.shape
+    stride = np.cumprod([1, *sizes])
+    counts = np.zeros(stride[-1], np.int64)
+    count_combinations(rows.codes, stride, counts)
+    there = np.flatnonzero(counts)
+    codes = [there // step % size for step, size in zip(stride, sizes, strict=False)]
+    forecasts = np.stack([values[codes[c]] for values, c in zip(rows.values, rows.columns, strict=True)])
+    outcomes = rows.outcomes[codes[-1]]
+    if (outcomes < 0).any() or not valid_forecasts(forecasts, tolerance).all():
+        return False
+    own = Cells.empty(classes=d, bins=bins)
+    tally(Rows(forecasts, outcomes, np.zeros(len(there), np.int64), counts[there]), own)
+    own.score_ones[:, -1] = own.score_rest[:, -1] = 0  # rows have no weights, really
+    for table, total in zip(cells, cells.plus(own), strict=True):
+        table[...] = total
+    return True
+
+
+def _count_looked_up(rows: CodedRows, tolerance: float, cells: Cells) -> bool:
+    """Count the codes of each column, and look up what each row has in tables."""
     from treecal.auditing._code_kernels import SUM_DIGITS, Found, count_rows
 
     d, value = len(rows.values), np.concatenate(rows.values)

@@ -201,7 +201,8 @@ def _reported(found: Audit, paths: tuple[str, ...]) -> str:
     """Return a report of the audit as HTML."""
     from treecal import report
 
-    details = {"file": ", ".join("-" if path == STDIN else path for path in paths), "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
+    files = ", ".join("-" if path == STDIN else path for path in paths)
+    details = {"file": files, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
     name, command = Path(found.source).name, shlex.join(["treecal", *sys.argv[1:]])
     section = report.audited(found, title=name)
     return report.render([section], title=f"Audit of {name}", details=details, command=command)
