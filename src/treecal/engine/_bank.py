@@ -18,6 +18,7 @@ from treecal.correctors import Corrector
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
 from treecal.engine._kinds import streams_of
+from treecal.engine._names import Names
 from treecal.engine._outcomes import Outcomes, read_outcomes
 from treecal.engine._streams import RowError, Thing
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
@@ -53,16 +54,19 @@ class Bank:
            [0.  , 1.  ]])
     """
 
-    def __init__(self, thing: ConvexSet | Thing, *, streams: int = 0) -> None:
+    def __init__(self, thing: ConvexSet | Thing, *, streams: int = 0, names: Any = None) -> None:
         self._streams = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
-        self._keys, self._lock = Numbers(), RLock()
-        self.add(whole_number("streams", streams, least=0))
+        self._keys: Numbers | Names = Numbers() if names is None else Names()
+        self._lock = RLock()
+        if names is not None and streams:
+            raise ParameterError.expected("streams", streams, "nothing, because names= names the streams")
+        self.add(whole_number("streams", streams, least=0) if names is None else names)
 
     @property
-    def keys(self) -> Integers:
-        """The keys of all streams, in the order of `rounds` and of `predict()`."""
+    def keys(self) -> Any:
+        """The keys of all streams, numbers or names, in the order of `rounds` and of `predict()`."""
         with self._lock:
             return self._keys.listed
 
@@ -77,20 +81,27 @@ class Bank:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def add(self, count: int = 1) -> Integers:
-        """Add new streams; return their keys: first those that were dropped."""
+    def add(self, streams: Any = 1) -> Any:
+        """Add new streams: so many, or for a bank with names, those with these names. Return their keys.
+
+        Rows, and with them numbers, of streams that were dropped are used again first.
+        """
         with self._lock:
             self._check_whole()
-            rows = self._keys.fresh(count)
-            self._make_room(rows)
-            return self._keys.take(rows, count)
+            rows = self._keys.add(streams)
+            try:
+                self._make_room(rows)
+            except BaseException:
+                self._keys.drop(rows)
+                raise
+            return rows if isinstance(self._keys, Numbers) else streams
 
     def _make_room(self, rows: Integers) -> None:
         need, room = int(rows.max(initial=-1)) + 1, len(self._streams.rounds)
         if need > room:
-            self._streams.reserve(max(need, 2 * room))  # doubled, so that each costs O(1)
+            self._streams.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
 
-    def drop(self, keys: ArrayLike) -> None:
+    def drop(self, keys: Any) -> None:
         """Let these streams go; `add` uses their room again. Until then their keys are invalid."""
         with self._lock:
             self._check_whole()
@@ -99,10 +110,10 @@ class Bank:
             self._keys.drop(rows)
 
     @overload
-    def predict(self, keys: ArrayLike | None = None, *, forecasts: None = None) -> Forecasts: ...
+    def predict(self, keys: Any = None, *, forecasts: None = None) -> Forecasts: ...
     @overload
-    def predict(self, keys: ArrayLike | None = None, *, forecasts: ArrayLike) -> Array: ...
-    def predict(self, keys: ArrayLike | None = None, *, forecasts: ArrayLike | None = None) -> Forecasts | Array:
+    def predict(self, keys: Any = None, *, forecasts: ArrayLike) -> Array: ...
+    def predict(self, keys: Any = None, *, forecasts: ArrayLike | None = None) -> Forecasts | Array:
         """Return what these streams, by default all, would announce now; nothing changes.
 
         Parameters
@@ -119,16 +130,19 @@ class Bank:
         with self._lock:
             self._check_whole()
             rows = self._keys.rows.all() if keys is None else self._keys.find(keys)
-            P = self._read_forecasts(forecasts, len(rows))
+            P = self._read_forecasts(forecasts)
+            self._check_lengths(len(rows), None, P)
             with self._named():
                 self._streams.check(rows, predict=True)
                 return self._streams.announce(rows, P)
 
     @overload
-    def update(self, keys: ArrayLike, outcomes: ArrayLike, *, forecasts: None = None) -> None: ...
+    def update(self, keys: Any, outcomes: ArrayLike, *, forecasts: None = None, add: bool = False) -> None: ...
     @overload
-    def update(self, keys: ArrayLike, outcomes: ArrayLike, *, forecasts: ArrayLike) -> Array: ...
-    def update(self, keys: ArrayLike, outcomes: ArrayLike, *, forecasts: ArrayLike | None = None) -> Array | None:
+    def update(self, keys: Any, outcomes: ArrayLike, *, forecasts: ArrayLike, add: bool = False) -> Array: ...
+    def update(
+        self, keys: Any, outcomes: ArrayLike, *, forecasts: ArrayLike | None = None, add: bool = False
+    ) -> Array | None:
         """Learn one outcome for each key, in the order given. An invalid one raises and changes nothing.
 
         Parameters
@@ -146,25 +160,46 @@ class Bank:
         """
         with self._lock:
             self._check_whole()
-            rows = self._keys.find(keys)
-            Y = self._read_outcomes(outcomes, len(rows))
-            P = self._read_forecasts(forecasts, len(rows))
-            with self._named():
-                self._streams.check(rows)
-                return self._streams.learn(rows, Y, P)
+            Y, P = self._read_outcomes(outcomes), self._read_forecasts(forecasts)
+            rows, new = self._found(keys, add)
+            try:
+                self._check_lengths(len(rows), Y, P)
+                self._make_room(new)
+                with self._named():
+                    self._streams.check(rows)
+                    return self._streams.learn(rows, Y, P)
+            except BaseException:
+                rounds = self._streams.rounds
+                if len(new) and not rounds[new[new < len(rounds)]].any():  # nothing was learned
+                    self._keys.drop(new)
+                raise
 
-    def _read_outcomes(self, outcomes: Any, count: int) -> Outcomes:
+    def _found(self, keys: Any, add: bool) -> tuple[Integers, Integers]:
+        """Return the rows of keys, and which of them are new."""
+        if not add:
+            rows = self._keys.find(keys)
+            return rows, rows[:0]
+        if isinstance(self._keys, Numbers):
+            raise ParameterError(
+                "add=True needs names, and streams are numbered here.", hint="bank.add(n) adds streams."
+            )
+        return self._keys.found_or_added(keys)
+
+    def _check_lengths(self, count: int, outcomes: Outcomes | None, forecasts: Array | None) -> None:
+        for what, rows in (("outcomes", outcomes), ("forecasts", forecasts)):
+            if rows is not None and len(rows) != count:
+                raise ParameterError(f"there are {count} keys and {len(rows)} {what}, expected one each.")
+
+    def _read_outcomes(self, outcomes: Any) -> Outcomes:
         try:
             rows = read_outcomes(self.space, outcomes)
         except OutcomeError as error:
             if error.round:  # these are rows, not rounds
                 raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
             raise
-        if len(rows) != count:
-            raise ParameterError(f"there are {count} keys and {len(rows)} outcomes, expected one each.")
         return rows
 
-    def _read_forecasts(self, forecasts: Any, count: int) -> Array | None:
+    def _read_forecasts(self, forecasts: Any) -> Array | None:
         if not isinstance(self.thing, Corrector):
             if forecasts is not None:
                 raise ParameterError(f"{self.thing!r} corrects no forecasts, and forecasts were given.")
@@ -178,8 +213,6 @@ class Bank:
                 at = error.round - 1 - self.thing.rounds
                 raise ForecastError.at(at, error.problem, hint=error.hint, where="in row") from None
             raise
-        if len(rows) != count:
-            raise ParameterError(f"there are {count} keys and {len(rows)} forecasts, expected one each.")
         return rows
 
     @contextmanager
@@ -199,7 +232,7 @@ class Bank:
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        return {"thing": self.thing}
+        return {"thing": self.thing} | ({"names": ()} if isinstance(self._keys, Names) else {})
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""

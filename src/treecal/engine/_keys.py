@@ -90,7 +90,11 @@ class Numbers:
         except ValueError:  # ragged
             chosen = np.empty((), object)
         if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
-            hint = "a bank with names= has names as keys." if chosen.dtype.kind in "UTO" and chosen.ndim == 1 else None
+            hint = (
+                "tc.Bank(thing, names=[...]) has names as keys."
+                if chosen.dtype.kind in "UTO" and chosen.ndim == 1
+                else None
+            )
             raise ParameterError(
                 f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).", hint=hint
             )
@@ -113,12 +117,9 @@ class Numbers:
         """Return the key of a row, for errors."""
         return str(row)
 
-    def fresh(self, count: Any) -> Integers:
-        """Return the rows of so many new streams, which are not in use yet."""
-        return self.rows.next(whole_number("count", count, least=0))
-
-    def take(self, rows: Integers, keys: Any) -> Integers:
-        """Use the rows that `fresh` gave; return their keys."""
+    def add(self, count: Any) -> Integers:
+        """Return the rows of so many new streams."""
+        rows = self.rows.next(whole_number("count", count, least=0))
         self.rows.take(rows)
         return rows
 
