@@ -19,7 +19,7 @@ from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
 from treecal.engine import GuardedRun
 from treecal.engine import replay as at_once
-from treecal.engine._guarded import is_compiled
+from treecal.engine._guard_streams import is_compiled
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm

@@ -15,6 +15,7 @@ from treecal._states import check_names
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
+from treecal.engine._bank_reports import BankReports, kept
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
 from treecal.engine._kinds import streams_of
@@ -24,9 +25,10 @@ from treecal.engine._streams import RowError, Thing
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
+from treecal.monitor import Monitor
 
 
-class Bank:
+class Bank(BankReports):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
     Each stream has its own rounds: any of them can be updated, in any order, and those that are in one call are stepped
@@ -41,6 +43,10 @@ class Bank:
         A new forecaster, which is not changed; or a set, for `TreeCal` on it.
     streams
         Number of streams; `add` adds more.
+    scores
+        Whether what each stream announces is scored: see `scores()`.
+    monitor
+        A new `Monitor` without groups, of which each stream gets a copy: see `evidence()` and `alarms`.
 
     Examples
     --------
@@ -54,8 +60,17 @@ class Bank:
            [0.  , 1.  ]])
     """
 
-    def __init__(self, thing: ConvexSet | Thing, *, streams: int = 0, names: Any = None) -> None:
-        self._streams = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
+    def __init__(
+        self,
+        thing: ConvexSet | Thing,
+        *,
+        streams: int = 0,
+        names: Any = None,
+        scores: bool = False,
+        monitor: Monitor | None = None,
+    ) -> None:
+        plain = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
+        self._streams = kept(plain, scores=scores, monitor=monitor)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
         self._keys: Numbers | Names = Numbers() if names is None else Names()
@@ -232,7 +247,8 @@ class Bank:
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        return {"thing": self.thing} | ({"names": ()} if isinstance(self._keys, Names) else {})
+        named = {"names": ()} if isinstance(self._keys, Names) else {}
+        return {"thing": self.thing} | named | self._kept_arguments()
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""
@@ -252,7 +268,7 @@ class Bank:
         if isinstance(self.thing, Corrector):
             thing = deepcopy(self.thing)
             thing.set_state(given.pop("start", None))
-            streams = streams_of(thing)
+            streams = kept(streams_of(thing), **self._kept_arguments())
         streams = streams.resumed(given)
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:

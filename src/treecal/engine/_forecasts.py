@@ -39,7 +39,11 @@ class Forecasts:
     @property
     def mean(self) -> Array:
         """The mean forecast of each stream, `(streams, d)`."""
-        return np.asarray(np.einsum("sh,shd->sd", self.weights, self.points))
+        means = np.empty((len(self), self.points.shape[2]))
+        for size in np.unique(self.sizes):  # those of one size together: each is then rounded as `Forecast.mean` is
+            at = np.flatnonzero(self.sizes == size)
+            means[at] = np.matmul(self.weights[at, None, :size], self.points[at, :size])[:, 0]
+        return means
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -87,3 +91,15 @@ class ListedForecasts(Forecasts):
 
     def __getitem__(self, index: int) -> Forecast:
         return self._listed[index]
+
+
+def joined(parts: Sequence[Forecasts], places: Sequence[Integers], space: ConvexSet) -> Forecasts:
+    """Return the forecasts of all places, given those of some at a time; points on trees are points like others."""
+    if len(parts) == 1:
+        return parts[0]
+    count, most = sum(map(len, places)), max((part.points.shape[1] for part in parts), default=1)
+    points, weights, sizes = np.zeros((count, most, space.dim)), np.zeros((count, most)), np.zeros(count, np.int64)
+    for part, at in zip(parts, places, strict=True):
+        own = part.points.shape[1]
+        points[at, :own], weights[at, :own], sizes[at] = part.points, part.weights, part.sizes
+    return Forecasts(points, weights, sizes, space)

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any
 
 from treecal.correctors import Corrector, PlattScaling, Recalibrator, TemperatureScaling, VectorScaling
+from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.engine._mean_streams import MeanStreams, has_columns
 from treecal.engine._object_streams import ObjectStreams
 from treecal.engine._scaling_streams import ScalingStreams
@@ -28,6 +29,8 @@ def streams_of(thing: Any) -> Streams:
         raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
     if type(thing) in (TreeCal, AdaptiveTreeCal):
         return TreeStreams(copy(thing))  # type: ignore[arg-type]
+    if is_compiled(thing):
+        return GuardStreams(copy(thing))  # type: ignore[arg-type]
     return ObjectStreams(copy(thing))
 
 

@@ -66,7 +66,18 @@ class ObjectStreams(Streams):
         except HorizonError as error:
             raise RowError(row, error) from None
 
+    def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Forecasts | Array:
+        announced: list[Forecast] = []
+        means = self._play(rows, outcomes, forecasts, announced)
+        return ListedForecasts(announced, self.thing.space) if means is None else means
+
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
+        return self._play(rows, outcomes, forecasts, None)
+
+    def _play(
+        self, rows: Integers, outcomes: Outcomes, forecasts: Array | None, announced: list[Forecast] | None
+    ) -> Array | None:
+        """Learn in order; note what forecasters announce, if there is a list for it."""
         dim = self.thing.space.dim
         Y = outcomes if outcomes.ndim == 2 else np.eye(dim)[outcomes]
         learned: dict[int, Any] = {}
@@ -76,6 +87,8 @@ class ObjectStreams(Streams):
                 if row not in learned:
                     learned[row] = self._own(row)._fork()
                 try:
+                    if announced is not None:
+                        announced.append(learned[row].predict())
                     learned[row]._learn(y)
                 except HorizonError as error:
                     raise RowError(row, error) from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
-from treecal.engine._forecasts import Forecasts
+from treecal.engine._forecasts import Forecasts, joined
 from treecal.engine._outcomes import Outcomes
 from treecal.exceptions import TreeCalError
 from treecal.forecasters import Forecaster
@@ -68,6 +68,19 @@ class Streams(ABC):
     @abstractmethod
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
         """Learn in order; a corrector returns the points it announces, each before its own outcome."""
+
+    def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Forecasts | Array:
+        """Learn in order; return what each row announced before its own outcome."""
+        if forecasts is not None:
+            announced = self.learn(rows, outcomes, forecasts)
+            assert announced is not None
+            return announced
+        places, parts = list(waves(rows)), list[Any]()
+        for at in places:
+            parts.append(self.announce(rows[at], None))
+            self.learn(rows[at], outcomes[at], None)
+            self.torn = len(parts) < len(places)
+        return joined(parts, places, self.thing.space)
 
     @abstractmethod
     def state(self, rows: Integers) -> dict[str, Any]:
