@@ -74,7 +74,7 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
 
 
 @strict
-def _heights(now: int, arity: int, depth: int) -> tuple[int, int]:
+def after_round(now: int, arity: int, depth: int) -> tuple[int, int]:
     """Return the heights of the tree after a round, and how many nodes ended with the round."""
     if depth > 0:
         return depth, min(carries(now, arity) + 1, depth)
@@ -124,71 +124,7 @@ def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, 
         _learn(keys[i], outcomes, i, arity, depth, rounds, sums)
 
 
-@strict
-def bank_places(keys: Integers, rounds: Integers, sums: Array, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
-    """Write the points on each stream's path, `points[i, height]`, given the rounds of each."""
-    for i in range(len(keys)):
-        now, length = rounds[i], 1
-        for height in range(points.shape[1]):
-            place(sums[height, keys[i]], now % tree.arity * length, tree, mix, points[i, height])
-            now //= tree.arity
-            length *= tree.arity
-
-
-@strict
-def bank_gaps(
-    keys: Integers,
-    outcomes: Any,
-    tree: TreeArgs,
-    mix: Mix | None,
-    rounds: Integers,
-    sums: Array,
-    nows: Integers,
-    gaps: Array,
-) -> tuple[int, int]:
-    """Add outcomes as `bank_learn` does; for each, note the stream's rounds, and the gaps of the nodes that ended.
-
-    A gap is the node's outcome sum less its point times its rounds. Return how many outcomes were added, fewer than all
-    if the next one's nodes would not fit into `gaps`, and how many gaps there are.
-    """
-    total, point, used = np.empty(sums.shape[2]), np.empty(sums.shape[2]), 0
-    for i in range(len(keys)):
-        stream = keys[i]
-        now = nows[i] = rounds[stream] + 1
-        _, ended = _heights(now, tree.arity, tree.depth)
-        if used + ended > len(gaps):
-            return i, used
-        total[:] = 0.0
-        add_outcome(total, outcomes, i)
-        length, nodes = 1, now - 1
-        for height in range(ended):
-            own = sums[height, stream]
-            place(own, nodes % tree.arity * length, tree, mix, point)
-            for k in range(len(total)):
-                gaps[used, k] = total[k] - length * point[k]
-                total[k] = own[k] + total[k]
-            used += 1
-            length *= tree.arity
-            nodes //= tree.arity
-        _learn(stream, outcomes, i, tree.arity, tree.depth, rounds, sums)
-    return len(keys), used
-
-
 # Weights of the heights.
-
-
-@strict
-def bank_weigh(
-    keys: Integers, nows: Integers, node_costs: Array, rule: Weighting, costs: Array, weights: Array, scale: Array
-) -> None:
-    """Update the weights of a bank's streams, outcome by outcome, given the costs of the nodes that ended."""
-    used = 0
-    for i in range(len(keys)):
-        stream, now = keys[i], nows[i]
-        heights, ended = _heights(now, rule.arity, rule.depth)
-        own = node_costs[used : used + ended]
-        scale[stream] = weigh(rule, now, heights, own, scale[stream], costs[:, stream], weights[:, stream])
-        used += ended
 
 
 @strict
@@ -217,7 +153,7 @@ def weigh_piece(
             given[offsets[height] + i // count] = weights[height]  # 0 above the tree
             count *= rule.arity
         now, count = before + i + 1, 1
-        heights, ends = _heights(now, rule.arity, rule.depth)
+        heights, ends = after_round(now, rule.arity, rule.depth)
         for height in range(ends):
             ended[height] = node_costs[offsets[height] + i // count] if height < inner else above[height - inner]
             count *= rule.arity
