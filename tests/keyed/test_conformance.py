@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pytest
@@ -15,7 +16,15 @@ from tests.keyed.streams import Row, announced, epochs, one_by_one, rows_of, wri
 from treecal.keyed import advance, forecasts, local, no_state, spark, streaming
 
 KEYS, EPOCHS = 1000, 3
-FORECASTERS = {"tree": tc.TreeCal(tc.Simplex(3), arity=3), "adaptive": tc.AdaptiveTreeCal(tc.Simplex(3), arity=3)}
+FEW = epochs(12, 3, seed=2, longest=9)
+SPACE = tc.Simplex(3)
+FORECASTERS = {"tree": tc.TreeCal(SPACE, arity=3), "adaptive": tc.AdaptiveTreeCal(SPACE, arity=3)}
+OTHERS = {
+    "mean": tc.RunningMean(SPACE),
+    "guarded": tc.Guarded(SPACE),
+    "grid": tc.SimplexGrid(SPACE, resolution=3),
+    "sampled": tc.Sampled(tc.TreeCal(SPACE), block=2, rng=np.random.default_rng(1)),
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +35,37 @@ def days() -> list[pa.Table]:
 @pytest.fixture(scope="module", params=FORECASTERS)
 def forecaster(request: pytest.FixtureRequest) -> Any:
     return FORECASTERS[request.param]
+
+
+@pytest.mark.parametrize("name", [*OTHERS, "binary"])
+def test_any_forecaster_in_a_pool(name: str) -> None:
+    two = epochs(12, 3, seed=2, longest=9, classes=2)
+    days, forecaster = (two, tc.BinaryGrid(tc.Simplex(2))) if name == "binary" else (FEW, OTHERS[name])
+    state = no_state()
+    with ThreadPoolExecutor(2) as pool:
+        for day, after, said in zip(days, one_by_one(days, forecaster), announced(days, forecaster), strict=True):
+            step = local.epoch(state, day, forecaster, shards=3, pool=pool, announced=True)
+            assert rows_of(step.forecasts) == after
+            assert rows_of(step.announced) == said
+            state = step.state
+    assert advance(state, days[0], forecaster).state.sort_by("key") == state.sort_by("key")  # all of them duplicates
+
+
+@pytest.mark.xdist_group("spark")
+def test_guarded_ones_on_spark(cluster: Any, tmp_path: Path) -> None:
+    forecaster, path = OTHERS["guarded"], str(tmp_path / "state")
+    both = one_by_one(FEW, forecaster), announced(FEW, forecaster)
+    for number, (day, after, said) in enumerate(zip(FEW, *both, strict=True)):
+        done = spark.epoch(
+            cluster, path, number, cluster.createDataFrame(day), forecaster, shards=2 + number, announced=True
+        )
+        assert rows_of(done.forecasts.toArrow()) == after
+        assert rows_of(done.announced.toArrow()) == said
+
+
+def test_a_part_with_a_last_round_is_refused() -> None:
+    with pytest.raises(tc.TreeCalError, match="a tree without depth"):
+        advance(no_state(), FEW[0], tc.Sampled(tc.TreeCal(SPACE, depth=2), block=2, rng=np.random.default_rng(1)))
 
 
 ON_SPARK = pytest.mark.parametrize(

@@ -19,6 +19,8 @@ SPACE = tc.Simplex(3)
 CORRECTORS: dict[str, tc.Corrector] = {
     "temperature": tc.TemperatureScaling(SPACE, forget=False, scores=None),
     "shifts": tc.Recalibrator(SPACE, make="shift", forget=False, scores=None),
+    "forgets": tc.VectorScaling(SPACE, scores=None),
+    "objects": tc.Chain([tc.TemperatureScaling(SPACE, scores=None), tc.Recalibrator(SPACE, scores=None)], scores=None),
 }
 
 
@@ -78,7 +80,7 @@ def test_in_a_pool(days: list[pa.Table], corrector: tc.Corrector, alone: Any, sh
 def test_in_epochs_of_spark(
     days: list[pa.Table], corrector: tc.Corrector, alone: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    if corrector is CORRECTORS["shifts"]:
+    if corrector not in (CORRECTORS["temperature"], CORRECTORS["objects"]):
         pytest.skip("the engine is the same")
     path = str(tmp_path / "state")
     for number, (day, said) in enumerate(zip(days, alone[0], strict=True)):
@@ -143,8 +145,6 @@ def test_what_cannot_be_advanced() -> None:
         advance(no_state(), day.drop_columns(["forecast"]), f)
     with pytest.raises(ParameterError, match="new one"):
         advance(no_state(), day, tc.TemperatureScaling(SPACE, forget=False).fit([[0.2, 0.3, 0.5]], [[1, 0, 0]]))
-    with pytest.raises(ParameterError, match="forget=False"):
-        advance(no_state(), day, tc.TemperatureScaling(SPACE))
     state = advance(no_state(), day, f).state
     with pytest.raises(SnapshotError, match="is of"):
         advance(state, day, CORRECTORS["shifts"])

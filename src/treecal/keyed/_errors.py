@@ -14,7 +14,7 @@ from treecal.engine._outcomes import Outcomes
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
 from treecal.geometry import Distance, as_distance
 from treecal.keyed._rows import arrange
-from treecal.keyed._shard import no_state
+from treecal.keyed._shard import check_new, horizon, no_state
 from treecal.keyed._tables import arrow, check_outcomes, schemas
 from treecal.ledger import Ledger
 from treecal.streams import play
@@ -60,8 +60,8 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
     """
     pa, measure, space = arrow(), as_distance(distance), forecaster.space
     check_outcomes(outcomes.schema, space)
-    horizon = forecaster.tree.horizon if isinstance(forecaster, TreeCal | AdaptiveTreeCal) else None
-    rows = arrange(no_state(), outcomes, space, horizon=horizon)
+    check_new(forecaster)
+    rows = arrange(no_state(), outcomes, space, horizon=horizon(forecaster))
     ends = [*np.unique(rows.streams, return_index=True)[1].tolist(), len(rows.streams)]
     found = []
     for start, end in pairwise(ends):
