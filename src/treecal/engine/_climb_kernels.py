@@ -38,7 +38,7 @@ from treecal.engine._state import Mix, TreeArgs
 
 _FEW = 8  # chunks of a row, at most, that are kept in registers
 _TOGETHER = 32  # nodes, about, whose norms are added up together
-_NEAR = 2**16  # numbers in a block, at most: its nodes stay near the processor
+_NEAR = 2**19  # numbers in a block, at most: its nodes stay near the processor
 
 
 def few_chunks(dim: int) -> tuple[int, ...]:
@@ -69,12 +69,16 @@ class Span(NamedTuple):
     last: int
 
 
-class Norms(NamedTuple):
-    """Room for the norms of some siblings, `digit` of which ended before each; for first children it counts as 1.
+class Room(NamedTuple):
+    """What kernels need while they climb, made once for a piece: rows filled up to whole chunks, and norms of siblings.
 
-    `squares` are `digit²·‖gap‖₂²`; `others` are sums of entries, or `digit·‖gap‖₁/2`. `scale` is `1/digit`.
+    Of siblings, `digit` of which ended before each (for first children it counts as 1), `squares` are `digit²·‖gap‖₂²`,
+    `others` the sums of entries or `digit·‖gap‖₁/2`, and `scale` is `1/digit`.
     """
 
+    start: Array
+    pull: Array
+    total: Array
     squares: Array
     others: Array
     scale: Array
@@ -82,11 +86,12 @@ class Norms(NamedTuple):
 
 
 @strict
-def _norms(arity: int) -> Norms:
-    """Return room for the norms of the children of some parents."""
-    size = -(-max(arity, _TOGETHER // arity * arity) // WIDTH) * WIDTH
-    scale = 1.0 / np.maximum(1, np.arange(size) % arity)
-    return Norms(np.zeros(size), np.ones(size), scale, scale * scale)
+def _room(arity: int, dim: int, mix: Mix | None) -> Room:
+    row, size = -(-dim // WIDTH) * WIDTH, -(-max(arity, _TOGETHER // arity * arity) // WIDTH) * WIDTH
+    pull, scale = np.zeros(row), 1.0 / np.maximum(1, np.arange(size) % arity)
+    if mix is not None:
+        pull[:dim] = mix.pull
+    return Room(np.zeros(row), pull, np.zeros(row), np.zeros(size), np.zeros(size), scale, scale * scale)
 
 
 @strict
@@ -110,6 +115,7 @@ def climb(
     parents: Array,
     totals: Array,
     few: tuple[int, ...],
+    room: Room,
 ) -> bool:
     """Go up one height: add errors to `totals[heights of the tree]`, and write the sums of the nodes above.
 
@@ -124,22 +130,19 @@ def climb(
     last, rest = chunks - 1, dim - WIDTH * (chunks - 1)
     nothing, minus_nothing = lanes_of(0.0), lanes_of(-0.0)  # the latter can be left out of a sum
     signs, off, limit = nothing, nothing, lanes_of(tol)
-    norms, first, pull = _norms(arity), np.zeros(chunks * WIDTH), np.zeros(chunks * WIDTH)
-    if mix is not None:
-        pull[:dim] = mix.pull
     if len(few) > 0:
         total, start = no_chunks(few), no_chunks(few)
     else:
-        total, start = np.zeros(chunks * WIDTH), first
+        total, start = room.total, room.start
     whole, begin = len(rows) - (span.last < length), 0
     epoch, grown = _epoch_of(span.start, span.height, tree)
     unplayed = tree.depth == 0 and span.height > 0 and span.start == 0  # the first node had ended when the tree grew
     while begin < whole:  # as long as the tree has one number of heights
         end = min(whole, grown - span.start)
         for k in range(dim):
-            first[k] = rows[0, k] if unplayed and begin == 0 else length * tree.first[k]
+            room.start[k] = rows[0, k] if unplayed and begin == 0 else length * tree.first[k]
         for c in range(chunks):
-            start = with_chunk(start, c, chunk(first, c))
+            start = with_chunk(start, c, chunk(room.start, c))
         one, two, square, slot, at = nothing, nothing, nothing, 0, begin * dim
         for eldest in range(begin, end, arity):
             for c in range(chunks):
@@ -155,7 +158,7 @@ def climb(
                     elif mix is None:
                         aim = before
                     else:
-                        pulled = fma(lanes_of(float(length * digit)), chunk(pull, c), nothing)
+                        pulled = fma(lanes_of(float(length * digit)), chunk(room.pull, c), nothing)
                         aim = fma(lanes_of(mix.share), before, pulled)
                     gap = fma(factor, value, aim)
                     size = plus(size, magnitude(gap))
@@ -163,10 +166,10 @@ def climb(
                     weight = plus(weight, value)
                     signs = with_signs(signs, value)
                     total = with_chunk(total, c, plus(before, value))
-                one = fma(size, lanes_of(norms.scale[digit]), one)
+                one = fma(size, lanes_of(room.scale[digit]), one)
                 both = both_added(squares, weight)
-                put(norms.squares, slot, both[0])
-                put(norms.others, slot, both[1])
+                put(room.squares, slot, both[0])
+                put(room.others, slot, both[1])
                 slot += 1
                 at += dim
             to = eldest // arity * dim
@@ -175,14 +178,14 @@ def climb(
                     store(parents, to + WIDTH * c, chunk(total, c))
                 else:
                     store_some(parents, to + WIDTH * c, chunk(total, c), rest)
-            if slot + arity > len(norms.squares) or eldest + arity >= end:
-                for j in range(slot, len(norms.squares)):
-                    norms.squares[j], norms.others[j] = 0.0, 1.0
-                for c in range(len(norms.squares) // WIDTH):
-                    squares = chunk(norms.squares, c)
-                    two = fma(root(squares), chunk(norms.scale, c), two)
-                    square = fma(squares, chunk(norms.scale_squared, c), square)
-                    off = beyond(magnitude(plus(chunk(norms.others, c), lanes_of(-1.0))), limit, off)
+            if slot + arity > len(room.squares) or eldest + arity >= end:
+                for j in range(slot, len(room.squares)):
+                    room.squares[j], room.others[j] = 0.0, 1.0
+                for c in range(len(room.squares) // WIDTH):
+                    squares = chunk(room.squares, c)
+                    two = fma(root(squares), chunk(room.scale, c), two)
+                    square = fma(squares, chunk(room.scale_squared, c), square)
+                    off = beyond(magnitude(plus(chunk(room.others, c), lanes_of(-1.0))), limit, off)
                 slot = 0
         totals[epoch, 0] += added(one)
         totals[epoch, 1] += added(two)
@@ -220,15 +223,14 @@ def _climb_last(
 
 
 @strict
-def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array, totals: Array) -> int:
+def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array, totals: Array, room: Room) -> int:
     """Go up from leaves whose outcomes are classes, without mixing: `O(1)` a leaf, whatever the dimension.
 
     With `count` of the `digit` siblings in the same class, `digit²·‖gap‖₂² = digit² − 2·digit·count + Σ counts²`, and
     `digit·‖gap‖₁ = 2·(digit − count)`. Return the first class that does not exist, or −1.
     """
     dim, arity, first = parents.shape[1], tree.arity, tree.first
-    chunks, rest = dim // WIDTH, dim % WIDTH
-    nothing, start_size, start_squares = lanes_of(0.0), 0.0, 0.0
+    nothing, start_size, start_squares, sums = lanes_of(0.0), 0.0, 0.0, parents.reshape(parents.size)
     for k in range(dim):
         start_size += abs(first[k])
         start_squares += first[k] * first[k]
@@ -236,41 +238,40 @@ def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array,
     for k in range(dim):
         half_sizes[k] = 0.5 * (start_size - abs(first[k]) + abs(1.0 - first[k]))
         starts[k] = max(start_squares + 1.0 - 2.0 * first[k], 0.0)
-    norms, i = _norms(arity), 0
     epoch, grown = _epoch_of(index, 0, tree)
+    i = 0
     while i < len(classes):  # as long as the tree has one number of heights
         end = min(len(classes), grown - index)
         one, two, square, slot = nothing, nothing, nothing, 0
         while i < end:
             counts, digit, length = parents[i // arity], 0.0, 0.0
-            for c in range(chunks):
-                store(counts, WIDTH * c, nothing)
-            if rest > 0:
-                store_some(counts, WIDTH * chunks, nothing, rest)
+            if slot == 0:  # a processor waits if it reads at once what was written in another width
+                for j in range(i // arity * dim, min(len(sums), (i + len(room.squares)) // arity * dim)):
+                    put(sums, j, 0.0)
             for _ in range(min(arity, end - i)):
                 label = np.intp(classes[i])
                 if label < 0 or label >= dim:
                     return i
                 count = counts[label]
                 if digit == 0.0:
-                    put(norms.squares, slot, starts[label])
-                    put(norms.others, slot, half_sizes[label])
+                    put(room.squares, slot, starts[label])
+                    put(room.others, slot, half_sizes[label])
                 else:
-                    put(norms.squares, slot, length + digit * (digit - 2.0 * count))
-                    put(norms.others, slot, digit - count)
+                    put(room.squares, slot, length + digit * (digit - 2.0 * count))
+                    put(room.others, slot, digit - count)
                 counts[label] = count + 1.0
                 length += 2.0 * count + 1.0
                 digit += 1.0
                 i += 1
                 slot += 1
-            if slot + arity > len(norms.squares) or i == end:
-                for j in range(slot, len(norms.squares)):
-                    norms.squares[j] = norms.others[j] = 0.0
-                for c in range(len(norms.squares) // WIDTH):
-                    squares, scale = chunk(norms.squares, c), chunk(norms.scale, c)
-                    one = fma(chunk(norms.others, c), scale, one)
+            if slot + arity > len(room.squares) or i == end:
+                for j in range(slot, len(room.squares)):
+                    room.squares[j] = room.others[j] = 0.0
+                for c in range(len(room.squares) // WIDTH):
+                    squares, scale = chunk(room.squares, c), chunk(room.scale, c)
+                    one = fma(chunk(room.others, c), scale, one)
                     two = fma(root(squares), scale, two)
-                    square = fma(squares, chunk(norms.scale_squared, c), square)
+                    square = fma(squares, chunk(room.scale_squared, c), square)
                 slot = 0
         totals[epoch, 0] += 2.0 * added(one)
         totals[epoch, 1] += added(two)
@@ -304,6 +305,7 @@ def climb_leaves(
         low += 1
         block *= arity
     blocks = (size + block - 1) // block
+    room = _room(arity, dim, mix)
     inner, outer = np.empty((2 * (block // arity) + low, dim)), np.empty((2 * blocks + top, dim))
     for number in range(blocks + 1):
         begin, end = (number * block, min(size, (number + 1) * block)) if number < blocks else (0, size)
@@ -312,9 +314,9 @@ def climb_leaves(
             part, parents = leaves[begin:end], inner[: (end - begin + arity - 1) // arity]
             bad = -1
             if leaves.ndim == 1:
-                bad = climb_classes(part, index + begin, tree, parents, totals[0])
+                bad = climb_classes(part, index + begin, tree, parents, totals[0], room)
             else:
-                sure = climb(part, Span(0, index + begin, 1, 1), tree, mix, tol, parents, totals[0], few)
+                sure = climb(part, Span(0, index + begin, 1, 1), tree, mix, tol, parents, totals[0], few, room)
                 if not sure and tol < np.inf:
                     bad = first_off_simplex(part, tol)
             if bad >= 0:
@@ -324,7 +326,7 @@ def climb_leaves(
             above = (here + arity - 1) // arity
             span = Span(height, (index + begin) // count, count, end - begin - (here - 1) * count)
             rows, parents = nodes[offset : offset + here], nodes[offset + here : offset + here + above]
-            climb(rows, span, tree, mix, np.inf, parents, totals[height], few)
+            climb(rows, span, tree, mix, np.inf, parents, totals[height], few, room)
             offset, here, height, count = offset + here, above, height + 1, count * arity
         if number < blocks:
             outer[number] = nodes[offset]
