@@ -7,6 +7,7 @@ from typing import Any
 
 from treecal.engine._kept_streams import KeptStreams
 from treecal.engine._keys import Numbers
+from treecal.engine._names import Names
 from treecal.engine._stream_scores import BankScores
 from treecal.engine._streams import Streams
 from treecal.exceptions import UnsupportedError
@@ -24,7 +25,7 @@ class BankReports:
     """The part of a bank that reports on its streams."""
 
     _streams: Streams
-    _keys: Numbers
+    _keys: Numbers | Names
     _lock: RLock
 
     def scores(self) -> BankScores:
