@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from treecal.engine import GuardedRun, Run, replay
-from treecal.engine._guarded import is_compiled
+from treecal.engine._guard_streams import is_compiled
 from treecal.engine._outcomes import Outcomes
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
 from treecal.geometry import Distance, as_distance
