@@ -13,7 +13,7 @@ import treecal as tc  # noqa: E402
 from treecal.engine._climb import KERNEL_DISTANCES  # noqa: E402
 from treecal.exceptions import OutcomeError, ParameterError, UnsupportedError  # noqa: E402
 from treecal.torch import replay  # noqa: E402
-from treecal.torch._replay import _result, _Slice  # noqa: E402
+from treecal.torch._replay import _result  # noqa: E402
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
@@ -49,8 +49,8 @@ def test_what_is_left_to_the_cpu(rounds: int, arity: int, depth: int | None) -> 
     """The slices that kernels leave, here all of the stream, make the errors and the forecast of the CPU."""
     forecaster = tc.TreeCal(tc.Simplex(3), arity=arity, depth=depth)
     classes = torch.randint(3, (rounds,), generator=torch.Generator().manual_seed(2))
-    part = _Slice(0, 0, forecaster.tree.heights(rounds), classes, whole=False)
-    run = _result(forecaster, rounds, [], [part], [np.eye(3)[classes.numpy()]])
+    table = np.array([[0, 0, forecaster.tree.heights(rounds), rounds, 0]])
+    run = _result(forecaster, np.full(3, 1 / 3), rounds, np.zeros(3), table, np.eye(3)[classes.numpy()])
     other = replay(classes, forecaster)
     assert [run.error(d) for d in KERNEL_DISTANCES] == pytest.approx(
         [other.error(d) for d in KERNEL_DISTANCES], rel=1e-13

@@ -247,8 +247,8 @@ class Bank(BankReports):
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        names = {"names": ()} if isinstance(self._keys, Names) else {}
-        return {"thing": self.thing} | names | self._kept_arguments()
+        named = {"names": ()} if isinstance(self._keys, Names) else {}
+        return {"thing": self.thing} | named | self._kept_arguments()
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""

@@ -7,8 +7,35 @@ import math
 import numpy as np
 
 from treecal._compile import strict
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal.engine._compile import digits
+
+
+@strict
+def measure_slices(
+    held: Array, slices: Integers, rounds: int, arity: int, depth: int, first: Array, errors: Array, carried: Array
+) -> None:
+    """Add the errors of all slices, and write what is carried at the end of the stream.
+
+    Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
+    of the one node of a slice that is not whole is the last row of the next such slice.
+    """
+    dim, at, left = len(first), 0, 0
+    room, last = np.empty((carried.shape[0], dim)), np.empty(dim)
+    for i in range(len(slices)):
+        height, start, heights, count, whole = slices[i]
+        rows = np.empty((count + left, dim))
+        rows[:count] = held[at : at + count]
+        at += count
+        if whole:
+            measure(rows[:count], start, height, heights, rounds, arity, depth, first, errors, room)
+            continue
+        if left:
+            rows[count] = last
+        measure(rows, start, height, heights, rounds, arity, depth, first, errors, carried[height:])
+        left = min(len(rows), 1)
+        if left:
+            last[:] = rows[0]
 
 
 @strict

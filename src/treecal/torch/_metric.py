@@ -89,7 +89,7 @@ class CalibrationError(nn.Module):
         """
         x, y = self._read(logits, outcomes)
         if self._has_kernels(x):
-            from treecal.torch._kernels import tally_rows
+            from treecal.torch._triton.counting import tally_rows
 
             tally_rows(self.counts, x, y, self.bins)
             return
@@ -104,7 +104,7 @@ class CalibrationError(nn.Module):
         """Return the probabilities that are counted, `(n, classes)`: float64 for float64 logits, otherwise float32."""
         x = read_logits(logits, len(self.classes))
         if self._has_kernels(x):
-            from treecal.torch._kernels import softmax_rows
+            from treecal.torch._triton.counting import softmax_rows
 
             return softmax_rows(x)
         with torch.no_grad():

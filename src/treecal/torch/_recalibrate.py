@@ -120,7 +120,7 @@ class Recalibrate(nn.Module):
         read_logits(logits, self.classes)
         learns = torch.is_grad_enabled() and logits.requires_grad
         if logits.ndim == 2 and has_kernels(logits) and not learns and not torch.compiler.is_compiling():
-            from treecal.torch._kernels import recalibrate_rows
+            from treecal.torch._triton.recalibrating import recalibrate_rows
 
             if self.classes <= MOST_CLASSES:
                 return recalibrate_rows(logits, self.slope, self.bias, self._least)

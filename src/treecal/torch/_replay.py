@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal.engine import replay as replay_on_cpu
 from treecal.engine._climb import KERNEL_DISTANCES
 from treecal.engine._outcomes import read_outcomes
@@ -21,13 +22,15 @@ from treecal.forecasters._path import TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
 from treecal.torch._device import HAS_TRITON
 
-_FEW = 8  # lanes: fewer are left to the CPU
+if TYPE_CHECKING:
+    from treecal.torch._triton.climbing import Bounds, Step
+
 _SMALLEST, _LARGEST = 1e-6, 1e6  # of a box for the kernels, whose roots start in float32
 _ROW_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CLASS_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
-class Replayed(NamedTuple):
+class Replayed:
     """A stream that was replayed on a device. Made by `replay`.
 
     Attributes
@@ -37,7 +40,7 @@ class Replayed(NamedTuple):
     totals
         The per-node errors in ℓ1, ℓ2 and ℓ2², summed over rounds.
     next
-        The forecast of the outcome that would come next.
+        The forecast of the outcome that would come next; None if the tree is full.
 
     Examples
     --------
@@ -48,9 +51,16 @@ class Replayed(NamedTuple):
     (4, array([0.5, 0.5]))
     """
 
-    rounds: int
-    totals: dict[Distance, float]
-    next: Forecast | None
+    def __init__(self, rounds: int, totals: dict[Distance, float], follow: Callable[[], Forecast | None]) -> None:
+        self.rounds, self.totals, self._follow = rounds, totals, follow
+
+    @cached_property
+    def next(self) -> Forecast | None:
+        """The forecast of the outcome that would come next; None if the tree is full."""
+        return self._follow()
+
+    def __repr__(self) -> str:
+        return f"Replayed({self.rounds} rounds, l1 {self.totals[KERNEL_DISTANCES[0]]:.6g})"
 
     def error(self, distance: Distance | str = "l1", *, total: bool = False) -> float:
         """Return the per-node (labelled) calibration error: `Run.error(distance, per_node=True)`.
@@ -105,13 +115,19 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
     True
     """
     rows = outcomes.detach() if isinstance(outcomes, Tensor) else _from_dlpack(outcomes)
-    found = TreeCal(forecaster, arity=arity) if isinstance(forecaster, ConvexSet) else new_tree_forecaster(forecaster)
+    found = _treecal(forecaster, arity) if isinstance(forecaster, ConvexSet) else new_tree_forecaster(forecaster)
     if not isinstance(found, TreeCal):
         raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint="tc.replay takes others.")
     check = _check_of(found, rows)
     if check is None:
         return _on_cpu(rows, found)
-    return _on_device(rows.contiguous(), found, check)
+    return _on_device(rows if rows.is_contiguous() else rows.contiguous(), found, check)
+
+
+@lru_cache(maxsize=64)
+def _treecal(space: ConvexSet, arity: int) -> TreeCal:
+    """Return a forecaster that nobody updates: to make one takes longer than to launch a kernel."""
+    return TreeCal(space, arity=arity)
 
 
 def _from_dlpack(outcomes: Any) -> Tensor:
@@ -122,12 +138,10 @@ def _from_dlpack(outcomes: Any) -> Tensor:
 
 
 def _on_cpu(rows: Tensor, forecaster: TreeCal) -> Replayed:
-    held = rows.cpu()
-    given = (held.float() if held.dtype in (torch.bfloat16, torch.float16) else held).numpy()
-    run = replay_on_cpu(given, forecaster)
+    run = replay_on_cpu(_numpy(rows.cpu()), forecaster)
     totals = {distance: run.error(distance, per_node=True, total=True) for distance in KERNEL_DISTANCES}
     full = forecaster.tree.horizon == run.rounds
-    return Replayed(run.rounds, totals, None if full else run.forecast(run.rounds))
+    return Replayed(run.rounds, totals, lambda: None if full else run.forecast(run.rounds))
 
 
 def _check_of(forecaster: TreeForecaster, rows: Tensor) -> int | None:
@@ -135,7 +149,7 @@ def _check_of(forecaster: TreeForecaster, rows: Tensor) -> int | None:
     space = forecaster.space
     if not (HAS_TRITON and rows.is_cuda and len(rows)) or forecaster._path.mix or forecaster.tree.arity > 1024:
         return None
-    from treecal.torch._climb import MOST_DIM, MOST_ROWS
+    from treecal.torch._triton.climbing import MOST_DIM, MOST_ROWS
 
     if space.dim > MOST_DIM or len(rows) > MOST_ROWS:
         return None
@@ -145,10 +159,13 @@ def _check_of(forecaster: TreeForecaster, rows: Tensor) -> int | None:
         return None
     if isinstance(space, Simplex):
         return 1
-    if isinstance(space, Box):
-        size = float(np.abs(space.bounds()).max())
-        return 2 if _SMALLEST <= size <= _LARGEST else None
-    return None
+    return 2 if isinstance(space, Box) and _is_usual(space) else None
+
+
+@lru_cache(maxsize=64)
+def _is_usual(space: Box) -> bool:
+    """Return whether a box is neither too small nor too large for kernels."""
+    return bool(_SMALLEST <= np.abs(space.bounds()).max() <= _LARGEST)
 
 
 class _Slice(NamedTuple):
@@ -162,75 +179,66 @@ class _Slice(NamedTuple):
 
 
 def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
-    from treecal.torch._climb import climb, heights_at_once
+    from treecal.torch._triton.climbing import climb, steps_of
 
-    tree, rounds = forecaster.tree, len(rows)
-    tree.check(rounds)
-    first, low, high = torch.from_numpy(_constants(forecaster)).to(rows.device)
+    tree, dim = forecaster.tree, forecaster.space.dim
+    tree.check(len(rows))
+    first = np.array(forecaster._path.first, np.float64)
+    bounds, steps = _bounds(forecaster.space, first.tobytes(), rows.device), steps_of(rows, tree, dim)
+    sums = torch.empty(16 * steps[-1].target, dim, dtype=torch.float64, device=rows.device)
+    found = torch.empty(steps[-1].program, 4, dtype=torch.float64, device=rows.device)
+    for step in steps[:-1]:
+        climb(sums if step.height else rows, sums, found, bounds, tree, 0 if step.height else check, step)
     slices: list[_Slice] = []
-    found: list[Tensor] = []
-    level, height = rows, 0
-    while height < (end := tree.heights(rounds)):
-        heights = min(heights_at_once(tree.arity), end - height)
-        children = tree.arity**heights
-        whole = rounds // (tree.arity**height * children)
-        if whole < _FEW:
-            heights, whole = end - height, 0
-        tail = level[whole * children :]
+    for height, heights, whole, _, _, source, _, _ in steps:
+        level, at, children = (sums, 16 * source, tree.arity**heights) if height else (rows, 0, tree.arity**heights)
         if whole:
-            slices.append(_Slice(height, 0, heights, level[:children], whole=True))
-            level, errors = climb(
-                level,
-                first,
-                arity=tree.arity,
-                heights=heights,
-                length=tree.arity**height,
-                whole=whole,
-                parts=tree.depth or height + heights,
-                grows=tree.depth is None,
-                check=0 if height else check,
-                bounds=(low, high),
-            )
-            found.append(errors)
-        slices.append(_Slice(height, whole * children, heights, tail, whole=False))
-        height += heights
-    totals, held = _fetched(found, slices, forecaster.space.dim)
-    if totals and totals[0][3]:
-        _refuse(forecaster, rows, found[0][:, 3].nonzero().flatten().tolist())
-    last = next(part for part in slices if not part.whole)
-    read_outcomes(forecaster.space, _numpy(last.rows.cpu()), before=last.start)
-    return _result(forecaster, rounds, totals, slices, held)
+            slices.append(_Slice(height, 0, heights, level[at : at + children], whole=True))
+        start, end = whole * children, len(rows) // tree.arity**height
+        slices.append(_Slice(height, start, heights, level[at + start : at + end], whole=False))
+    held = torch.cat([found.sum(dim=0), torch.cat([_dense(part.rows, dim) for part in slices]).flatten()])
+    table = np.array([[part.height, part.start, part.heights, len(part.rows), part.whole] for part in slices], np.int64)
+    fetched = held.cpu().numpy()  # waits for the device
+    if len(found) and fetched[3]:
+        _refuse(forecaster, rows, found[: steps[0].programs, 3].nonzero().flatten().tolist(), steps[0])
+    kept = fetched[4:].reshape(-1, dim)
+    tail = next(i for i, part in enumerate(slices) if not part.whole)
+    at = int(table[:tail, 3].sum())
+    _check_tail(forecaster.space, slices[tail], kept[at : at + len(slices[tail].rows)], bounds.edges)
+    return _result(forecaster, first, len(rows), fetched[:3], table, kept)
 
 
-def _fetched(found: list[Tensor], slices: list[_Slice], dim: int) -> tuple[list[list[float]], list[Array]]:
-    """Return the errors of each kernel, and the rows of the slices: all in one transfer, which waits for the device."""
-    parts = [_dense(part.rows, dim) for part in slices]
-    held = torch.cat([errors.sum(dim=0) for errors in found] + [part.flatten() for part in parts]).cpu().numpy()
-    at = 4 * len(found)
-    totals, rows = held[:at].reshape(-1, 4).tolist(), []
-    for part in parts:
-        rows.append(held[at : at + part.numel()].reshape(-1, dim))
-        at += part.numel()
-    return totals, rows
+def _check_tail(space: ConvexSet, tail: _Slice, rows: Array, edges: tuple[Array, Array]) -> None:
+    """Raise for the first outcome after the whole lanes that is not of the set."""
+    if tail.rows.ndim == 1:
+        if len(rows) and not rows.any(axis=1).all():  # one is no class
+            read_outcomes(space, _numpy(tail.rows.cpu()), before=tail.start)
+    elif not (isinstance(space, Box) and ((rows >= edges[0]) & (rows <= edges[1])).all()):
+        read_outcomes(space, rows, before=tail.start)
 
 
-def _constants(forecaster: TreeCal) -> Array:
-    """Return the start point, and the bounds of a box with what rounding may add; for other sets any."""
-    first, space = np.array(forecaster._path.first, np.float64), forecaster.space
-    if not isinstance(space, Box):
-        return np.stack([first, first, first])
-    low, high = (np.array(edge, np.float64) for edge in space.bounds())
-    slack = TOLERANCE * np.maximum(np.abs(low), np.abs(high))
-    return np.stack([first, low - slack, high + slack])
+@lru_cache(maxsize=64)
+def _bounds(space: ConvexSet, start: bytes, device: torch.device) -> Bounds:
+    """Return what outcomes are checked by, on the device."""
+    from treecal.torch._triton.climbing import Bounds
+
+    first = np.frombuffer(start).copy()
+    low = high = first
+    if isinstance(space, Box):
+        low, high = (np.array(edge, np.float64) for edge in space.bounds())
+        slack = TOLERANCE * np.maximum(np.abs(low), np.abs(high))
+        low, high = low - slack, high + slack
+    least, most = low.astype(np.float32), high.astype(np.float32)
+    least = np.where(least < low, np.nextafter(least, np.float32(np.inf)), least)
+    most = np.where(most > high, np.nextafter(most, np.float32(-np.inf)), most)
+    alike = all(bool((edge == edge[0]).all()) for edge in (first, low, high))
+    there = [torch.from_numpy(part).to(device) for part in (first, low, high, least, most)]
+    return Bounds(*there, alike, (low, high))  # type: ignore[arg-type, call-arg]
 
 
-def _refuse(forecaster: TreeCal, rows: Tensor, programs: list[int]) -> None:
+def _refuse(forecaster: TreeCal, rows: Tensor, programs: list[int], step: Step) -> None:
     """Raise for the first outcome that is not of the set: kernels know which programs saw one, and the CPU which."""
-    from treecal.torch._climb import heights_at_once, lanes_of
-
-    tree = forecaster.tree
-    heights = min(heights_at_once(tree.arity), tree.depth or 2)
-    size = lanes_of(forecaster.space.dim) * tree.arity**heights
+    size = step.lanes * forecaster.tree.arity**step.heights
     for program in programs:
         part = rows[program * size : (program + 1) * size]
         read_outcomes(forecaster.space, _numpy(part.cpu()), before=program * size)
@@ -246,27 +254,21 @@ def _dense(rows: Tensor, dim: int) -> Tensor:
     return (rows[:, None] == torch.arange(dim, device=rows.device)).double()
 
 
-def _result(
-    forecaster: TreeCal, rounds: int, totals: list[list[float]], slices: list[_Slice], held: list[Array]
-) -> Replayed:
+def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table: Integers, kept: Array) -> Replayed:
     """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
-    from treecal.torch._edges import measure
+    from treecal.torch._edges import measure_slices
 
-    tree, first = forecaster.tree, np.array(forecaster._path.first, np.float64)
-    errors, left = np.zeros(3), np.zeros((0, len(first)))
-    carried = np.zeros((tree.heights(rounds) + 2, len(first)))
-    for part, own in zip(slices, held, strict=True):
-        rows = own.copy() if part.whole else np.concatenate([own, left])
-        room = np.zeros((part.heights, len(first)))
-        measure(rows, part.start, part.height, part.heights, rounds, tree.arity, tree.depth or 0, first, errors, room)
-        if not part.whole:  # the sum of one that is not whole is the last row of the next
-            carried[part.height : part.height + part.heights] = room
-            left = rows[: min(len(rows), 1)]
-    sums = {
-        distance: math.fsum([errors[i], *(own[i] for own in totals)]) for i, distance in enumerate(KERNEL_DISTANCES)
-    }
-    if tree.horizon == rounds:
-        return Replayed(rounds, sums, None)
-    resumed = TreeCal(**forecaster.arguments())
-    resumed._state = TreeState(np.array([rounds]), carried[: tree.heights(rounds), None])
-    return Replayed(rounds, sums, resumed.predict())
+    tree = forecaster.tree
+    heights = tree.heights(rounds)
+    errors, carried = found.copy(), np.zeros((heights + 2, len(first)))
+    measure_slices(kept, table, rounds, tree.arity, tree.depth or 0, first, errors, carried)
+    totals = dict(zip(KERNEL_DISTANCES, errors.tolist(), strict=True))
+
+    def follow() -> Forecast | None:
+        if tree.horizon == rounds:
+            return None
+        resumed = TreeCal(**forecaster.arguments())
+        resumed._state = TreeState(np.array([rounds]), carried[:heights, None])
+        return resumed.predict()
+
+    return Replayed(rounds, totals, follow)

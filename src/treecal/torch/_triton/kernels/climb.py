@@ -6,40 +6,20 @@ the CPU does: sums are the same, bit for bit. Errors are added up within a lane,
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-
-MOST_DIM = 1024
-"""Rows of more coordinates are left to the CPU."""
-MOST_ROWS = 2**31 - 2**12
-_UNROLLED = 16  # children of a node, at most, for two heights at a time and for loops without a counter
-_WARPS = 4
-_REGISTERS = 128  # of a thread that reads float32: so there are enough threads
-_NARROW = 16  # coordinates of a row that one thread holds, at most
-_TILE = 1024  # numbers of the rows that a program holds otherwise
-
 
 # A row of few coordinates is held by one thread, so that norms need no exchange between threads. Its coordinates are
 # read in pairs, which are joined: in which order is all the same, so long as it is always the same one.
 
 
 @triton.jit
-def _pair(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
+def _pair(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
     if 2 * J >= DIM:
         return tl.zeros([at.shape[0], 2], x.dtype.element_ty) + other
-    k = 2 * J + tl.arange(0, 2)
-    if ODD < 0:
+    else:
+        k = 2 * J + tl.arange(0, 2)
         return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
-    # Two rows begin here, as one row of twice the length: of these the first, or the second. Four numbers are read at a
-    # time, two of which are wanted; the others are another pair, and the two loads are one.
-    PLACE: tl.constexpr = J + ODD * (DIM // 2)
-    four = tl.load(x + (at[:, None] + (PLACE // 2 * 4 + tl.arange(0, 4))[None, :]))
-    early, late = tl.split(tl.permute(tl.reshape(four, [at.shape[0], 2, 2]), [0, 2, 1]))
-    if PLACE % 2 == 0:
-        return early
-    return late
 
 
 @triton.jit
@@ -48,25 +28,26 @@ def _joined(a, b):
 
 
 @triton.jit
-def _two(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
-    return _joined(_pair(x, at, other, J, DIM, ODD), _pair(x, at, other, J + 1, DIM, ODD))
+def _two(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+    return _joined(_pair(x, at, other, J, DIM), _pair(x, at, other, J + 1, DIM))
 
 
 @triton.jit
-def _four(x, at, other, J: tl.constexpr, DIM: tl.constexpr, ODD: tl.constexpr):
-    return _joined(_two(x, at, other, J, DIM, ODD), _two(x, at, other, J + 2, DIM, ODD))
+def _four(x, at, other, J: tl.constexpr, DIM: tl.constexpr):
+    return _joined(_two(x, at, other, J, DIM), _two(x, at, other, J + 2, DIM))
 
 
 @triton.jit
-def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, ODD: tl.constexpr):
+def _narrow(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr):
     """Return the rows that begin at these places, one for each thread."""
     if WIDTH == 2:
-        return _pair(x, at, other, 0, DIM, ODD)
-    if WIDTH == 4:
-        return _two(x, at, other, 0, DIM, ODD)
-    if WIDTH == 8:
-        return _four(x, at, other, 0, DIM, ODD)
-    return _joined(_four(x, at, other, 0, DIM, ODD), _four(x, at, other, 4, DIM, ODD))
+        return _pair(x, at, other, 0, DIM)
+    elif WIDTH == 4:
+        return _two(x, at, other, 0, DIM)
+    elif WIDTH == 8:
+        return _four(x, at, other, 0, DIM)
+    else:
+        return _joined(_four(x, at, other, 0, DIM), _four(x, at, other, 4, DIM))
 
 
 @triton.jit
@@ -111,12 +92,13 @@ def _put_narrow(out, at, value, mask, DIM: tl.constexpr, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _rows(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr, ODD: tl.constexpr = -1):
+def _rows(x, at, other, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr):
     """Return the rows that begin at these places, `(lanes, WIDTH)`."""
     if NARROW:
-        return _narrow(x, at, other, DIM, WIDTH, ODD)
-    k = tl.arange(0, WIDTH)
-    return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
+        return _narrow(x, at, other, DIM, WIDTH)
+    else:
+        k = tl.arange(0, WIDTH)
+        return tl.load(x + (at[:, None] + k[None, :]), mask=(k < DIM)[None, :], other=other)
 
 
 @triton.jit
@@ -137,7 +119,6 @@ def _measured(gap, scale, square, one, two, three):
 def _row(
     x, row, k, least, most, off,
     CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr, NARROW: tl.constexpr,
-    ODD: tl.constexpr,
 ):  # fmt: skip
     """Return a row of each lane, and what rows are checked by: the smallest and largest entries, how many are off."""
     if CLASSES:
@@ -145,9 +126,7 @@ def _row(
         value = (k == label[:, None]).to(tl.float64)
         off += ((label < 0) | (label >= DIM)).to(tl.int32)
     else:
-        if ODD == 1:
-            row -= 1
-        raw = _rows(x, row.to(tl.int64) * DIM, 0.0, DIM, WIDTH, NARROW, ODD)
+        raw = _rows(x, row.to(tl.int64) * DIM, 0.0, DIM, WIDTH, NARROW)
         value = raw.to(tl.float64)
         if CHECK > 0:
             least = tl.minimum(least, raw)
@@ -162,32 +141,27 @@ def _row(
 def _children(
     x, eldest, k, start, rounds, inverse, one, two, three, least, most, off,
     ARITY: tl.constexpr, UNROLL: tl.constexpr, CLASSES: tl.constexpr, CHECK: tl.constexpr, DIM: tl.constexpr,
-    WIDTH: tl.constexpr, NARROW: tl.constexpr, FOUR: tl.constexpr,
+    WIDTH: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
     """Go through the children of a node in each lane; return their sum."""
-    # Rows of an even number of coordinates are read two by two.
-    TWO: tl.constexpr = NARROW and UNROLL and FOUR and DIM % 2 == 0 and ARITY % 2 == 0
-    FIRST: tl.constexpr = 0 if TWO else -1
-    total, least, most, off = _row(x, eldest, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, FIRST)
+    total, least, most, off = _row(x, eldest, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW)
     one, two, three = _measured(total - rounds * start, 1.0, inverse, one, two, three)
     if UNROLL:
         for i in tl.static_range(1, ARITY):
-            value, least, most, off = _row(
-                x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, (i % 2 if TWO else -1)
-            )
+            value, least, most, off = _row(x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW)
             one, two, three = _measured(value * i - total, 1.0 / i, inverse * (1.0 / i / i), one, two, three)
             total += value
     else:
         for i in tl.range(1, ARITY):
-            value, least, most, off = _row(x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW, -1)
+            value, least, most, off = _row(x, eldest + i, k, least, most, off, CLASSES, CHECK, DIM, WIDTH, NARROW)
             part = tl.full((), 1.0, tl.float64) / i
             one, two, three = _measured(value * i - total, part, part * part * inverse, one, two, three)
             total += value
     return total, one, two, three, least, most, off
 
 
-@triton.jit(do_not_specialize=["whole", "length", "parts", "digits"])
-def _climb(
+@triton.jit(do_not_specialize=["source", "target", "program", "whole", "length", "parts", "digits"])
+def climb_nodes(
     x,
     out,
     found,
@@ -195,6 +169,9 @@ def _climb(
     low,
     high,
     columns,
+    source,
+    target,
+    program,
     whole,
     length,
     parts,
@@ -208,14 +185,16 @@ def _climb(
     DIM: tl.constexpr,
     WIDTH: tl.constexpr,
     NARROW: tl.constexpr,
-    FOUR: tl.constexpr,
     UNROLL: tl.constexpr,
 ):
     """Write the sum of each whole lane, and the errors within whole lanes, all but the first, of these heights.
 
-    `CHECK` says what outcomes are checked for: 0 nothing, 1 a simplex, 2 a box, 3 classes. `parts` is the number of
-    heights of the tree; if it grows, of those below a lane's own digits.
+    They are read from row `16·source` on and written from row `16·target` on; the errors from `program` on. `CHECK`
+    says what outcomes are checked for: 0 nothing, 1 a simplex, 2 a box, 3 classes. `parts` is the number of heights of
+    the tree; if it grows, of those below a lane's own digits.
     """
+    x += source.to(tl.int64) * (16 if CLASSES else 16 * DIM)
+    out += target.to(tl.int64) * (16 * DIM)
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     own_lane = tl.minimum(lane, whole - 1)  # those past the end do the last one's work again, for nothing
     rounds = length.to(tl.float64)
@@ -231,12 +210,12 @@ def _climb(
     if HEIGHTS == 1:
         total, one, two, three, least, most, off = _children(
             x, own_lane * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
     else:
         total, one, two, three, least, most, off = _children(
             x, own_lane * ARITY * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
+            ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
         )  # fmt: skip
         own = rounds * ARITY
         share = 1.0 / own
@@ -244,7 +223,7 @@ def _climb(
         for i in tl.range(1, ARITY):
             value, one, two, three, least, most, off = _children(
                 x, (own_lane * ARITY + i) * ARITY, k, start, rounds, inverse, one, two, three, least, most, off,
-                ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW, FOUR,
+                ARITY, UNROLL, CLASSES, CHECK, DIM, WIDTH, NARROW,
             )  # fmt: skip
             part = tl.full((), 1.0, tl.float64) / i
             one, two, three = _measured(value * i - total, part, part * part * share, one, two, three)
@@ -262,7 +241,7 @@ def _climb(
             heights += (lane >= limit).to(tl.int32)
             limit *= ARITY
     weight = tl.where((lane > 0) & (lane < whole), 1.0 / heights.to(tl.float64), 0.0)
-    slot = found + tl.program_id(0) * 4
+    slot = found + (program + tl.program_id(0)) * 4
     # A lane that is not whole may hold anything.
     tl.store(slot, tl.sum(tl.where(weight > 0, weight * one, 0.0), axis=0))
     tl.store(slot + 1, tl.sum(tl.where(weight > 0, weight * two, 0.0), axis=0))
@@ -279,72 +258,3 @@ def _climb(
         outside = (least.to(tl.float64) < lowest) | (most.to(tl.float64) > highest)
         refused += tl.sum(outside.to(tl.int32), axis=1)
     tl.store(slot + 3, tl.sum(((lane < whole) & (refused > 0)).to(tl.float64), axis=0))
-
-
-def heights_at_once(arity: int) -> int:
-    """Return how many heights a lane climbs at a time."""
-    return 2 if arity <= _UNROLLED else 1
-
-
-def lanes_of(dim: int) -> int:
-    """Return how many lanes a program has."""
-    return 32 * _WARPS if dim <= _NARROW else max(1, _TILE // triton.next_power_of_2(dim))
-
-
-def climb(
-    rows: Tensor,
-    first: Tensor,
-    *,
-    arity: int,
-    heights: int,
-    length: int,
-    whole: int,
-    parts: int,
-    grows: bool,
-    check: int,
-    bounds: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """Return the sums of the whole lanes, and by program their errors in ℓ1, ℓ2 and ℓ2², and how many were refused."""
-    dim = len(first)
-    size, narrow = lanes_of(dim), dim <= _NARROW
-    out = torch.empty(whole, dim, dtype=torch.float64, device=rows.device)
-    found = torch.empty(triton.cdiv(whole, size), 4, dtype=torch.float64, device=rows.device)
-    digits, power = 0, 1
-    while power <= whole:
-        digits, power = digits + 1, power * arity
-    _climb[(len(found),)](
-        rows,
-        out,
-        found,
-        first,
-        *bounds,
-        _columns(dim, rows.device),
-        whole,
-        length,
-        parts,
-        digits,
-        ARITY=arity,
-        HEIGHTS=heights,
-        GROWS=grows,
-        CLASSES=rows.ndim == 1,
-        CHECK=check,
-        LANES=size,
-        DIM=dim,
-        WIDTH=max(2, triton.next_power_of_2(dim)),
-        NARROW=narrow,
-        FOUR=rows.element_size() <= 4,
-        UNROLL=arity <= _UNROLLED,
-        num_warps=_WARPS,
-        **({"maxnreg": _REGISTERS} if narrow and rows.element_size() == 4 and rows.is_cuda else {}),
-    )
-    return out, found
-
-
-_known: dict[tuple[int, torch.device], Tensor] = {}
-
-
-def _columns(dim: int, device: torch.device) -> Tensor:
-    """Return the numbers of the coordinates."""
-    if (dim, device) not in _known:
-        _known[dim, device] = torch.arange(dim, dtype=torch.int32, device=device)
-    return _known[dim, device]

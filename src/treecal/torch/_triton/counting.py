@@ -1,0 +1,188 @@
+"""The metric on a GPU: where its kernels work, how they are laid out, and their launches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from treecal.auditing._counts import MAGIC
+from treecal.torch._triton.kernels.count import tally_classes, tally_marked, write_softmax
+from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two, vector
+
+_MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
+_ROWS, _WARPS, _EACH, _STAGES = 4, 4, 3, 1  # of a program: its rows, each for a warp; programs on a multiprocessor
+_REGISTERS = 168  # of a thread, so that so many programs are on a multiprocessor
+_SCORED, _SCORED_WARPS = 128, 4  # of a program of the second kernel: its rows, and its warps
+_FEW_BINS = 64  # of the most likely class, which are summed within a program
+
+
+class _Shape(NamedTuple):
+    """How rows of so many classes lie in a program: see `tally_classes`. A warp has a row, or a group of one."""
+
+    chunks: int
+    width: int
+    each: int
+    groups: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of a program; it has a warp for each of their groups."""
+        return _ROWS if self.groups == 1 else 1
+
+    @property
+    def warps(self) -> int:
+        """Warps of a program."""
+        return _WARPS if self.groups == 1 else self.groups
+
+    @classmethod
+    def of(cls, classes: int, size: int) -> _Shape:
+        """Return that of numbers of so many bytes."""
+        each = 16 // size
+        block = max(8 * each, power_of_two(classes))
+        width = min(block, 32 * each)
+        chunks = block // width
+        return cls(chunks, width, each, max(1, chunks * each // 32))
+
+    def programs(self, rows: int, device: torch.device) -> int:
+        """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
+        return min(-(-rows // self.rows), max(1, _EACH * _WARPS // self.warps) * multiprocessors(device))
+
+    @property
+    def record(self) -> int:
+        """Integers of a row's record, with room so that it begins at a multiple of 32 bytes."""
+        return 8 if self.groups <= 4 else 16
+
+
+class _Room:
+    """Where the kernels work, on one device and stream: kept between calls, and cleared by the second kernel."""
+
+    def __init__(self, device: torch.device, rows: int, classes: int, shape: _Shape) -> None:
+        self.rows = rows
+        words = shape.groups * shape.width // shape.each
+        self.records = torch.empty(rows, shape.record, dtype=torch.int32, device=device)
+        self.words = torch.empty(rows, words, dtype=torch.int64, device=device)
+        self.sums = torch.zeros(2, classes, dtype=torch.int64, device=device)
+
+
+_rooms: dict[tuple[Any, ...], _Room] = {}
+
+
+def _room(x: Tensor, shape: _Shape) -> _Room:
+    # Work on one stream is done in order; on two streams it may not be, so that each has its own room.
+    rows, classes = x.shape
+    key = x.device, current_stream(x), classes, shape
+    room = _rooms.get(key)
+    if room is None or room.rows < rows:
+        room = _rooms[key] = _Room(x.device, rows, classes, shape)
+    return room
+
+
+@torch.library.custom_op("treecal::tally_rows", mutates_args=("counts",))
+def _tally_op(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    _tally(counts, logits, outcomes, bins)
+
+
+@_tally_op.register_fake
+def _(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    return None
+
+
+def tally_rows(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    """Add rows to the counts, in place: those of `Sums`, one after the other."""
+    (_tally_op if torch.compiler.is_compiling() else _tally)(counts, logits, outcomes, bins)
+
+
+def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    y = outcomes if outcomes.dtype in (torch.int64, torch.int32) else outcomes.long()
+    y = y if y.is_contiguous() else y.contiguous()
+    rows, most = x.shape[0], _MOST_ROWS * multiprocessors(x.device)
+    if rows <= most:  # a slice takes time of its own
+        _count(counts, x, y, bins)
+        return
+    for start in range(0, rows, most):
+        _count(counts, x[start : start + most], y[start : start + most], bins)
+
+
+class _Plan(NamedTuple):
+    """How rows of one shape and type are counted: the limit of what is marked, and the kernels' constants."""
+
+    limit: float
+    shape: _Shape
+    classes: tuple[Any, ...]
+    marked: tuple[Any, ...]
+
+
+_plans: dict[tuple[Any, ...], _Plan] = {}
+
+
+def _plan(x: Tensor, bins: int) -> _Plan:
+    classes, shape = x.shape[1], _Shape.of(x.shape[1], x.element_size())
+    magic = int(np.float64(MAGIC).view(np.int64))
+    base = _wrapped(shape.chunks * shape.width * magic)
+    few = max(16, power_of_two(bins)) if bins <= _FEW_BINS else 0
+    chunks, width, each, groups = shape
+    return _Plan(
+        min(_at_least(1 / bins), 0.088),
+        shape,
+        (classes, chunks, shape.rows, width, each, groups, shape.record, base, vector(x), x.is_cuda, _STAGES),
+        (classes, bins, _SCORED, width, each, groups, shape.record, chunks // groups, few, x.is_cuda),
+    )
+
+
+def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
+    (rows, classes), stride = x.shape, x.stride(0)
+    key = x.device, x.dtype, y.dtype, classes, bins, stride, x.data_ptr() % 16, y.data_ptr() % 16
+    plan = _plans.get(key)
+    if plan is None:
+        plan = _plans[key] = _plan(x, bins)
+    room = _room(x, plan.shape)
+    records, words, sums = room.records, room.words, room.sums
+    launch(
+        tally_classes,
+        ("classes", *key),
+        plan.shape.programs(rows, x.device),
+        (x, y, records, words, sums, rows, stride, plan.limit, *plan.classes),
+        num_warps=plan.shape.warps,
+        **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
+    )
+    launch(
+        tally_marked,
+        ("marked", *key, counts.data_ptr() % 16),
+        -(-max(rows, classes) // _SCORED),
+        (x, y, records, words, sums, counts, rows, stride, *plan.marked),
+        num_warps=_SCORED_WARPS,
+        enable_fp_fusion=False,  # squares of scores are rounded before they are counted
+    )
+
+
+def _at_least(edge: float) -> float:
+    """Return the smallest float32 that is not below an edge."""
+    near = np.float32(edge)
+    return float(near if near >= edge else np.nextafter(near, np.float32(1)))
+
+
+def _wrapped(value: int) -> int:
+    """Return a number as 64 bits hold it."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def softmax_rows(logits: Tensor) -> Tensor:
+    """Return the softmax of rows, in float32: as the metric counts it, from the sums that its kernel makes."""
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    rows, classes = x.shape
+    out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
+    plan = _plan(x, 1)
+    room = _Room(x.device, rows, classes, plan.shape)
+    y = torch.zeros(rows, dtype=torch.int64, device=x.device)  # any class
+    tally_classes[(plan.shape.programs(rows, x.device),)](
+        x, y, room.records, room.words, room.sums, rows, x.stride(0), plan.limit, *plan.classes,
+        num_warps=plan.shape.warps, **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
+    )  # fmt: skip
+    write_softmax[(rows,)](
+        x, room.records, out, rows, x.stride(0), classes, plan.shape.record, power_of_two(classes), x.is_cuda
+    )
+    return out
