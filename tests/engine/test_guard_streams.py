@@ -276,7 +276,8 @@ def test_a_bank_of_guards() -> None:
             alone[key].update(np.eye(3)[k])
     with pytest.raises(TreeCalError):
         bank.update([0, 1], [[0.2, 0.3, 0.5], [0.2, 0.3, 0.6]])
-    again = tc.state.loads(tc.state.dumps(bank))
+    again, copied = tc.state.loads(tc.state.dumps(bank)), deepcopy(bank)
+    copied.update([0], [2])
     for each in (bank, again):
         assert [exact(x) for x in each.predict()] == [exact(f.predict()) for f in alone]
         assert each.predict().mean.shape == (3, 3)

@@ -1,8 +1,8 @@
 """A stream's state as bytes, whichever other streams it was kept with: so shards can be cut anew, bit for bit.
 
 Kinds of streams that are arrays are packed all at once: a *head* of so many numbers for each stream, and a *body* of so
-many for each height of its tree, or each of its copies; guarded streams have records of their own. Any other stream is a
-safetensors file.
+many for each height of its tree, or each of its copies. Guarded streams have records of their own; any other stream is
+a safetensors file.
 """
 
 from __future__ import annotations
