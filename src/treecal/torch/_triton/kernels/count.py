@@ -90,8 +90,8 @@ def tally_classes(
 ):
     """Add up the probabilities of each class; write a record of each row, and words for what is marked.
 
-    A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a row: all chunks, and
-    in each of them `EACH` neighbours, are one thread's. Its word is which of these are marked, 32 bits, and its largest
+    A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
+    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are marked, 32 bits, and its largest
     logit. A record is the row's largest logit, the inverse of its sum, its squares, and which words are not 0; those
     that are 0 are not written. The sums are added in halves.
     """
@@ -104,7 +104,8 @@ def tally_classes(
     lane = tl.arange(0, LANES)
     own_bit = tl.full([LANES], 1, tl.int32) << lane
     group = tl.arange(0, GROUPS)
-    total = tl.zeros([ROWS, CHUNKS, WIDTH], tl.int64)
+    FOLD: tl.constexpr = LANES == 32  # a thread has the same classes of all rows
+    total = tl.zeros([1 if FOLD else ROWS, CHUNKS, WIDTH], tl.int64)
     first = tl.program_id(0)
     count = first * 0
     for at in tl.range(first, tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
@@ -123,7 +124,11 @@ def tally_classes(
         best = tl.where(valid, 1.0 / divisor, 0.0)
         p = _times(e, best[:, None, None], ASM)
         exact = _doubled(p, ASM)
-        total += (exact + 2.0).to(tl.int64, bitcast=True)
+        whole = (exact + 2.0).to(tl.int64, bitcast=True)
+        if FOLD:
+            total += tl.sum(whole, axis=0)[None, :, :]
+        else:
+            total += whole
         count += 1
         small = (exact * exact + _MAGIC).to(tl.int64, bitcast=True)
         small = tl.sum(tl.sum(small, axis=1), axis=1) - BASE
@@ -173,17 +178,47 @@ def _bin(p, BINS: tl.constexpr):
 
 @triton.jit
 def _lowest_bit(word):
-    """Return the place of the lowest bit of words that are not 0: the exponent of its float."""
-    low = (word & -word).to(tl.float32).to(tl.int32, bitcast=True)
-    return ((low >> 23) & 255) - 127  # that of the highest bit is negative
+    """Return the place of the lowest bit of 64 that are not 0: the exponent of its float."""
+    low = (word & -word).to(tl.float64).to(tl.int64, bitcast=True)
+    return (((low >> 52) & 2047) - 1023).to(tl.int32)  # that of the highest bit is negative
 
 
 @triton.jit
 def _next_word(words, home, which):
     """Return the next words of rows, whose they are, and which are left; where none is left, words are 0."""
     more = which != 0
-    lane = _lowest_bit(which)
-    return tl.load(words + home + lane, mask=more, other=0), tl.where(more, lane, 0), which & (which - 1)
+    lane = tl.where(more, _lowest_bit(which), 0)
+    return tl.load(words + home + lane, mask=more, other=0), lane, which & (which - 1)
+
+
+@triton.jit
+def _count_marked(
+    start, cells, lane, word, mark, most, best, square, top,
+    BINS: tl.constexpr, SIZE: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr,
+    DEEP: tl.constexpr, ASM: tl.constexpr,
+):  # fmt: skip
+    """Count the lowest mark of the words of rows; return the other marks, the squares, and the most likely class."""
+    here = mark != 0
+    place = _lowest_bit(mark.to(tl.int64) & 0xFFFFFFFF)
+    rest = mark & (mark - 1)
+    k = (lane // LANES * DEEP + place // EACH) * WIDTH + lane % LANES * EACH + place % EACH
+    # If only one is marked, it is the thread's largest.
+    several = here & ((rest != 0) | (word == 0))
+    x = tl.load(start + k, mask=several, other=0.0).to(tl.float32)
+    x = tl.where(several, x, (word >> 32).to(tl.int32).to(tl.float32, bitcast=True))
+    p = _probability(x, most, best, ASM)
+    exact = tl.where(here, p, 0.0).to(tl.float64)
+    bin_ = _bin(exact, BINS)
+    amount = _digits(exact, here)
+    at = cells + k * BINS + bin_
+    counted = here & (bin_ > 0)
+    tl.atomic_add(at, tl.full(k.shape, 1, tl.int64), mask=counted, sem="relaxed")
+    tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
+    tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
+    whole = (exact * exact * _SQUARE).to(tl.int64)
+    summed = (exact * exact + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
+    square += tl.where(here & (p >= 0.0625), whole - summed, 0)
+    return rest, square, tl.where(here & (p == best), tl.minimum(top, k), top)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -223,38 +258,34 @@ def tally_marked(
     given = _probability(tl.load(start + y, mask=valid, other=0.0).to(tl.float32), most, best, ASM)
     given = tl.where(valid, given, 0.0).to(tl.float64)
     top = tl.full([ROWS], _NONE, tl.int32)
-    for group in tl.static_range(GROUPS):
+    for group in tl.static_range(0, GROUPS, 2):  # of two the words that are not 0 fit into 64 bits
         home = row.to(tl.int64) * (GROUPS * LANES) + group * LANES
-        which = tl.load(record + 4 + group, mask=valid, other=0)
+        which = tl.load(record + 4 + group, mask=valid, other=0).to(tl.int64) & 0xFFFFFFFF
+        if group + 1 < GROUPS:
+            which = which | (tl.load(record + 5 + group, mask=valid, other=0).to(tl.int64) << 32)
+        # Two words of a row are worked on at a time, and the next two are asked for before they are needed.
         word, lane, which = _next_word(words, home, which)
-        mark = word.to(tl.int32)
-        while tl.max((mark != 0).to(tl.int32), axis=0) > 0:
-            later, behind, left = _next_word(words, home, which)  # before it is needed
-            here = mark != 0
-            place = _lowest_bit(mark)
-            rest = mark & (mark - 1)
-            k = (group * DEEP + place // EACH) * WIDTH + lane * EACH + place % EACH
-            # If only one is marked, it is the thread's largest.
-            several = here & ((rest != 0) | (word == 0))
-            x = tl.load(start + k, mask=several, other=0.0).to(tl.float32)
-            x = tl.where(several, x, (word >> 32).to(tl.int32).to(tl.float32, bitcast=True))
-            p = _probability(x, most, best, ASM)
-            exact = tl.where(here, p, 0.0).to(tl.float64)
-            bin_ = _bin(exact, BINS)
-            amount = _digits(exact, here)
-            at = cells + k * BINS + bin_
-            counted = here & (bin_ > 0)
-            tl.atomic_add(at, tl.full([ROWS], 1, tl.int64), mask=counted, sem="relaxed")
-            tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
-            tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
-            whole = (exact * exact * _SQUARE).to(tl.int64)
-            summed = (exact * exact + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
-            square += tl.where(here & (p >= 0.0625), whole - summed, 0)
-            top = tl.where(here & (p == best), tl.minimum(top, k), top)
-            done = rest == 0
-            mark = tl.where(done, later.to(tl.int32), rest)
-            word = tl.where(done, later, 0)  # of one that had several, the largest is another
-            lane, which = tl.where(done, behind, lane), tl.where(done, left, which)
+        other, off, which = _next_word(words, home, which)
+        mark, spare = word.to(tl.int32), other.to(tl.int32)
+        while tl.max(((mark | spare) != 0).to(tl.int32), axis=0) > 0:
+            third, behind, left = _next_word(words, home, which)
+            fourth, further, last = _next_word(words, home, left)
+            rest, square, top = _count_marked(
+                start, cells, group * LANES + lane, word, mark, most, best, square, top,
+                BINS, SIZE, LANES, EACH, WIDTH, DEEP, ASM,
+            )  # fmt: skip
+            more, square, top = _count_marked(
+                start, cells, group * LANES + off, other, spare, most, best, square, top,
+                BINS, SIZE, LANES, EACH, WIDTH, DEEP, ASM,
+            )  # fmt: skip
+            done, gone = rest == 0, more == 0
+            # Of a word that had several marks, the largest logit is another's.
+            word, lane = tl.where(done, third, 0), tl.where(done, behind, lane)
+            mark = tl.where(done, third.to(tl.int32), rest)
+            next_, place = tl.where(done, fourth, third), tl.where(done, further, behind)
+            other, off = tl.where(gone, next_, 0), tl.where(gone, place, off)
+            spare = tl.where(gone, next_.to(tl.int32), more)
+            which = tl.where(done & gone, last, tl.where(done | gone, left, which))
     known = row < CLASSES  # there are programs for as many classes as well
     for half in tl.static_range(2):
         added = tl.load(sums + half * CLASSES + row, mask=known, other=0)
