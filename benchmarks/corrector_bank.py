@@ -21,12 +21,13 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1_000_000, help="rows in one call")
     given = parser.parse_args()
     two, rng = tc.Simplex(2), np.random.default_rng(0)
-    banks: dict[str, tc.Bank | tc.CorrectorBank] = {
+    banks: dict[str, tc.Bank] = {
         "TreeCal, no correction": tc.Bank(tc.TreeCal(two), streams=given.keys),
-        "PlattScaling": tc.CorrectorBank(tc.PlattScaling(two, forget=False), streams=given.keys),
-        "TemperatureScaling": tc.CorrectorBank(tc.TemperatureScaling(two, forget=False), streams=given.keys),
-        "Recalibrator, means": tc.CorrectorBank(tc.Recalibrator(two, forget=False), streams=given.keys),
-        "Recalibrator, shifts": tc.CorrectorBank(tc.Recalibrator(two, make="shift", forget=False), streams=given.keys),
+        "PlattScaling": tc.Bank(tc.PlattScaling(two, forget=False), streams=given.keys),
+        "PlattScaling that forgets": tc.Bank(tc.PlattScaling(two), streams=given.keys),
+        "TemperatureScaling": tc.Bank(tc.TemperatureScaling(two, forget=False), streams=given.keys),
+        "Recalibrator, means": tc.Bank(tc.Recalibrator(two, forget=False), streams=given.keys),
+        "Recalibrator, shifts": tc.Bank(tc.Recalibrator(two, make="shift", forget=False), streams=given.keys),
     }
     keys = rng.integers(given.keys, size=given.rows)
     second = rng.random(given.rows)
@@ -35,20 +36,22 @@ def main() -> None:
     few = slice(0, min(1000, given.rows))
     print(f"{given.keys:,} keys, {given.rows:,} rows in calls of {given.batch:,}; seconds of the processor")
     for name, bank in banks.items():
-        if isinstance(bank, tc.Bank):
-            tc.Bank(tc.TreeCal(two), streams=given.keys).update(keys[few], outcomes[few])  # compiles
+        new = tc.Bank(bank.thing, streams=given.keys)  # compiles
+        if isinstance(bank.thing, tc.Corrector):
+            new.update(keys[few], outcomes[few], forecasts=forecasts[few])
+        else:
+            new.update(keys[few], outcomes[few])
         start = process_time()
         for at in range(0, given.rows, given.batch):
             rows = slice(at, at + given.batch)
-            if isinstance(bank, tc.CorrectorBank):
-                bank.update(keys[rows], forecasts[rows], outcomes[rows])
+            if isinstance(bank.thing, tc.Corrector):
+                bank.update(keys[rows], outcomes[rows], forecasts=forecasts[rows])
             else:
                 bank.predict(keys[rows])
                 bank.update(keys[rows], outcomes[rows])
         spent, state = process_time() - start, bank.get_state()
-        arrays = [*state.get("streams", state).values(), state["rounds"]]
-        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-        print(f"{name:24}{spent:8.1f} s {1e6 * spent / given.rows:8.2f} µs a row {size / 1e6:8.1f} MB of state")
+        size = sum(array.nbytes for array in state.values() if isinstance(array, np.ndarray))
+        print(f"{name:26}{spent:8.1f} s {1e6 * spent / given.rows:8.2f} µs a row {size / 1e6:8.1f} MB of state")
 
 
 if __name__ == "__main__":

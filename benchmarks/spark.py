@@ -1,6 +1,8 @@
 """Keyed streams on Spark beside the local process pool, in one run: a million keys with five outcomes each.
 
-    python benchmarks/spark.py [--keys 1000000] [--master local[2]]
+    python benchmarks/spark.py --master local[2]
+    python -m tests.keyed.cluster benchmarks/spark.py    # on a standalone cluster of two workers
+    python benchmarks/spark.py --sizes
 
 Each engine reads an epoch's outcomes from Parquet, takes all keys through it, and writes state, forecasts and problems
 to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles.
@@ -20,30 +22,66 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import treecal as tc
-from treecal.keyed import local, no_state, spark
+from treecal.keyed import advance, local, no_state, spark
+from treecal.keyed._packing import dumps, packed
 from treecal.keyed.session import session
 
 OUTCOMES, CLASSES = 5, 3
 
 
-def write_epoch(path: Path, keys: int, number: int) -> None:
+def one_epoch(keys: int, number: int, *, classes: int = CLASSES) -> pa.Table:
     rng = np.random.default_rng(number)
     order = rng.permutation(keys * OUTCOMES)
     names = pa.array([f"key-{k:08d}" for k in range(keys)])
     seq = number * OUTCOMES + order % OUTCOMES
-    outcome = rng.integers(CLASSES, size=len(order))
-    table = pa.table({"key": names.take(pa.array(order // OUTCOMES)), "seq": seq, "outcome": outcome})
-    pq.write_table(table, path, row_group_size=1 << 18)
+    outcome = rng.integers(classes, size=len(order))
+    return pa.table({"key": names.take(pa.array(order // OUTCOMES)), "seq": seq, "outcome": outcome})
+
+
+def sizes(keys: int = 100_000, epochs: int = 4) -> None:
+    """Print the bytes of a key and of a row, and the speed of the step alone."""
+    things: list[tc.TreeCal | tc.AdaptiveTreeCal] = [tc.TreeCal(tc.Simplex(3)), tc.AdaptiveTreeCal(tc.Simplex(3))]
+    for thing in [*things, tc.TreeCal(tc.Simplex(10))]:
+        state, rates = no_state(), dict[bool, float]()
+        for number in range(epochs):
+            rows = one_epoch(keys, number, classes=thing.space.dim)
+            for announced in (False, True):
+                start = time.perf_counter()
+                step = advance(state, rows, thing, announced=announced)
+                rates[announced] = len(rows) / (time.perf_counter() - start)
+            state = step.state
+        blob = dumps(state)
+        shuffled = sum(len(part.as_py()) for part in packed(rows, 8).column("blob"))
+        figures = {
+            "state of a key": len(blob) / keys,
+            "in Parquet": _bytes(pa.table({"shard": [0], "blob": [blob]})) / keys,
+            "its forecast": _bytes(step.forecasts) / keys,
+            "a row announced": _bytes(step.announced) / len(rows),
+            "a row in the shuffle": shuffled / len(rows),
+            "rows a second": rates[False],
+            "with announced": rates[True],
+        }
+        print(f"{thing!r}: " + ", ".join(f"{name} {value:,.0f}" for name, value in figures.items()), flush=True)
+
+
+def _bytes(table: pa.Table) -> int:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return int(sink.getvalue().size)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--master", help="by default that of spark-submit")
+    parser.add_argument("--sizes", action="store_true", help="print bytes of a key and of a row instead, without Spark")
     given = parser.parse_args()
+    if given.sizes:
+        sizes()
+        return
     tree, state = tc.TreeCal(tc.Simplex(CLASSES)), no_state()
-    settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}
+    settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}  # of a local one
     cluster = session(given.master, settings={**settings, "spark.log.level": "ERROR"})
     seconds: dict[str, list[float]] = {"pool": [], "spark": []}
     with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor() as pool:
@@ -51,7 +89,7 @@ def main() -> None:
 
         for number in range(given.epochs):
             day = folder / f"{number}.parquet"
-            write_epoch(day, given.keys, number)
+            pq.write_table(one_epoch(given.keys, number), day, row_group_size=1 << 18)
             start = time.perf_counter()
             step = local.epoch(state, pq.read_table(day), tree, pool=pool)
             for part, table in step._asdict().items():

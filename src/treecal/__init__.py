@@ -29,7 +29,7 @@ from treecal.correctors import (
     TemperatureScaling,
     VectorScaling,
 )
-from treecal.engine import Bank, CorrectorBank, replay
+from treecal.engine import Bank, replay
 from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import (
@@ -84,7 +84,6 @@ __all__ = [
     "Codebook",
     "ConvexSet",
     "Corrector",
-    "CorrectorBank",
     "Forecast",
     "Forecaster",
     "Gated",

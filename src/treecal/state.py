@@ -21,7 +21,7 @@ from treecal._atomic import new_file
 from treecal._generators import generator_from, generator_state
 from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
-from treecal.engine import Bank, CorrectorBank
+from treecal.engine import Bank
 from treecal.exceptions import FileError, SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.forecasters._simplex_grid import MOST_POINTS, points
@@ -37,7 +37,7 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Late | Ledger | Bank | CorrectorBank | Monitor
+Kept = Forecaster | Corrector | Late | Ledger | Bank | Monitor
 
 
 def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
@@ -282,7 +282,6 @@ _OURS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Bank,
-        CorrectorBank,
         Late,
         Ledger,
         Monitor,
@@ -290,8 +289,8 @@ _OURS: dict[str, type[Any]] = {
         *(getattr(room, name) for room in (geometry, correctors, forecasters) for name in room.__all__),
     )
     if _is_ours(kind)
-}
-"""The classes of the package that a snapshot may name. Users' forecasters are named as the registry names them."""
+} | {"CorrectorBank": Bank}
+"""The classes that a snapshot may name, one by an older name, too. Users' forecasters are named as in the registry."""
 
 
 def _encode(value: Any) -> Any:
@@ -376,7 +375,7 @@ class _Decoder:
     def _kind(self, code: dict[str, Any]) -> type[Any]:
         name, registered = code["class"], code.get("name")
         kind = _OURS.get(name) if registered is None else REGISTRY.get(registered)
-        if kind is None or kind.__name__ != name:
+        if kind is None or (registered is not None and kind.__name__ != name):
             raise SnapshotError(
                 f"the snapshot holds the class {name}, which is not known here.",
                 hint="import the module that defines it first.",
@@ -385,6 +384,8 @@ class _Decoder:
 
     def _made(self, kind: type[Any], arguments: dict[str, Any]) -> Any:
         given = {key: self.value(entry) for key, entry in arguments.items()}
+        if kind is Bank and given.keys() <= {"forecaster", "corrector"}:  # as older snapshots name it
+            given = dict(zip(["thing"], given.values(), strict=False))
         self._room -= _size(kind, given)
         if self._room < 0:
             raise SnapshotError(f"the arguments of {kind.__name__} ask for more memory than its snapshot holds.")

@@ -67,7 +67,7 @@ def test_a_single_column_is_of_the_class_that_it_is_named_after(labels: tuple[st
     assert tc.audit(table, forecast=f"p_{second}", outcome="y", classes=labels).classes == labels
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, deadline=None)
 @given(st.permutations(["rain", "snow", "sun"]), st.sampled_from(["", "p_", "P", "model.p_", "s"]))
 def test_a_table_is_read_by_its_columns_with_a_prefix(order: list[str], prefix: str) -> None:
     pandas = pytest.importorskip("pandas")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from treecal.auditing import audit
 from treecal.exceptions import FileError
-from treecal.io._files import _Parquet
+from treecal.io._parquet import Parquet
 
 NAMES = ["p0", "p1", "p2"]
 BAD: dict[str, dict[str, Any]] = {
@@ -50,13 +50,13 @@ def log(rows: int, seed: int, bad: dict[int, str], *, label: str = "int64", numb
 def direct(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """What Arrow was asked for."""
     asked: list[dict[str, str]] = []
-    plain = _Parquet._columns
+    plain = Parquet.read_columns
 
-    def noted(self: _Parquet, file: Any, rows: int, columns: dict[str, str]) -> Any:
+    def noted(self: Parquet, file: Any, rows: int, columns: dict[str, str], groups: Any = None) -> Any:
         asked.append(columns)
-        return plain(self, file, rows, columns)
+        return plain(self, file, rows, columns, groups)
 
-    monkeypatch.setattr(_Parquet, "_columns", noted)
+    monkeypatch.setattr(Parquet, "read_columns", noted)
     return asked
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import os
 import signal
@@ -14,6 +16,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pexpect
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
@@ -180,6 +184,54 @@ def test_columns_are_found_by_the_labels(tmp_path: Path) -> None:
     plain = tmp_path / "plain.csv"
     plain.write_text("p,outcome\n0.5,a\n0.5,b\n")
     refused(run("audit", plain), "looked for forecast, or a and b, or p_a and p_b; it has p, outcome", "--forecast")
+
+
+def test_standard_input_is_read_whatever_it_is(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.csv")
+    expected = json.loads(run("audit", log, *WIDE, "--by", "model", "--json").out) | {"source": "standard input"}
+    table = duckdb.read_csv(str(log)).to_arrow_table()
+    pq.write_table(table, tmp_path / "log.parquet")
+    stream, file = io.BytesIO(), io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    lines = "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+    parquet = (tmp_path / "log.parquet").read_bytes()
+    for content in (log.read_bytes(), gzip.compress(log.read_bytes()), lines, gzip.compress(lines), parquet):
+        done = run("audit", "-", *WIDE, "--by", "model", "--json", stdin=content)
+        assert (done.code, done.err) == (0, "")
+        assert json.loads(done.out) == expected
+    for content in (stream.getvalue(), file.getvalue()):
+        assert json.loads(run("audit", "-", *WIDE, "--by", "model", "--json", stdin=content).out) == expected
+    assert run("audit", "-", "--outcome", "label", "--no-exact", stdin=log.read_bytes()).code == 0
+    refused(run("audit", "-", *WIDE, stdin=log.read_text() + "0.5,0.4,0,a,m\n"), "standard input, line 302 (row 301): ")
+    refused(run("audit", "-", *WIDE), "standard input is empty")
+    refused(run("audit", "-", *WIDE, stdin=stream.getvalue()[:2000]), "standard input cannot be read")
+    refused(run("audit", "-", log, *WIDE, stdin=lines), "goes with no other file")
+    refused(run("audit", *WIDE), "there is no log to audit")
+
+
+def test_several_files_are_one_log(tmp_path: Path) -> None:
+    lines = write_log(tmp_path / "whole.csv").read_text().splitlines()
+    (tmp_path / "logs").mkdir()
+    for k in range(3):
+        text = "\n".join([lines[0], *lines[1 + 100 * k : 101 + 100 * k]])
+        (tmp_path / "logs" / f"{k}.csv").write_text(text + "\n")
+    whole = json.loads(run("audit", tmp_path / "whole.csv", *WIDE, "--json").out)
+    several = [(tmp_path / "logs",), (tmp_path / "logs" / "*.csv",), tuple(sorted((tmp_path / "logs").iterdir()))]
+    for paths in several:
+        found = json.loads(run("audit", *paths, *WIDE, "--json").out)
+        assert found | {"source": None} == whole | {"source": None}
+    assert found["source"] == "0.csv and 2 other files"
+    with (tmp_path / "logs" / "1.csv").open("a") as file:
+        file.write("0.5,0.4,0,a,m\n")
+    refused(run("audit", tmp_path / "logs", *WIDE), "1.csv, line 102 (row 101): the probabilities sum to 0.9")
+    options = (*WIDE, "--on-error", "collect", "--invalid-rows", tmp_path / "bad.csv", "--report", tmp_path / "r.html")
+    assert run("audit", tmp_path / "logs", *options).code == 1
+    assert [(row["row"], row["file"]) for row in read_table(tmp_path / "bad.csv")] == [("101", "1.csv")]
+    assert "Audit of logs" in (tmp_path / "r.html").read_text("utf-8")
+    refused(run("audit", *several[2], *WIDE, "--classes", "a,b,c", "--engine", "spark"), "reads one file or folder")
 
 
 def test_the_package_is_a_command() -> None:

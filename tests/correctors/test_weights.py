@@ -118,6 +118,7 @@ def test_reports_are_of_rounds_alone_whatever_a_log_weighs(make: Any, weight: fl
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: tc.PlattScaling(TWO),
         lambda: tc.PlattScaling(TWO, forget=False),
         lambda: tc.VectorScaling(TWO, forget=False),
         lambda: tc.Recalibrator(TWO, forget=False),
@@ -127,12 +128,12 @@ def test_reports_are_of_rounds_alone_whatever_a_log_weighs(make: Any, weight: fl
 @pytest.mark.parametrize("weight", [0.3, 1 / 3, 1e12, 1e12 / 7, 1e-12])
 def test_a_bank_that_starts_from_odd_weights_resumes(make: Any, weight: float) -> None:
     P, Y = model("overconfident", 2, 60, 0)
-    bank = tc.CorrectorBank(make().fit(P[:30], Y[:30], weights=weight * np.linspace(0.5, 1, 30).clip(1e-12 / weight)))
+    bank = tc.Bank(make().fit(P[:30], Y[:30], weights=weight * np.linspace(0.5, 1, 30).clip(1e-12 / weight)))
     bank.add(3)
-    bank.update(np.arange(30) % 2, P[30:], Y[30:])
+    bank.update(np.arange(30) % 2, Y[30:], forecasts=P[30:])
     again = loads(dumps(bank))
     assert dumps(again) == dumps(bank)
     state = bank.get_state()
-    if isinstance(bank.corrector, tc.Recalibrator):  # others do not count them
+    if isinstance(bank.thing, tc.Recalibrator):  # others do not count them
         with pytest.raises(SnapshotError, match="rounds are not those"):
             bank.set_state(state | {"rounds": state["rounds"] + 1})

@@ -261,7 +261,7 @@ def test_weights_are_those_of_each_streams_own_height() -> None:
 def test_parameters_that_make_no_sense(bad: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(bad))):
         tc.Bank(tc.Simplex(2), **bad)
-    with pytest.raises(ParameterError, match="a set, a TreeCal or an AdaptiveTreeCal"):
+    with pytest.raises(ParameterError, match="a forecaster, a corrector, or a set"):
         tc.Bank("simplex")  # type: ignore[arg-type]
     seen = tc.TreeCal(tc.Simplex(2))
     seen.update([1, 0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from copy import copy
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,24 @@ def one_by_one(tables: list[pa.Table], forecaster: tc.Forecaster) -> list[list[R
     for table in tables:
         rows = sorted(table.to_pylist(), key=lambda row: row["seq"])
         for row in rows:
-            own.setdefault(row["key"], copy(forecaster)).update(row["outcome"])
+            own.setdefault(row["key"], deepcopy(forecaster)).update(row["outcome"])
         last = {row["key"]: row["seq"] for row in rows}
         after.append([(k, own[k].rounds + 1, n, *lists(own[k].predict())) for k, n in last.items()])
     return [sorted(rows) for rows in after]
+
+
+def announced(tables: list[pa.Table], forecaster: tc.Forecaster) -> list[list[Row]]:
+    """Return what a forecaster for each key announces before each outcome of each epoch."""
+    own: dict[str, tc.Forecaster] = {}
+    said = []
+    for table in tables:
+        rows = []
+        for row in sorted(table.to_pylist(), key=lambda row: row["seq"]):
+            f = own.setdefault(row["key"], deepcopy(forecaster))
+            rows.append((row["key"], f.rounds + 1, row["seq"], *lists(f.predict())))
+            f.update(row["outcome"])
+        said.append(sorted(rows))
+    return said
 
 
 def lists(x: tc.Forecast) -> tuple[list[float], list[float]]:

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
+from treecal.engine._kinds import streams_of
 from treecal.exceptions import SnapshotError
 from treecal.keyed import advance, forecasts, local, no_state, shard_of
 from treecal.keyed._packing import dumps, loads, packed, repack
-from treecal.keyed._tables import pack, unpack
+from treecal.keyed._records import pack, unpack
 
 SPACE = tc.Simplex(2)
 FORECASTER = tc.TreeCal(SPACE, arity=2)
@@ -124,8 +125,9 @@ def split_by_hand(state: pa.Table, epoch: Any, shards: int) -> Any:
 @given(rows, st.integers(2, 4), st.sampled_from([tc.TreeCal, tc.AdaptiveTreeCal]))
 def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: int, kind: Any) -> None:
     """Key by key, with the rules of `advance` written out."""
-    step = advance(no_state(), table(*epoch), kind(SPACE, arity=arity))
+    step = advance(no_state(), table(*epoch), kind(SPACE, arity=arity), announced=True)
     got = {row["key"]: row for row in step.forecasts.to_pylist()}
+    said = {(row["key"], row["seq"]): row for row in step.announced.to_pylist()}
     for key in ("a", "b", "c"):
         mine = [(seq, y) for k, seq, y in epoch if k == key]
         learned = dict(mine)
@@ -135,11 +137,15 @@ def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: in
             continue
         f = kind(SPACE, arity=arity)
         for seq in sorted(learned):
+            row, x = said.pop((key, seq)), f.predict()
+            assert (row["round"], row["points"]) == (f.rounds + 1, x.points.ravel().tolist())
+            assert row["weights"] == x.weights.tolist()
             f.update(learned[seq])
         assert got[key]["points"] == f.predict().points.ravel().tolist()
         assert got[key]["weights"] == f.predict().weights.tolist()
         assert got[key]["seq"] == max(learned)
         np.testing.assert_allclose(got[key]["mean"], f.predict().mean, rtol=1e-14)
+    assert not said
 
 
 @settings(deadline=None)
@@ -151,16 +157,16 @@ def test_what_is_learned_is_what_a_forecaster_alone_learns(epoch: Any, arity: in
 )
 def test_states_are_packed_and_unpacked_bit_for_bit(rounds: list[int], dim: int, seed: int, kind: Any) -> None:
     forecaster, rng = kind(tc.Box(-1, 1, dim=dim), arity=3), np.random.default_rng(seed)
-    bank = tc.Bank(forecaster, streams=len(rounds))
-    keys = np.repeat(np.arange(len(rounds)), rounds)
-    bank.update(keys, rng.uniform(-1, 1, size=(len(keys), dim)))
-    state = bank.get_state()
-    path, scale = pack(state, forecaster.tree.heights(state["rounds"]))
-    table = pa.table({"rounds": state["rounds"], "path": pa.concat_arrays([path[:0], path]), "scale": scale})
-    again = unpack(table, forecaster)
+    streams, rows = streams_of(forecaster), np.arange(len(rounds))
+    streams.reserve(len(rounds))
+    streams.learn(np.repeat(rows, rounds), rng.uniform(-1, 1, size=(sum(rounds), dim)), None)
+    records, state = pack(streams), streams.state(rows)
+    again = unpack(forecaster, state["rounds"], pa.concat_arrays([records[:0], records])).state(rows)
     assert again.keys() == state.keys()
     for name, array in state.items():
         assert np.ascontiguousarray(again[name]).tobytes() == array.tobytes(), name
+    for row in rows[:3]:  # alone it has the same record
+        assert pack(streams.resumed(streams.state(rows[row : row + 1])))[0] == records[row]
 
 
 def test_keys_are_in_the_same_shard_everywhere() -> None:
@@ -208,7 +214,7 @@ def test_the_state_of_other_streams_is_refused() -> None:
     for other in (tc.TreeCal(tc.Simplex(3)), tc.AdaptiveTreeCal(SPACE, arity=2)):
         with pytest.raises(tc.TreeCalError, match=r"the state is of TreeCal\(Simplex\(2\), arity=2\), not of"):
             forecasts(state, other)
-        with pytest.raises(tc.TreeCalError, match="its paths are of another kind or size"):
+        with pytest.raises(tc.TreeCalError, match="its records are of another kind or size"):
             forecasts(anonymous, other)
     assert forecasts(anonymous, FORECASTER).equals(forecasts(state, FORECASTER))
     for same_size in (
@@ -218,9 +224,13 @@ def test_the_state_of_other_streams_is_refused() -> None:
     ):
         with pytest.raises(tc.TreeCalError, match=r"the state is of TreeCal\(Simplex\(2\), arity=2\), not of"):
             advance(state, table(("a", 1, A)), same_size)
-    newer = state.set_column(6, "format", pa.array([3], pa.int32()))
-    with pytest.raises(tc.TreeCalError, match="format 3, and this treecal reads 2"):
-        advance(newer, table(), FORECASTER)
+    for version in (2, 4):
+        newer = state.set_column(5, "format", pa.array([version], pa.int32()))
+        with pytest.raises(tc.TreeCalError, match=f"format {version}, and this treecal reads 3"):
+            advance(newer, table(), FORECASTER)
+    old = state.rename_columns([*state.column_names[:4], "path", "format"]).set_column(5, "format", pa.array([2]))
+    with pytest.raises(tc.TreeCalError, match="format 2, and this treecal reads 3"):
+        advance(old, table(), FORECASTER)
     with pytest.raises(tc.TreeCalError, match="not the state of a shard"):
         advance(table(), table(), FORECASTER)
 
@@ -244,9 +254,9 @@ def test_the_state_of_another_kind_is_refused_though_it_has_the_size() -> None:
         ("rounds", pa.array([2**63 - 1], pa.int64()), "expected 0 to"),
         ("rounds", pa.array([2], pa.int64()), "of another kind or size"),
         ("rounds", pa.array([None], pa.int64()), "a row without 'rounds'"),
-        ("path", pa.array([np.array([5.0, -4.0]).tobytes()], pa.binary()), "not those of points of"),
-        ("path", pa.array([np.array([np.nan, 1.0]).tobytes()], pa.binary()), "not finite"),
-        ("path", pa.array([b""], pa.binary()), "of another kind or size"),
+        ("record", pa.array([np.array([5.0, -4.0]).tobytes()], pa.binary()), "not those of points of"),
+        ("record", pa.array([np.array([np.nan, 1.0]).tobytes()], pa.binary()), "not finite"),
+        ("record", pa.array([b""], pa.binary()), "of another kind or size"),
         ("first", pa.array([9], pa.int64()), "after its last"),
     ],
 )

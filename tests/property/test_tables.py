@@ -57,9 +57,9 @@ def by_audit(table: Any) -> Any:
 
 
 def by_bank(table: Any) -> Any:
-    bank = tc.CorrectorBank(tc.VectorScaling(SKY, forget=False), streams=12)
-    bank.update(np.arange(12), table, CAME)
-    return bank.predict(np.arange(12), table)
+    bank = tc.Bank(tc.VectorScaling(SKY, forget=False), streams=12)
+    bank.update(np.arange(12), CAME, forecasts=table)
+    return bank.predict(np.arange(12), forecasts=table)
 
 
 READERS = [by_corrector, by_ledger, by_monitor, by_late, by_audit, by_bank]

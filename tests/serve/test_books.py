@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.correctors import Corrector
-from treecal.serve import _books, _config, _reading
+from treecal.serve import _asked, _books, _config, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
 from treecal.serve._config import space_of, thing_of
@@ -475,6 +476,27 @@ def test_a_job_that_fails_harms_no_other(path: Path) -> None:
         good(3).result()
 
 
+def test_short_jobs_wait_for_one_long_one_at_most(path: Path) -> None:
+    order: list[str] = []
+    held, begun = Event(), Event()
+
+    def hold(books: Books) -> None:
+        begun.set()
+        held.wait()
+
+    with Writer(Sqlite(path)) as writer:
+        first = writer.submit(hold)
+        begun.wait()
+        long = [writer.submit(lambda books, k=k: order.append(f"long {k}"), long=True) for k in range(3)]  # type: ignore[misc]
+        short = [writer.submit(lambda books, k=k: order.append(f"short {k}")) for k in range(3)]  # type: ignore[misc]
+        held.set()
+        for each in (first, *long, *short):
+            each.result()
+        writer.submit(lambda books: order.append("long, while it stops"), long=True)
+    shorts = [f"short {k}" for k in range(3)]
+    assert order == [*shorts, *(f"long {k}" for k in range(3)), "long, while it stops"]
+
+
 def sound_writer(writer: Writer) -> None:
     found = writer.read(lambda books: check_books(books.store)).result()
     assert [each.problems for each in found] == [[] for _ in found]
@@ -496,7 +518,7 @@ def test_streams_that_are_not_in_memory_are_read_again(books: Books, monkeypatch
 
 
 def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_books, "MOST_GROUPS", 3)
+    monkeypatch.setattr(_asked, "MOST_GROUPS", 3)
     new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
     done(books, lambda: books.create(new))
     for i in range(3):

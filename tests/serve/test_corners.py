@@ -13,7 +13,7 @@ import pytest
 
 from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
-from treecal.serve import _books, _reading
+from treecal.serve import _asked, _books, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
 from treecal.serve._doctor import check_books
@@ -75,7 +75,7 @@ def test_a_body_has_the_same_answer_after_the_models_forecast_was_used(books: Bo
 
 
 def test_groups_are_counted_before_their_outcomes_come(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_books, "MOST_GROUPS", 3)
+    monkeypatch.setattr(_asked, "MOST_GROUPS", 3)
     new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
     done(books, lambda: books.create(new))
     some = [wire.NewForecast(str(i), P, {"r": str(i)}) for i in range(4)]

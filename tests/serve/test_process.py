@@ -149,6 +149,8 @@ def test_a_server_whose_books_fail_ends_to_be_started_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.heavy
 def test_other_signals_stop_it_too(tmp_path: Path, number: int) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("whoever started the tests ignores this signal, as nohup does, and so does the server")
     with process("--data", tmp_path / "books.sqlite") as (started, port):
         assert ask(port, "GET", "/readyz") == (200, {"ok": True})
         started.send_signal(number)

@@ -91,6 +91,11 @@ class Cells(NamedTuple):
         more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
         return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
 
+    def plus(self, other: Cells) -> Cells:
+        """Return the cells of the rows of both, of the same groups."""
+        weight, hits, ones, rest, *scores, impossible, rows = (a + b for a, b in zip(self, other, strict=True))
+        return Cells(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
+
 
 class Actions:
     """What whoever acts on the forecasts did, and what came, by group.
@@ -176,6 +181,11 @@ class Counts:
     def _unscaled(self, counts: Any) -> Any:
         """Return the weight of each bin: the number of its rows, if they have none."""
         return counts.astype(np.int64) if self.scale is None else counts.astype(np.float64) / self.scale
+
+
+def _carried(ones: Integers, rest: Integers) -> tuple[Integers, Integers]:
+    """Return a sum in two parts, the second of them less than one."""
+    return ones + (rest >> DIGITS), rest & ((1 << DIGITS) - 1)
 
 
 def _mean(ones: int, rest: int, rows: int) -> float:

@@ -17,11 +17,14 @@ from treecal._bins import bin_of
 from treecal._compile import inlined, strict
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
 
-_TWO = int(np.float64(2.0).view(np.int64))
-_FULL, _REST = 1 << 62, (1 << DIGITS) - 1
-_BLOCK = 1024  # rows at a time, so that intermediate arrays stay in the cache
+TWO = int(np.float64(2.0).view(np.int64))
+"""The bits of 2.0: added to an amount of at most 1, it leaves so many multiples of 2^-51 above them."""
+REST = (1 << DIGITS) - 1
+BLOCK = 1024
+"""Rows at a time, so that intermediate arrays stay in the cache."""
+_FULL = 1 << 62
 
-_bin = inlined(bin_of)
+bin_in = inlined(bin_of)
 
 
 def _product(amount: int, weight: int) -> tuple[int, int]:
@@ -33,11 +36,19 @@ def _product(amount: int, weight: int) -> tuple[int, int]:
     upper, lower = weight >> 27, weight & ((1 << 27) - 1)
     up, across, down = high * lower, low * upper, low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
     ones = (high * upper << 2) + (up >> 25) + (across >> 24) + (down >> DIGITS)
-    rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & _REST)
+    rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & REST)
     return ones, rest
 
 
-_times = inlined(_product)
+times = inlined(_product)
+
+
+def _scaled_log(p: float) -> float:
+    """Return the log score of a probability above 0, over 1,024."""
+    return max(min(-math.log(p), LOG_SCALE) / LOG_SCALE, 0.0)  # one above 1, within the tolerance, counts as 1
+
+
+log_score = inlined(_scaled_log)
 
 
 @strict
@@ -48,12 +59,12 @@ def tally(rows: Rows, cells: Cells) -> None:
     bins = cells.weight.shape[2]
     width, count = (d + 1) * bins, float(bins)
     weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
-    most, top, squares, small = np.empty(_BLOCK), np.empty(_BLOCK, np.int64), np.empty(_BLOCK), np.empty(_BLOCK)
-    cell, above = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK)
-    digits, scores = above.view(np.int64), np.empty((5, _BLOCK))
+    most, top, squares, small = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
+    cell, above = np.empty(BLOCK, np.uint64), np.empty(BLOCK)
+    digits, scores = above.view(np.int64), np.empty((5, BLOCK))
     weighted = rows.weights.size > 0
-    for start in range(0, n, _BLOCK):
-        size = min(_BLOCK, n - start)
+    for start in range(0, n, BLOCK):
+        size = min(BLOCK, n - start)
         group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
         most[:], top[:], squares[:], small[:] = -1.0, 0, 0.0, 0.0
         for k in range(d):
@@ -70,34 +81,33 @@ def tally(rows: Rows, cells: Cells) -> None:
             row = rows.forecasts[k, start : start + size] if k < d else most[:size]
             for i in range(size):  # no lookups, so that it vectorises
                 above[i] = row[i] + 2.0
-                cell[i] = group[i] * width + k * bins + np.int64(_bin(row[i], count))
+                cell[i] = group[i] * width + k * bins + np.int64(bin_in(row[i], count))
             for i in range(size):
                 at = cell[i]
-                amount = digits[i] - _TWO
+                amount = digits[i] - TWO
                 if weighted:
                     w = rows.weights[start + i]
                     weight[at] += w
-                    whole, amount = _times(amount, w)
+                    whole, amount = times(amount, w)
                     ones[at] += whole
                 else:
                     weight[at] += 1
                 total = rest[at] + amount
                 if total >= _FULL:
                     ones[at] += total >> DIGITS
-                    total &= _REST
+                    total &= REST
                 rest[at] = total
         for i in range(size):
             p = rows.forecasts[outcome[i], start + i]
-            b = group[i] * width + np.int64(_bin(p, count))
+            b = group[i] * width + np.int64(bin_in(p, count))
             w = rows.weights[start + i] if weighted else 1
             hits[np.uint64(b + outcome[i] * bins)] += w
             hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
             brier, log = ((squares[i] + small[i]) + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
             if p > 0:
-                log = min(-math.log(p), LOG_SCALE) / LOG_SCALE
+                log = log_score(p)
             else:
                 cells.impossible[group[i]] += w
-            log = max(log, 0.0)  # of a probability above 1, within the tolerance
             scores[0, i], scores[1, i], scores[2, i], scores[3, i] = brier, brier * brier, log, log * log
             scores[4, i] = w / WEIGHT_SCALE if weighted else 0.0
         for s in range(5 if weighted else 4):
@@ -105,12 +115,12 @@ def tally(rows: Rows, cells: Cells) -> None:
                 above[i] = scores[s, i] + 2.0
             for i in range(size):
                 at = np.uint64(group[i])
-                amount = digits[i] - _TWO
+                amount = digits[i] - TWO
                 if weighted:
-                    whole, amount = _times(amount, rows.weights[start + i])
+                    whole, amount = times(amount, rows.weights[start + i])
                     cells.score_ones[at, s] += whole
                 total = cells.score_rest[at, s] + amount
                 if total >= _FULL:
                     cells.score_ones[at, s] += total >> DIGITS
-                    total &= _REST
+                    total &= REST
                 cells.score_rest[at, s] = total

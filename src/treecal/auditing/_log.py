@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._bins import MOST_BINS
-from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
-from treecal.auditing._counts import Actions, Cells, Counts, Rows
+from treecal.auditing._counts import Actions, Counts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
+from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
-from treecal.auditing._weights import scale_of, whole_weights
+from treecal.auditing._weights import scale_of
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import Chunk, OnError, Outcomes, Source, open_source, read_outcomes
-from treecal.io._decoder import check_columns
-from treecal.io._duckdb import library
+from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
 from treecal.io._source import LOG
 from treecal.io._valid import valid_sql, valid_weight_sql
 from treecal.measures._payoff import read_loss
@@ -66,8 +62,10 @@ def audit(
     Parameters
     ----------
     source
-        A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table; a DuckDB
-        relation; or a mapping from names to NumPy arrays. With `outcomes`, the probabilities themselves: an array, also
+        A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a folder of them, a pattern such as
+        `logs/*.csv`, or a list of paths, whose files are read in the order of their names, or as listed, and of which
+        folders named like `day=2026-01-31` add a column; a pandas, Polars or Arrow table; a DuckDB relation; or a
+        mapping from names to NumPy arrays. With `outcomes`, the probabilities themselves: an array, also
         of float32, of shape `(n, d)`, or `(n,)` for two classes, those of the second; or a list, a torch tensor on the
         CPU, a pandas or Polars column.
     outcomes
@@ -152,7 +150,7 @@ def audit(
     opened.name = name or opened.name
     opened.watch = watch = _Watch(opened, progress)
     kept = (*by, *([] if time is None or time in by else [time]))
-    check_columns(opened.name, list(opened.types), kept)
+    opened.check(kept)
     for name in kept:
         if (kind := opened.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
             raise FileError(f"column {name!r} of {opened.name} holds {kind} values, expected text, numbers or dates.")
@@ -172,11 +170,12 @@ def audit(
     groups, scale = Groups(by), _scale(rows) if weight else None
     windows = None
     if time is not None:
-        question = opened.batches(f"SELECT {opened.key(time)} AS t FROM {LOG}", rows=rows.rows)
-        columns = (batch.column("t") for batch in question)
+        question = f"SELECT {opened.key(time)} AS t FROM {LOG}"
+        columns = (batch["t"] for part in opened.parts() for batch in part.batches(question, rows=rows.rows))
         windows = Windows(time, columns, classes=rows.classes or (), bins=bins)
     actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
-    cells = _binned(rows, groups, bins, scale, watch, windows, actions)
+    watch.stage = "rows"
+    cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
     what = opened.name, rows.classes or (), tuple(rows.names), rows.problems
     found = Counts(groups, cells, errors, scale, actions).audit(*what)
@@ -199,6 +198,14 @@ class _Watch:
         if self.progress is not None:
             self.progress(self.stage, self.count, self.source.done())
 
+    def rows(self, count: int, share: float | None) -> None:
+        """Report so many rows, and which share of all they are, if that is known to whom reads them."""
+        self.count = count
+        if share is None or self.progress is None:
+            self()
+        else:
+            self.progress(self.stage, count, share)
+
 
 def _scale(outcomes: Outcomes) -> float:
     """Return what a weight of 1 counts, given all weights."""
@@ -207,61 +214,6 @@ def _scale(outcomes: Outcomes) -> float:
     )
     (found,) = (row for batch in outcomes.source.batches(question, rows=1) for row in batch.to_pylist())
     return scale_of(found["rows"], found["most"] or 1.0)
-
-
-def _binned(
-    outcomes: Outcomes,
-    groups: Groups,
-    bins: int,
-    scale: float | None,
-    watch: _Watch,
-    windows: Windows | None,
-    actions: Actions | None,
-) -> Cells:
-    """Read the log once, and count its valid rows."""
-    from treecal.auditing._kernels import tally
-
-    cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
-    watch.stage, watch.count = "rows", 0
-    counted, none = 0, np.empty(0, np.int64)
-    with ThreadPoolExecutor(1) as counter:
-        done: Future[Any] = counter.submit(int)
-        for chunk in outcomes:  # the next one is read and checked while this one is counted
-            size, weights = len(chunk.rows), none
-            if scale is not None and chunk.weights is not None:
-                chunk, weights = _of_weight(chunk, whole_weights(chunk.weights, scale))
-            assert chunk.forecasts is not None
-            home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
-            rows = Rows(np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64), home, weights)
-            done.result()
-            cells = cells.with_room(groups)
-            if len(weights):
-                cells.rows[:] += np.bincount(home, minlength=len(cells.rows))
-            done = counter.submit(tally, rows, cells)
-            if actions is not None:
-                actions.add(rows, len(groups.index))
-            if windows is not None:
-                done.result()
-                done = counter.submit(windows.add, rows, chunk.kept[windows.name], tally)
-            counted += len(chunk.rows)
-            watch.count += size
-            watch()
-        done.result()
-    if not counted:
-        what = "no valid row" if scale is None else "no valid row of positive weight"
-        left_out = f" {outcomes.problems}" if outcomes.problems.count else ""
-        raise FileError(f"there is {what} in {outcomes.source.name}.{left_out}")
-    return cells
-
-
-def _of_weight(chunk: Chunk, weights: Integers) -> tuple[Chunk, Integers]:
-    """Return the rows that count, and their weights."""
-    counts = weights > 0
-    if counts.all():
-        return chunk, weights
-    assert chunk.forecasts is not None
-    kept = {name: column.filter(library("pyarrow").array(counts)) for name, column in chunk.kept.items()}
-    return Chunk(chunk.rows[counts], chunk.outcomes[counts], chunk.forecasts[counts], kept), weights[counts]
 
 
 def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:

@@ -13,7 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from treecal import __version__
 from treecal.cli._arena import arena
-from treecal.cli._audit import audit
+from treecal.cli._audit import STDIN, audit
 from treecal.cli._backup import backup
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
@@ -71,12 +71,13 @@ app.register_install_completion_command(help="Set up completion in your shell.")
 def run(arguments: list[str]) -> int:
     """Run a command, and return its exit code; an error is one message on standard error, without a traceback."""
     debug, piped = "--debug" in arguments, "-" in arguments
-    arguments = [word for word in arguments if word not in ("--debug", "-")]
+    read = [STDIN] if arguments[:1] == ["audit"] else []  # what the others read anyway
+    arguments = [each for word in arguments if word != "--debug" for each in (read if word == "-" else [word])]
     code: object = Exit.REFUSED
     try:
-        if piped and arguments[:1] in (["audit"], ["replay"]):
+        if piped and arguments[:1] == ["replay"]:
             raise TreeCalError(
-                f"{arguments[0]} reads a file, some of it twice, and so not standard input.",
+                "replay reads a file, some of it twice, and so not standard input.",
                 hint="write it to a file first; forecast and recalibrate read pipes.",
             )
         _prepare_streams()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
@@ -17,11 +18,13 @@ from treecal.auditing._show import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
 from treecal.cli._reader import find_probabilities
+from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
-from treecal.io import new_file, open_source
+from treecal.io import Problem, Source, new_file, open_source
 from treecal.io._output import write_csv
+from treecal.io._spool import spool
 from treecal.io._text import kind_of, read_header
 from treecal.keyed.session import spark_path
 
@@ -30,14 +33,14 @@ if TYPE_CHECKING:
 
     from treecal.auditing import Audit, Progress
 
+STDIN = "/dev/stdin"
+"""Stands for -, which on the command line would be an option."""
 _TORN = "_treecal_torn_record"
 _STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts": "grouping"}
 
 
 def audit(
-    path: str,
-    /,
-    *,
+    *paths: str,
     forecast: str | None = None,
     outcome: str = "outcome",
     classes: str | None = None,
@@ -61,21 +64,25 @@ def audit(
 ) -> int:
     """Measure how calibrated the forecasts in a log are: exactly and in bins, class by class, and by group.
 
-    The log is a CSV, Parquet or JSON lines file (text also as .gz) of any size, with one row per forecast: the
-    probability of each class, and the class of the outcome.
+    The log is a CSV, Parquet or JSON lines file (text also as .gz) of any size, or several of one format, with one row
+    per forecast: the probability of each class, and the class of the outcome.
 
         treecal audit log.parquet --forecast p_rain,p_sun --outcome weather
         treecal audit log.csv --forecast p --outcome clicked --by model --json
         treecal audit log.csv --forecast p --outcome clicked --time day --loss "0,4; 1,1"
         treecal audit log.csv --forecast p_a,p_b --outcome label --output bins.csv
         treecal audit log.csv --forecast p --outcome clicked --by model --report log.html
+        treecal audit logs/ --forecast p --outcome clicked --time day
+        zcat log.csv.gz | treecal audit - --forecast p --outcome clicked
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
     Parameters
     ----------
-    path
-        The log.
+    paths
+        The log: files, folders (without hidden files, and those that begin with _), or patterns such as "logs/*.csv".
+        Folders below them, or that a pattern matches, named day=2026-01-31 and the like, add a column of text. Or -
+        for standard input: CSV, JSON lines, Parquet or Arrow.
     forecast
         Columns of the probabilities, in the order of the classes, separated by commas; or one column of lists; or, for
         two classes, the column of the second one, or of the one that it is named after (p_rain). By default "forecast",
@@ -116,14 +123,21 @@ def audit(
     """
     if master is not None and engine != "spark":
         raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
+    if not paths:
+        raise ParameterError("there is no log to audit.", hint="treecal audit log.csv, or - for standard input.")
     if (invalid_rows is not None) != (on_error == "collect"):
         raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # a file that cannot be written is an error before the work, not after it
         files = output, invalid_rows, report
         table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in files)
+        log: Source | None = None
+        if engine == "duckdb":
+            log = _opened(paths, memory, stack)
+        elif len(paths) > 1 or STDIN in paths:
+            raise ParameterError("--engine spark reads one file or folder.")
         names, came = None if classes is None else split("--classes", classes), split("--outcome", outcome)
         options: dict[str, Any] = {
-            "forecast": _columns(path, came, names, engine) if forecast is None else split("--forecast", forecast),
+            "forecast": _columns(log, came, names) if forecast is None else split("--forecast", forecast),
             "outcome": came,
             "classes": names,
             "by": [] if by is None else split("--by", by),
@@ -135,18 +149,19 @@ def audit(
             "on_error": on_error,
             "tolerance": tolerance,
         }
-        if engine == "spark":
-            found = _on_spark(path, master, options, exact=exact)
+        if log is None:
+            found = _on_spark(paths[0], master, options, exact=exact)
         else:
             with _bars() as progress:
-                found = audit_log(path, **options, exact=exact, memory_limit=memory, progress=progress)
+                found = audit_log(log, **options, exact=exact, progress=progress)
         if table is not None:
             first, *rest = found.bins()
             write_csv(table, [first.keys(), *(row.values() for row in (first, *rest))])
         if invalid is not None:
-            write_csv(invalid, [("row", "line", "reason"), *found.problems])
+            width = 4 if any(problem.file for problem in found.problems) else 3
+            write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
         if paper is not None:
-            paper.write_text(_reported(found, path), "utf-8")
+            paper.write_text(_reported(found, paths), "utf-8")
     if json:
         emit(found.to_dict())
     else:
@@ -158,21 +173,37 @@ def audit(
     return Exit.FLAWED
 
 
-def _columns(path: str, outcome: tuple[str, ...], classes: tuple[str, ...] | None, engine: str) -> tuple[str, ...]:
+def _opened(paths: tuple[str, ...], memory: str, stack: ExitStack) -> Source:
+    """Open the log; standard input is kept in a file until the end."""
+    if STDIN not in paths:
+        return open_source(paths[0] if len(paths) == 1 else list(paths), memory_limit=memory)
+    if len(paths) > 1:
+        raise ParameterError("- is standard input, and goes with no other file.")
+    if sys.stdin.isatty():
+        say("reading standard input; Ctrl-D ends it.")
+    folder = stack.enter_context(TemporaryDirectory(prefix="treecal-"))
+    file, kind = spool(sys.stdin.buffer, Path(folder), source_name("-"))
+    log = open_source(file, kind=kind, memory_limit=memory)
+    log.name = source_name("-")
+    return log
+
+
+def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, ...] | None) -> tuple[str, ...]:
     """Return the columns of the probabilities, where none were named."""
-    if engine == "spark" or len(outcome) > 1:
+    if log is None or len(outcome) > 1:
         raise ParameterError(
             "it is not known which columns hold the probabilities.", hint="name them: --forecast p_rain,p_sun."
         )
-    return find_probabilities(open_source(path), outcome[0], classes)
+    return find_probabilities(log, outcome[0], classes)
 
 
-def _reported(found: Audit, path: str) -> str:
+def _reported(found: Audit, paths: tuple[str, ...]) -> str:
     """Return a report of the audit as HTML."""
     from treecal import report
 
-    details = {"file": path, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
-    name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
+    files = ", ".join("-" if path == STDIN else path for path in paths)
+    details = {"file": files, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
+    name, command = Path(found.source).name, shlex.join(["treecal", *sys.argv[1:]])
     section = report.audited(found, title=name)
     return report.render([section], title=f"Audit of {name}", details=details, command=command)
 

@@ -289,7 +289,7 @@ def csv_hint(row: Any) -> str | None:
 def find_probabilities(source: Source, outcome: str, classes: Sequence[str] | None) -> tuple[str, ...]:
     """Return the columns of a log that hold the probabilities, by the names of the classes."""
     there = list(source.types)
-    check_columns(source.name, there, [outcome], remedy="name it with --outcome.")
+    source.check([outcome], remedy="name it with --outcome.")
     labels = classes or read_outcomes(source, outcome=outcome).classes or ()
     decoder = Decoder(Simplex(classes=labels))
     if not (found := decoder.forecast_columns([name for name in there if name != outcome])):

@@ -6,24 +6,24 @@ import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from treecal.cli._findings import Findings, Played
 from treecal.cli._guard import Guard
-from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, as_norm, described, split
+from treecal.cli._keyed import Log, measured_in, open_rows
+from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, described, split
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
 from treecal.engine import GuardedRun
 from treecal.engine import replay as at_once
-from treecal.engine._guarded import is_compiled
+from treecal.engine._guard_streams import is_compiled
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
-from treecal.geometry import Norm, Simplex
-from treecal.io import Decoder, new_file, open_source, read_outcomes
-from treecal.io._decoder import class_labels
+from treecal.geometry import Norm
+from treecal.io import new_file
 from treecal.io._output import write_csv
 from treecal.io._source import LOG
 from treecal.report._section import MOST_CLASSES
@@ -49,6 +49,10 @@ def replay(
     csv: Path | None = None,
     force: Force = False,
     on_error: OnInvalid = "stop",
+    key: str | None = None,
+    seq: str | None = None,
+    engine: Literal["local", "spark"] = "local",
+    master: str | None = None,
     json: Json = False,
 ) -> int:
     """Run a forecaster over a file of outcomes, and measure its calibration error and its largest gaps.
@@ -59,6 +63,7 @@ def replay(
         treecal replay days.csv --outcome weather
         treecal replay days.csv --outcome weather --forecaster treecal --arity 8
         treecal replay days.parquet --outcome weather --report days.html
+        treecal replay days.parquet --outcome weather --key city --seq day
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
 
@@ -77,27 +82,40 @@ def replay(
     report
         HTML file for a report with plots.
     csv
-        CSV file for every distinct forecast, its weight and its mean outcome.
+        CSV file for every distinct forecast, its weight and its mean outcome; with --key, for every key and its errors.
+    key
+        Column of keys: every key is a stream of its own, and errors are measured key by key, in --norm.
+    seq
+        Column of the numbers of a key's outcomes, which order them; with --key.
+    engine
+        This machine, or Spark, which needs --key, and --classes or --dim. Both give the same digits.
+    master
+        Spark's master, such as local[2]; by default the one spark-submit sets, or this machine.
     """
     if top < 0:
         raise ParameterError.expected("--top", top, "an integer of 0 or more")
-    space, source = None if outcomes == Outcomes() else outcomes.space(), open_source(path)
-    decoder = Decoder(space or Simplex(2), outcome=() if outcome is None else split("--outcome", outcome))
-    rows = read_outcomes(
-        source,
-        outcome=decoder.outcome_columns(list(source.types), source=source.name),
-        classes=None if space is None else class_labels(space) or None,
-        space=space,
-        on_error=on_error,
-    )
+    if master is not None and engine != "spark":
+        raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
+    space = None if outcomes == Outcomes() else outcomes.space()
+    columns = None if outcome is None else split("--outcome", outcome)
+    if key is not None and seq is not None and report is None:
+        log = Log(path, columns, key, seq, space, on_error)
+        return log.replay(
+            method, norm, spark=engine == "spark", master=master, top=top, csv=csv, force=force, json=json
+        )
+    if key is not None or seq is not None or engine == "spark":
+        raise ParameterError(
+            "--key and --seq go together; --engine spark needs them, and --report is for one stream alone.",
+            hint="treecal.keyed.spark.replay cuts one very long stream into pieces.",
+        )
+    rows = open_rows(path, columns, space, on_error)
     if report and rows.space.dim > MOST_CLASSES:
         raise ParameterError(
-            f"{source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
+            f"{rows.source.name} has {rows.space.dim:,} classes, and a report has room for {MOST_CLASSES:,}.",
             hint="leave --report out, or group rare classes into one.",
         )
     forecaster = method.make(rows.space)
-    own = forecaster.arguments().get("norm") or rows.space.default_norm
-    measure = own if norm is None else as_norm(norm)
+    measure = measured_in(forecaster, norm)
     who = described(forecaster)
     with ExitStack() as stack:
         # A file that cannot be written is an error before the work, not after it.

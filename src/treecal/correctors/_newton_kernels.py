@@ -1,4 +1,4 @@
-"""The online Newton step, compiled: one arithmetic for a round, for many rounds in order, and for many streams.
+"""The online Newton step, compiled: one arithmetic for a round and for many rounds in order.
 
 Row by row, in loops, because each step needs the parameters that the one before it left. What a kernel cannot do well,
 a step out of the ball or one whose matrix rounding made singular, it leaves undone and says so.
@@ -207,29 +207,3 @@ def play(
         if seen >= most:
             return step + 1, seen, MORE
     return len(rows), seen, DONE
-
-
-@strict
-def announce_streams(theta: Array, values: Array, design: Design, means: Array) -> None:
-    """Write what is announced for each row, which has its own parameters."""
-    logs = np.empty(means.shape[1])
-    for row in range(len(values)):
-        _law(theta[row], values[row], design, logs, means[row])
-
-
-@strict
-def play_streams(
-    theta: Array, A: Array, streams: Integers, values: Array, outcomes: Array, at: int, design: Design, means: Array
-) -> int:
-    """Take a step of weight 1 for each row, from `at` on, with the parameters of its stream; return the next row.
-
-    That is the number of rows, or a row whose step needs care; what it announces is written.
-    """
-    room, one = _room(1, means.shape[1], theta.shape[1], design.blocks), np.ones(1)
-    for row in range(at, len(streams)):
-        own = slice(streams[row], streams[row] + 1)
-        _law(theta[own][0], values[row], design, room.logs, room.laws[0])
-        means[row] = room.laws[0]
-        if not _step(theta[own], A[own], one, one, 1.0, values[row], outcomes[row], 1.0, design, room):
-            return row
-    return len(streams)

@@ -52,11 +52,7 @@ class Tallies:
 
     def __init__(self, space: ConvexSet) -> None:
         self.space = space
-        try:
-            self._low, high = space.bounds()
-        except UnsupportedError:  # a set that does not know its size: all in one bin
-            self._low, high = np.zeros(space.dim), np.full(space.dim, LARGEST)
-        self._width = np.where(high > self._low, high - self._low, 1.0) / BINS
+        self._low, self._width = binning(space)
         self._offsets = np.arange(space.dim) * (BINS + 1)
         self.cells = np.zeros((len(ROLES) * space.dim * (BINS + 1), 3))
 
@@ -91,9 +87,10 @@ class Tallies:
     def _plus(self, sums: Sums, weights: Array, roles: Integers, points: Array, shares: Array, y: Array) -> Sums:
         """Return the sums with points added, those of each role in the order of their rounds."""
         costs = np.zeros((len(points), 2))
-        costs[:, 0] = ((y - points) ** 2).sum(axis=1)
+        # Accumulated, so that compiled code can add in the same order.
+        costs[:, 0] = np.add.accumulate((y - points) ** 2, axis=1)[:, -1]
         if isinstance(self.space, Simplex):
-            costs[:, 1] = -(np.log(np.maximum(points, FLOOR)) * y).sum(axis=1)
+            costs[:, 1] = -np.add.accumulate(np.log(np.maximum(points, FLOOR)) * y, axis=1)[:, -1]
         totals = np.array(sums.totals)
         np.add.at(totals, roles, costs * shares[:, None])
         weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])
@@ -123,10 +120,8 @@ class Tallies:
         found = []
         cells = self.cells.reshape(len(ROLES), -1, 3)
         for role, (brier, log) in enumerate(sums.totals):
-            weight, forecasts, outcomes = cells[role].T
-            met = weight > 0
-            calibration = float(((outcomes - forecasts)[met] ** 2 / weight[met]).sum()) / sums.weight
             brier, log = brier / sums.weight, log / sums.weight
+            calibration = float(squared_gaps(cells[role])) / sums.weight
             calibration = min(calibration, brier)  # Jensen; rounding may say otherwise
             found.append(
                 Scores(brier, calibration, brier - calibration, log if isinstance(self.space, Simplex) else None)
@@ -161,3 +156,19 @@ class Tallies:
             raise SnapshotError("the scores' totals are not those of so many rounds.")
         totals = tuple((float(b), float(log)) for b, log in state["totals"])
         return Sums(int(state["rounds"]), float(weight), totals), state["cells"].copy()
+
+
+def squared_gaps(cells: Array) -> Array:
+    """Return the sum over cells, `(…, cells, 3)`, of weight times squared gap: mean outcome less mean forecast."""
+    weight, forecasts, outcomes = np.moveaxis(cells, -1, 0)
+    shares = np.divide((outcomes - forecasts) ** 2, weight, out=np.zeros(weight.shape), where=weight > 0)
+    return np.asarray(np.add.accumulate(shares, axis=-1)[..., -1])
+
+
+def binning(space: ConvexSet) -> tuple[Array, Array]:
+    """Return the least value of each coordinate, and the width of its bins."""
+    try:
+        low, high = space.bounds()
+    except UnsupportedError:  # a set that does not know its size: all in one bin
+        low, high = np.zeros(space.dim), np.full(space.dim, LARGEST)
+    return np.array(low, float), np.where(high > low, high - low, 1.0) / BINS

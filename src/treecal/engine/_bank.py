@@ -1,94 +1,52 @@
-"""Many streams at once, each with its own rounds, in one array."""
+"""Many streams at once, each with its own rounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from threading import RLock
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_like
+from treecal._states import check_names
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
+from treecal.correctors import Corrector
+from treecal.engine._bank_reports import BankReports, kept
+from treecal.engine._forecasts import Forecasts
+from treecal.engine._keys import Numbers
+from treecal.engine._kinds import streams_of
+from treecal.engine._names import Names
 from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster, node_costs
-from treecal.exceptions import HorizonError, OutcomeError, ParameterError, TreeCalError
-from treecal.forecast import Forecast, TreeForecast, uniform
-from treecal.forecasters import AdaptiveTreeCal
-from treecal.forecasters._adaptive import AdaptiveState
+from treecal.engine._streams import RowError, Thing
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
+from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
-
-_GAPS = 2**18  # numbers in the gaps of nodes that are held at once
-
-
-class Forecasts:
-    """The forecasts of many streams. `forecasts[i]` is the `Forecast` that the i-th forecaster would announce.
-
-    Attributes
-    ----------
-    points
-        The points of each stream's path, `(streams, heights, d)`, lowest height first. Above a stream's own height
-        they have no weight.
-    weights
-        Their weights, `(streams, heights)`.
-    heights
-        The heights of each stream's path, `(streams,)`.
-    uniform
-        Whether each stream's weights are equal.
-    mean
-        The mean forecast of each stream, `(streams, d)`.
-    """
-
-    def __init__(
-        self, points: Array, weights: Array | None, heights: Integers, rounds: Integers, arity: int, space: ConvexSet
-    ) -> None:
-        self.points, self.heights, self._rounds, self._arity, self._space = points, heights, rounds, arity, space
-        self.uniform = weights is None
-        if weights is None:
-            weights = (np.arange(points.shape[1]) < heights[:, None]) / heights[:, None]
-        self.weights = weights
-        for array in (self.points, self.weights, self.heights):
-            array.setflags(write=False)
-
-    @property
-    def mean(self) -> Array:
-        """The mean forecast of each stream, `(streams, d)`."""
-        return np.asarray(np.einsum("sh,shd->sd", self.weights, self.points))
-
-    def __len__(self) -> int:
-        return len(self.heights)
-
-    def __getitem__(self, index: int) -> Forecast:
-        height = int(self.heights[index])
-        weights = uniform(height) if self.uniform else self.weights[index, :height]
-        points, rounds = self.points[index, :height], int(self._rounds[index])
-        return TreeForecast(points, weights, rounds, self._arity, self._space)
-
-    def __iter__(self) -> Iterator[Forecast]:
-        return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        return f"Forecasts({len(self)} streams in R^{self.points.shape[2]})"
+from treecal.monitor import Monitor
 
 
-class Bank:
-    """A copy of a tree forecaster for each stream, bit for bit, stepped together.
+class Bank(BankReports):
+    """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
-    The state is the forecaster's own, with a column for each stream. Each stream has its own rounds: any subset can be
-    updated, in any order. The first call compiles kernels, or loads them from the cache.
+    Each stream has its own rounds: any of them can be updated, in any order, and those that are in one call are stepped
+    by compiled code. The first call compiles it, or loads it from the cache.
 
-    Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not; only that of
-    `AdaptiveTreeCal`, which takes several kernels, can be cut in half, and the bank then refuses to go on.
+    Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
+    take several steps: after one of these that was cut in half the bank refuses to go on.
 
     Parameters
     ----------
-    forecaster
-        A new `TreeCal` or `AdaptiveTreeCal`, which is not changed; or a set, for `TreeCal` on it.
+    thing
+        A new forecaster, which is not changed; or a set, for `TreeCal` on it.
     streams
         Number of streams; `add` adds more.
+    scores
+        Whether what each stream announces is scored: see `scores()`.
+    monitor
+        A new `Monitor` without groups, of which each stream gets a copy: see `evidence()` and `alarms`.
 
     Examples
     --------
@@ -102,168 +60,219 @@ class Bank:
            [0.  , 1.  ]])
     """
 
-    def __init__(self, forecaster: ConvexSet | TreeForecaster, *, streams: int = 0) -> None:
-        self.forecaster = new_tree_forecaster(forecaster)
-        self.space, self.tree = self.forecaster.space, self.forecaster.tree
-        self._fresh, self._state = self.forecaster._state, self.forecaster._state  # columns beyond `_streams` are room
-        self._streams, self._torn, self._lock = 0, False, RLock()
-        self.add(whole_number("streams", streams, least=0))
+    def __init__(
+        self,
+        thing: ConvexSet | Thing,
+        *,
+        streams: int = 0,
+        names: Any = None,
+        scores: bool = False,
+        monitor: Monitor | None = None,
+    ) -> None:
+        plain = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
+        self._streams = kept(plain, scores=scores, monitor=monitor)
+        self.thing = self._streams.thing
+        self.space: ConvexSet = self.thing.space
+        self._keys: Numbers | Names = Numbers() if names is None else Names()
+        self._lock = RLock()
+        if names is not None and streams:
+            raise ParameterError.expected("streams", streams, "nothing, because names= names the streams")
+        self.add(whole_number("streams", streams, least=0) if names is None else names)
+
+    @property
+    def keys(self) -> Any:
+        """The keys of all streams, numbers or names, in the order of `rounds` and of `predict()`."""
+        with self._lock:
+            return self._keys.listed
 
     @property
     def rounds(self) -> Integers:
-        """Number of outcomes each stream has seen, read-only."""
-        rounds = self._state.rounds[: self._streams]
-        return np.asarray(memoryview(rounds.data).toreadonly())  # which NumPy does not let anyone make writable
+        """Number of outcomes that each stream has seen, in the order of `keys`."""
+        with self._lock:
+            rounds = self._streams.rounds[self._keys.rows.all()]
+        rounds.setflags(write=False)
+        return rounds
 
     def __len__(self) -> int:
-        return self._streams
+        return len(self._keys)
 
-    def add(self, count: int = 1) -> Integers:
-        """Add new streams; return their keys."""
-        count = whole_number("count", count, least=0)
+    def add(self, streams: Any = 1) -> Any:
+        """Add new streams: so many, or for a bank with names, those with these names. Return their keys.
+
+        Rows, and with them numbers, of streams that were dropped are used again first.
+        """
         with self._lock:
-            old, new, room = self._streams, self._streams + count, len(self._state.rounds)
-            if new > room:
-                self._reserve(max(new, 2 * room), len(self._state.sums))  # doubled, so that each costs O(1)
-            self._streams = new
-        return np.arange(old, new)
+            self._check_whole()
+            rows = self._keys.add(streams)
+            try:
+                self._make_room(rows)
+            except BaseException:
+                self._keys.drop(rows)
+                raise
+            return rows if isinstance(self._keys, Numbers) else streams
 
-    def _reserve(self, streams: int, heights: int) -> None:
-        """Make room for this many streams, which are new, and heights."""
-        arrays = {}
-        for name, old in vars(self._state).items():
-            fresh = getattr(self._fresh, name)
-            shape = (streams,) if old.ndim == 1 else (heights, streams, *old.shape[2:])
-            new = arrays[name] = np.zeros(shape, old.dtype)
-            new[: streams if old.ndim == 1 else len(fresh)] = fresh
-            new[tuple(map(slice, old.shape))] = old
-        self._state = type(self._state)(**arrays)
+    def _make_room(self, rows: Integers) -> None:
+        need, room = int(rows.max(initial=-1)) + 1, len(self._streams.rounds)
+        if need > room:
+            self._streams.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
 
-    def predict(self, keys: ArrayLike | None = None) -> Forecasts:
-        """Return the forecasts of these streams, by default all, for their coming rounds."""
+    def drop(self, keys: Any) -> None:
+        """Let these streams go; `add` uses their room again. Until then their keys are invalid."""
         with self._lock:
-            return self._predict(keys)
+            self._check_whole()
+            rows = np.unique(self._keys.find(keys))
+            self._streams.clear(rows)
+            self._keys.drop(rows)
 
-    def _predict(self, keys: ArrayLike | None) -> Forecasts:
-        from treecal.engine._kernels import bank_places
+    @overload
+    def predict(self, keys: Any = None, *, forecasts: None = None) -> Forecasts: ...
+    @overload
+    def predict(self, keys: Any = None, *, forecasts: ArrayLike) -> Array: ...
+    def predict(self, keys: Any = None, *, forecasts: ArrayLike | None = None) -> Forecasts | Array:
+        """Return what these streams, by default all, would announce now; nothing changes.
 
-        self._check_whole()
-        chosen = np.arange(self._streams) if keys is None else self._keys(keys)
-        rounds = self._state.rounds[chosen]
-        if self.tree.depth is not None:
-            self._check_horizon(np.unique(chosen))
-        heights = self.tree.heights(rounds)
-        points = np.empty((len(chosen), int(heights.max(initial=1)), self.space.dim))
-        bank_places(chosen, rounds, self._state.sums, *kernel_args(self.forecaster._path), points)
-        weights = None
-        if isinstance(self._state, AdaptiveState):
-            weights = np.ascontiguousarray(self._state.weights[: points.shape[1], chosen].T)
-        return Forecasts(points, weights, heights, rounds, self.tree.arity, self.space)
+        Parameters
+        ----------
+        keys
+            The streams.
+        forecasts
+            For correctors, the model's forecast for each key, `(n, dim)`.
 
-    def update(self, keys: ArrayLike, outcomes: ArrayLike) -> None:
+        Returns
+        -------
+        The `Forecasts` of forecasters; the points that correctors would announce, `(n, dim)`.
+        """
+        with self._lock:
+            self._check_whole()
+            rows = self._keys.rows.all() if keys is None else self._keys.find(keys)
+            P = self._read_forecasts(forecasts)
+            self._check_lengths(len(rows), None, P)
+            with self._named():
+                self._streams.check(rows, predict=True)
+                return self._streams.announce(rows, P)
+
+    @overload
+    def update(self, keys: Any, outcomes: ArrayLike, *, forecasts: None = None, add: bool = False) -> None: ...
+    @overload
+    def update(self, keys: Any, outcomes: ArrayLike, *, forecasts: ArrayLike, add: bool = False) -> Array: ...
+    def update(
+        self, keys: Any, outcomes: ArrayLike, *, forecasts: ArrayLike | None = None, add: bool = False
+    ) -> Array | None:
         """Learn one outcome for each key, in the order given. An invalid one raises and changes nothing.
 
         Parameters
         ----------
         keys
-            The streams, as integers; one that appears twice learns twice.
+            The streams; one that appears twice learns twice.
         outcomes
-            Points of the set, `(n, d)`; or, on a simplex, the `n` classes as integers.
+            Points of the set, `(n, d)`; or, on a simplex, the `n` classes.
+        forecasts
+            For correctors, the model's forecasts, `(n, dim)`.
+
+        Returns
+        -------
+        The points that correctors announced in place of the forecasts, `(n, dim)`; nothing for forecasters.
         """
         with self._lock:
-            self._update(keys, outcomes)
+            self._check_whole()
+            Y, P = self._read_outcomes(outcomes), self._read_forecasts(forecasts)
+            rows, new = self._found(keys, add)
+            try:
+                self._check_lengths(len(rows), Y, P)
+                self._make_room(new)
+                with self._named():
+                    self._streams.check(rows)
+                    return self._streams.learn(rows, Y, P)
+            except BaseException:
+                rounds = self._streams.rounds
+                if len(new) and not rounds[new[new < len(rounds)]].any():  # nothing was learned
+                    self._keys.drop(new)
+                raise
 
-    def _update(self, keys: ArrayLike, outcomes: ArrayLike) -> None:
-        from treecal.engine._kernels import bank_learn
+    def _found(self, keys: Any, add: bool) -> tuple[Integers, Integers]:
+        """Return the rows of keys, and which of them are new."""
+        if not add:
+            rows = self._keys.find(keys)
+            return rows, rows[:0]
+        if isinstance(self._keys, Numbers):
+            raise ParameterError(
+                "add=True needs names, and streams are numbered here.", hint="bank.add(n) adds streams."
+            )
+        return self._keys.found_or_added(keys)
 
-        self._check_whole()
-        chosen = self._keys(keys)
+    def _check_lengths(self, count: int, outcomes: Outcomes | None, forecasts: Array | None) -> None:
+        for what, rows in (("outcomes", outcomes), ("forecasts", forecasts)):
+            if rows is not None and len(rows) != count:
+                raise ParameterError(f"there are {count} keys and {len(rows)} {what}, expected one each.")
+
+    def _read_outcomes(self, outcomes: Any) -> Outcomes:
         try:
             rows = read_outcomes(self.space, outcomes)
         except OutcomeError as error:
             if error.round:  # these are rows, not rounds
                 raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
             raise
-        if len(rows) != len(chosen):
-            raise ParameterError(f"there are {len(chosen)} keys and {len(rows)} outcomes, expected one each.")
-        self._check_horizon(chosen)
-        longest = int(self._state.rounds[chosen].max(initial=0)) + len(chosen)
-        if self.tree.heights(longest) > len(self._state.sums):
-            self._reserve(len(self._state.rounds), self.tree.heights(longest))
-        if isinstance(self._state, AdaptiveState):
-            self._learn_and_weigh(chosen, rows, self._state)
-        else:
-            tree, _ = kernel_args(self.forecaster._path)
-            bank_learn(chosen, rows, tree, self._state.rounds, self._state.sums)  # which nothing interrupts
+        return rows
 
-    def _learn_and_weigh(self, keys: Integers, rows: Outcomes, state: AdaptiveState) -> None:
-        """Learn outcomes; then update the weights, given the norms of the gaps of the nodes that ended."""
-        from treecal.engine._kernels import bank_gaps, bank_weigh
+    def _read_forecasts(self, forecasts: Any) -> Array | None:
+        if not isinstance(self.thing, Corrector):
+            if forecasts is not None:
+                raise ParameterError(f"{self.thing!r} corrects no forecasts, and forecasts were given.")
+            return None
+        if forecasts is None:
+            raise ParameterError(f"{self.thing!r} corrects forecasts, and none were given.", hint="forecasts=P.")
+        try:
+            rows = self.thing._read_many(forecasts)
+        except ForecastError as error:
+            if error.round:
+                at = error.round - 1 - self.thing.rounds
+                raise ForecastError.at(at, error.problem, hint=error.hint, where="in row") from None
+            raise
+        return rows
 
-        assert isinstance(self.forecaster, AdaptiveTreeCal)
-        tree, mix = kernel_args(self.forecaster._path)
-        room = max(_GAPS // self.space.dim, len(state.sums))
-        gaps, nows = np.empty((room, self.space.dim)), np.empty(min(room, len(keys)), np.int64)
-        self._torn = True
-        while len(keys):
-            now = nows[: len(keys)]
-            batch = keys[: len(now)], rows[: len(now)]
-            done, used = bank_gaps(*batch, tree, mix, state.rounds, state.sums, now, gaps)
-            costs = node_costs(self.forecaster.norm, gaps[:used])
-            bank_weigh(batch[0][:done], now, costs, self.forecaster._weighting, state.costs, state.weights, state.scale)
-            keys, rows = keys[done:], rows[done:]
-        self._torn = False
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Raise what a row cannot do with the key of its stream."""
+        try:
+            yield
+        except RowError as error:
+            raise type(error.error)(f"stream {self._keys.shown(error.row)}: {error.error}") from None
 
     def _check_whole(self) -> None:
-        if self._torn:
+        if self._streams.torn:
             raise TreeCalError(
                 "an update of this bank was interrupted halfway: some streams have learned a round and others not.",
                 hint="load the last snapshot, and update from there.",
             )
 
-    def _keys(self, keys: ArrayLike) -> Integers:
-        return chosen_streams(keys, self._streams)
-
-    def _check_horizon(self, keys: Integers) -> None:
-        """Raise if one more round for each key would be more than a tree of fixed depth has."""
-        horizon = self.tree.horizon
-        if horizon is None or int(self._state.rounds[keys].max(initial=0)) + len(keys) <= horizon:
-            return
-        streams, counts = np.unique(keys, return_counts=True)
-        after = self._state.rounds[streams] + counts
-        try:
-            self.tree.check(int(after.max()))
-        except HorizonError as error:
-            raise HorizonError(f"stream {streams[after.argmax()]}: {error}") from None
-
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
-        return {"forecaster": self.forecaster}
+        named = {"names": ()} if isinstance(self._keys, Names) else {}
+        return {"thing": self.thing} | named | self._kept_arguments()
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            n, heights = self._streams, self.tree.heights(int(self.rounds.max(initial=0)))
-            return {
-                name: (array[:n] if array.ndim == 1 else array[:heights, :n]).copy()
-                for name, array in vars(self._state).items()
-            }
+            state, keys = self._streams.state(np.arange(self._keys.rows.used)), self._keys.state()
+            start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
+            return start | state | ({"keys": keys} if keys else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
-        self._prepared(state)()
-
-    def _prepared(self, state: dict[str, Any]) -> Resume:
-        """Check a state, whose shapes and counts kernels rely on; return what puts it in place."""
-        check_like(vars(self._fresh), state)
-        past: Any = type(self._fresh)(**{name: np.array(array, order="C") for name, array in state.items()})
-        self.forecaster._check_streams(past)
-
-        def resume() -> None:
-            self._state, self._streams, self._torn = past, len(past.rounds), False
-
-        return resume
+        check_names("the state", state, state if isinstance(state, dict) else ())
+        given, streams = dict(state), self._streams
+        names = given.pop("keys", {})
+        if isinstance(given.get("streams"), dict):  # older snapshots of correctors
+            given |= given.pop("streams")
+        if isinstance(self.thing, Corrector):
+            thing = deepcopy(self.thing)
+            thing.set_state(given.pop("start", None))
+            streams = kept(streams_of(thing), **self._kept_arguments())
+        streams = streams.resumed(given)
+        keys = self._keys.resumed(names, len(streams.rounds))
+        with self._lock:
+            vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -276,20 +285,4 @@ class Bank:
         return deepcopy(self)  # half a copy would share arrays that change
 
     def __repr__(self) -> str:
-        return f"Bank({self.forecaster!r}: {self._streams} streams)"
-
-
-def chosen_streams(keys: ArrayLike, streams: int) -> Integers:
-    """Return the keys of a bank of so many streams as integers, or raise."""
-    try:
-        chosen = np.asarray(keys)
-    except ValueError:  # ragged
-        chosen = np.empty((), object)
-    if chosen.ndim != 1 or (chosen.dtype.kind not in "iu" and chosen.size):
-        raise ParameterError(f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).")
-    if chosen.size and not 0 <= chosen.min() <= chosen.max() < streams:
-        at = int(np.argmax((chosen < 0) | (chosen >= streams)))
-        raise ParameterError.expected(
-            f"key {at}", int(chosen[at]), f"0 to {streams - 1}", hint="bank.add(n) adds n new streams."
-        )
-    return chosen.astype(np.int64, copy=False)
+        return f"Bank({self.thing!r}: {len(self)} streams)"

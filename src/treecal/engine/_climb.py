@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
-from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, first_refused, refuse
+from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, as_leaves, first_refused, refuse
 from treecal.engine._state import TreeForecaster, kernel_args
 from treecal.forecasters._path import Path
 from treecal.geometry import TOLERANCE, Distance, Simplex, l1, l2
 from treecal.tree import Tree
 
 _PIECE = 2**22  # numbers in a piece, at most: 32 MB
-_FEW = 6  # loops over at most so many coordinates are unrolled
 _MANY = 10_000  # terms of a sum that are kept
 KERNEL_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)
 """What kernels measure errors in on their way up."""
@@ -116,38 +115,30 @@ class Plan:
 
 
 class Piece(NamedTuple):
-    """One piece: its outcomes, their sum, and the weighted errors inside it, by kernel distance and height."""
+    """One piece: its outcomes as they came, their sum, and the weighted errors in it, by kernel distance and height."""
 
-    rows: Outcomes
+    raw: NDArray[Any]
     total: Array
     errors: list[list[float]]
 
 
 def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     """Read and check one piece, whose first round is number `index`, and climb it."""
-    from treecal.engine import _kernels as kernels
+    from treecal.engine._climb_kernels import climb_leaves, few_chunks
 
     tree, mix = kernel_args(plan.path)
-    rows = as_float_or_class(plan.space, raw, before=index)
-    size, leaves = len(rows), kernels.Span(0, index, 1, 1)
-    sizes = [-(-size // tree.arity**height) for height in range(1, plan.heights + 1)]
-    nodes, errors = np.empty((sum(sizes), plan.space.dim)), np.zeros((plan.heights, len(plan.shares), 3))
-    above, bad = nodes[: sizes[0]], -1
-    few = (0,) * plan.space.dim if plan.space.dim <= _FEW else ()
-    if rows.ndim == 1 and mix is None:
-        kernels.climb_classes(rows, index, tree, above, errors[0])
-    elif isinstance(plan.space, Simplex):
-        if not kernels.climb(plan.dense(rows), leaves, tree, mix, TOLERANCE, above, errors[0], few):
-            bad = kernels.first_off_simplex(plan.dense(rows), TOLERANCE)
-    else:
-        refused = first_refused(plan.space, rows)
-        bad = -1 if refused is None else refused
-        kernels.climb(rows, leaves, tree, mix, None, above, errors[0], few)
+    tol, leaves = TOLERANCE, as_leaves(raw)
+    if mix is not None and raw.ndim == 1:
+        leaves = plan.dense(as_float_or_class(plan.space, raw, before=index))
+    if not isinstance(plan.space, Simplex):
+        tol, leaves = math.inf, as_leaves(as_float_or_class(plan.space, raw, before=index))
+        if (out := first_refused(plan.space, leaves)) is not None:
+            refuse(plan.space, leaves[out], index + out + 1)
+    total, errors = np.empty(plan.space.dim), np.zeros((plan.heights, len(plan.shares), 3))
+    bad = climb_leaves(leaves, index, tree, mix, tol, total, errors, few_chunks(len(total)))
     if bad >= 0:
-        refuse(plan.space, rows[bad], index + bad + 1)
-    kernels.climb_inner(size, index, tree, mix, nodes, errors, few)
-    weighted = np.einsum("hen,e->nh", errors, plan.shares).tolist()
-    return Piece(rows, nodes[-1].copy(), weighted)  # a view would keep all nodes in memory
+        refuse(plan.space, raw[bad], index + bad + 1)
+    return Piece(raw, total, np.einsum("hen,e->nh", errors, plan.shares).tolist())
 
 
 class Errors:

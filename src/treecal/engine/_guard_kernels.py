@@ -1,4 +1,4 @@
-"""The loops of a guarded stream: Tracker, Codebook and the guard, and the measured error of a tree.
+"""The rounds of guarded streams, compiled: tracker, books and guard, one stream or many.
 
 Every sum runs in the order of the classes that forecast one round at a time, so that decisions are the same.
 """
@@ -9,79 +9,25 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits
-from treecal.engine._kernels import add_outcome, place
-from treecal.engine._state import TreeArgs
+from treecal.engine._guard_pages import ROOM, SLOT_ROOM, SLOTS, Pages, Pool, add_columns, add_slots, opened
+from treecal.engine._guard_parts import Spoken, learn, size, speak
+from treecal.engine._kernels import add_outcome
 from treecal.forecasters._codebook import CHANCE
 
-
-class TrackerArrays(NamedTuple):
-    """The tracker: configuration, then state. `numbers` holds its rounds and the last class."""
-
-    rates: Array
-    share: float
-    scale: float
-    centre: Array
-    classes: bool
-    weights: Array
-    means: Array
-    followed: Array
-    counts: Array
-    numbers: Integers
+ROUNDS, SAFE, SUSPENDED, LAST, LEAD = range(5)
+"""Columns of `counts`: all rounds, safe's, whether safe had the last one, the last class, and the book followed."""
+ERROR, PEAK, SAFE_ERRORS, SHADOW_ERRORS = 0, 1, 2, 4
+"""Columns of `totals`: the eager part's error, the greatest of the shadow or safe's bound, and two of each part."""
 
 
-class BookArrays(NamedTuple):
-    """The books, all of full capacity: configuration, then state. `numbers` holds rounds and the book followed."""
+class GuardRules(NamedTuple):
+    """The guard: the budget is measured; or `rate` is the error per round, if not negative; or `bounds` are safe's.
 
-    aims: Array
-    skill: float
-    prior: float
-    ahead: float
-    better: float
-    points: Array
-    biases: Array
-    sizes: Array
-    used: Integers
-    growth: Array
-    squares: Array
-    numbers: Integers
-
-
-class TreePart(NamedTuple):
-    """TreeCal as a part: its tree, the carried sums, and the bias and point of each node of the path.
-
-    `numbers` holds its rounds and the heights of its last forecast; `errors` the error of the nodes that ended, and of
-    the path's.
+    Bounds are those of powers of two.
     """
-
-    tree: TreeArgs
-    sums: Array
-    path: Array
-    places: Array
-    numbers: Integers
-    errors: Array
-
-
-class GridPart(NamedTuple):
-    """BinaryGrid as a part: its own biases, and those of its points.
-
-    `kept[parts]` is a ledger: for each point weight and outcome sum, and what rounding lost, by the number of points in
-    forecasts of equal weights; 0 for others.
-    """
-
-    bias: Array
-    biases: Array
-    kept: Array
-    numbers: Integers
-    errors: Array
-
-
-class GuardArgs(NamedTuple):
-    """The guard: whether the budget is measured; if not, the error per round, or safe's bounds by powers of two."""
 
     diameter: float
     squared: bool
@@ -92,40 +38,106 @@ class GuardArgs(NamedTuple):
     bounds: Array
 
 
-class SpokenArrays(NamedTuple):
-    """What the eager part announced: for each distinct point its bias, rounds, outcome sum, and what rounding lost.
+class TrackerRules(NamedTuple):
+    """The tracker: rates of the averages, the share of the weight that is spread, and how misses are scaled."""
 
-    `slots` has the point of each book and column; `numbers` how many there are.
+    rates: Array
+    share: float
+    scale: float
+    centre: Array
+    classes: bool
+
+
+class BookRules(NamedTuple):
+    """The books: how many points each aims at, what skill is worth, and how much a book holds."""
+
+    aims: Array
+    skill: float
+    prior: float
+    ahead: float
+    better: float
+    capacity: int
+    classes: bool
+
+
+class Rules(NamedTuple):
+    """What all streams share."""
+
+    guard: GuardRules
+    tracker: TrackerRules
+    book: BookRules
+
+
+class Now(NamedTuple):
+    """The state of streams, a row for each, all but the certified parts and the pages of the books."""
+
+    counts: Integers
+    totals: Array
+    weights: Array
+    means: Array
+    followed: Array
+    seen: Array
+    growth: Array
+    squares: Array
+
+
+class Tracker(NamedTuple):
+    """The tracker of one stream."""
+
+    weights: Array
+    means: Array
+    followed: Array
+    seen: Array
+
+
+class Notes(NamedTuple):
+    """What is noted of each round, where there is room: the points announced, their weights, and how many they are.
+
+    `slots` has the eager part's point among those the stream has announced; where safe forecasts, −1 − its rounds.
     """
 
     points: Array
-    biases: Array
-    rounds: Array
-    sums: Array
-    lost: Array
+    weights: Array
+    counts: Integers
     slots: Integers
-    numbers: Integers
 
 
-@inlined
-def _size(bias: Array, squared: bool) -> float:
-    """Return the ℓ1 or ℓ2 norm, added from left to right."""
-    total = 0.0
-    for j in range(len(bias)):
-        total += bias[j] * bias[j] if squared else abs(bias[j])
-    return math.sqrt(total) if squared else total
+class Desk(NamedTuple):
+    """Room to work in."""
+
+    experts: Array
+    q: Array
+    noise: Array
+    outcome: Array
+    moved: Array
+    away: Array
+    columns: Integers
 
 
 @strict
-def _track(tracker: TrackerArrays, experts: Array, q: Array) -> None:
+def _desk(rules: Rules, experts: int) -> Desk:
+    dim, books = len(rules.tracker.centre), len(rules.book.aims)
+    return Desk(
+        np.empty((experts, dim)),
+        np.empty(dim),
+        np.empty(dim),
+        np.empty(dim),
+        np.empty(rules.book.capacity),
+        np.empty(rules.book.capacity),
+        np.empty(books, np.int64),
+    )
+
+
+@strict
+def _track(rules: TrackerRules, tracker: Tracker, last: int, experts: Array, q: Array) -> None:
     """Write the forecast of each expert, and their mixture."""
     plain = len(tracker.means)
     for i in range(plain):
-        experts[i] = tracker.means[i]
-    last = tracker.numbers[1]
+        for j in range(len(q)):
+            experts[i, j] = tracker.means[i, j]
     for i in range(plain, len(experts)):
         for j in range(len(q)):
-            experts[i, j] = tracker.centre[j] if last < 0 else tracker.followed[last, j] / tracker.counts[last]
+            experts[i, j] = rules.centre[j] if last < 0 else tracker.followed[last, j] / tracker.seen[last]
     for j in range(len(q)):
         total = tracker.weights[0] * experts[0, j]
         for i in range(1, len(experts)):
@@ -134,288 +146,227 @@ def _track(tracker: TrackerArrays, experts: Array, q: Array) -> None:
 
 
 @strict
-def _follow(tracker: TrackerArrays, experts: Array, outcome: Array) -> None:
-    """Learn an outcome, as `Tracker` does."""
-    weights, top, rounds, last = tracker.weights, 0, tracker.numbers[0], tracker.numbers[1]
+def _follow(rules: TrackerRules, tracker: Tracker, rounds: int, last: int, experts: Array, outcome: Array) -> int:
+    """Learn an outcome, as `Tracker` does; return its class."""
+    weights, top = tracker.weights, 0
     for j in range(1, len(outcome)):
         if outcome[j] > outcome[top]:
             top = j
     total = 0.0
     for i in range(len(experts)):
-        if tracker.classes and outcome[top] == 1:
+        if rules.classes and outcome[top] == 1:
             success = experts[i, top]
         else:
             miss = 0.0
             for j in range(len(outcome)):
                 miss += (outcome[j] - experts[i, j]) ** 2
-            success = 1 - miss / tracker.scale
+            success = 1 - miss / rules.scale
         weights[i] *= success
         total += weights[i]
     for i in range(len(experts)):
-        weights[i] = (1 - tracker.share) * (weights[i] / total) + tracker.share / len(weights)
+        weights[i] = (1 - rules.share) * (weights[i] / total) + rules.share / len(weights)
     least = 1 / (rounds + 2)
     for i in range(len(tracker.means)):
-        step = max(tracker.rates[i], least)
+        step = max(rules.rates[i], least)
         for j in range(len(outcome)):
             tracker.means[i, j] += step * (outcome[j] - tracker.means[i, j])
     if len(tracker.followed) and last >= 0:
         for j in range(len(outcome)):
             tracker.followed[last, j] += outcome[j]
-        tracker.counts[last] += 1
-    tracker.numbers[0], tracker.numbers[1] = rounds + 1, top
+        tracker.seen[last] += 1
+    return top
 
 
 @strict
-def _choose(
-    book: BookArrays, classes: bool, q: Array, noise: Array, moved: Array, away: Array, columns: Integers
-) -> int:
+def _choose(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, lead: int, desk: Desk) -> int:
     """Write the column of each book, `used` for a new point; return the book to follow."""
-    rounds, total = book.numbers[0], 0.0
+    q, noise, moved, away, columns, total = desk.q, desk.noise, desk.moved, desk.away, desk.columns, 0.0
     for j in range(len(q)):
-        spread = q[j] * (1 - q[j]) if classes else (book.prior + book.squares[j]) / (rounds + 1)
+        spread = q[j] * (1 - q[j]) if rules.classes else (rules.prior + squares[j]) / (rounds + 1)
         noise[j] = math.sqrt(abs(spread))
         total += noise[j]
     for b in range(len(columns)):
-        ahead = max(book.ahead, (rounds + 1) / book.aims[b])
-        root, used = math.sqrt(ahead), book.used[b]
+        ahead = max(rules.ahead, (rounds + 1) / rules.aims[b])
+        root, used = math.sqrt(ahead), pages.used[b]
         moved[:used], away[:used] = 0.0, 0.0
         for j in range(len(q)):  # over the points inside, so that each is added up in order, four at once
             floor, entry = CHANCE * root * noise[j], q[j]
-            points, biases = book.points[b, j], book.biases[b, j]
+            points, biases = pages.points[b, j], pages.biases[b, j]
             for i in range(used):
                 x = entry - points[i]
                 moved[i] += max(abs(ahead * x + biases[i]), floor)
                 away[i] += x * x
         least, column = math.inf, 0
         for i in range(used):
-            cost = moved[i] - book.sizes[b, i] + ahead * book.skill * away[i]
+            cost = moved[i] - pages.sizes[b, i] + ahead * rules.skill * away[i]
             if cost < least:
                 least, column = cost, i
-        if least >= CHANCE * total * root and used < book.points.shape[2]:
+        if least >= CHANCE * total * root and used < rules.capacity:
             column = used
         columns[b] = column
-    best, lead = 0, int(book.numbers[1])
+    best = 0
     for b in range(1, len(columns)):
-        if book.growth[b] < book.growth[best]:
+        if growth[b] < growth[best]:
             best = b
-    return best if book.growth[best] * book.better < book.growth[lead] else lead
+    return best if growth[best] * rules.better < growth[lead] else lead
 
 
 @strict
-def _book_learn(
-    book: BookArrays, classes: bool, q: Array, columns: Integers, lead: int, outcome: Array, spoken: SpokenArrays
-) -> None:
-    """Learn an outcome, as `Book` does; a new point gets the slot of an equal one, or the next."""
-    rounds, slot = book.numbers[0] + 1, -1
-    for b in range(len(columns)):
-        i = columns[b]
-        if i == book.used[b]:
-            if slot < 0:
-                slot = _slot(spoken, q)
-            book.points[b, :, i] = q
-            book.used[b] += 1
-            spoken.slots[b, i] = slot
-        size = 0.0
+def _book_learn(rules: BookRules, pages: Pages, growth: Array, squares: Array, rounds: int, desk: Desk) -> None:
+    """Learn an outcome, as `Book` does."""
+    q, outcome = desk.q, desk.outcome
+    for b in range(len(desk.columns)):
+        i = desk.columns[b]
+        if i == pages.used[b]:
+            for j in range(len(q)):
+                pages.points[b, j, i], pages.biases[b, j, i] = q[j], 0.0
+            pages.sizes[b, i], pages.slots[b, i] = 0.0, -1
+            pages.used[b] += 1
+        total = 0.0
         for j in range(len(q)):
-            book.biases[b, j, i] += outcome[j] - book.points[b, j, i]
-            size += abs(book.biases[b, j, i])
-        book.growth[b] = book.growth[b] + ((size - book.sizes[b, i]) - book.growth[b] / rounds)
-        book.sizes[b, i] = size
-    if not classes:
+            pages.biases[b, j, i] += outcome[j] - pages.points[b, j, i]
+            total += abs(pages.biases[b, j, i])
+        growth[b] = growth[b] + ((total - pages.sizes[b, i]) - growth[b] / rounds)
+        pages.sizes[b, i] = total
+    if not rules.classes:
         for j in range(len(q)):
-            book.squares[j] += (outcome[j] - q[j]) ** 2
-    book.numbers[0], book.numbers[1] = rounds, lead
+            squares[j] += (outcome[j] - q[j]) ** 2
 
 
 @strict
-def _slot(spoken: SpokenArrays, q: Array) -> int:
-    """Return the slot of a point, a new one if no point is equal."""
-    count = int(spoken.numbers[0])
+def _slot(pages: Pages, book: int, column: int) -> int:
+    """Return the place of a point among those announced; one that equals none of them is the next."""
+    slot = pages.slots[book, column]
+    if slot >= 0:
+        return int(slot)
+    count, dim = int(pages.numbers[SLOTS]), pages.points.shape[1]
     for slot in range(count):
         equal = True
-        for j in range(len(q)):
-            equal = equal and spoken.points[slot, j] == q[j]
+        for j in range(dim):
+            equal = equal and pages.told[slot, j] == pages.points[book, j, column]
         if equal:
+            pages.slots[book, column] = slot
             return slot
-    for j in range(len(q)):
-        spoken.points[count, j] = q[j] + 0.0
-    spoken.numbers[0] += 1
+    for j in range(dim):
+        pages.told[count, j] = pages.points[book, j, column] + 0.0
+        pages.owed[count, j] = 0.0
+    pages.slots[book, column] = count
+    pages.numbers[SLOTS] = count + 1
     return count
 
 
 @strict
-def _tree_round(part: TreePart, outcome: Array, squared: bool) -> float:
-    """Play a round of TreeCal; return its total per-node error."""
-    tree, path, sums, t = part.tree, part.path, part.sums, part.numbers[0]
-    heights = tree.depth if tree.depth > 0 else digits(t, tree.arity)
-    if t > 0:
-        left = 0.0
-        for h in range(min(carries(t, tree.arity) + 1, part.numbers[1])):
-            left += _size(path[h], squared)
-            path[h] = 0.0
-        part.errors[0] += left
-    weight, now, length, total = 1 / heights, t, 1, 0.0
-    for h in range(heights):
-        place(sums[h], now % tree.arity * length, tree, None, part.places[h])
-        for j in range(len(outcome)):
-            path[h, j] += weight * (outcome[j] - part.places[h, j])
-        total += _size(path[h], squared)
-        now //= tree.arity
-        length *= tree.arity
-    for j in range(len(outcome)):
-        sums[0, j] += outcome[j]
-    if (t + 1) % tree.arity == 0:
-        risen = carries(t + 1, tree.arity)
-        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-            for h in range(risen):
-                for j in range(len(outcome)):
-                    sums[h + 1, j] += sums[h, j]
-                    sums[h, j] = 0.0
-    part.numbers[0], part.numbers[1], part.errors[1] = t + 1, heights, total
-    return float(part.errors[0] + total)
+def _opens(rules: GuardRules, counts: Integers, totals: Array) -> bool:
+    """Return whether the eager part forecasts the coming round."""
+    rounds, safe = counts[ROUNDS], counts[SAFE]
+    if rules.rate >= 0:
+        allowed = rules.rate * (rounds + 1)
+    elif rules.measured and safe > 0:
+        own = totals[SAFE_ERRORS] + totals[SAFE_ERRORS + 1]
+        allowed = rules.budget * min(totals[PEAK], own * (rounds / safe))
+    else:
+        allowed = rules.budget * totals[PEAK]
+    share = 1 - rules.reserve if counts[SUSPENDED] else 1.0
+    return bool(totals[ERROR] + rules.diameter <= share * allowed)
 
 
 @strict
-def _middlemost(rows: Integers, count: int, last: int) -> int:
-    """Keep those rows that are nearest to the middle, one or two; return how many."""
-    least = abs(2 * rows[0] - last)
-    for i in range(1, count):
-        least = min(least, abs(2 * rows[i] - last))
-    kept = 0
-    for i in range(count):
-        if abs(2 * rows[i] - last) == least:
-            rows[kept] = rows[i]
-            kept += 1
-    return kept
+def _note(notes: Notes, i: int, spoken: Spoken, count: int) -> None:
+    """Note what is announced."""
+    if len(notes.counts):
+        notes.counts[i] = count
+        for c in range(count):
+            notes.weights[i, c] = spoken.weights[c]
+            for j in range(spoken.points.shape[1]):
+                notes.points[i, c, j] = spoken.points[c, j]
+
+
+@inlined
+def _fits(pages: Pages, columns: Integers, most: int) -> bool:
+    """Return whether a stream's blocks have room for the points chosen."""
+    fits = pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or pages.numbers[SLOT_ROOM] == most
+    for b in range(len(columns)):
+        fits = fits and columns[b] < pages.numbers[ROOM]
+    return bool(fits)
 
 
 @strict
-def _grid_round(part: GridPart, outcome: Array, squared: bool) -> float:
-    """Play a round of BinaryGrid; return its total error."""
-    bias, bins = part.bias, len(part.bias) - 1
-    rows, weights, point, found = np.empty(bins + 1, np.int64), np.empty(4), np.empty(2), 0
-    for i in range(bins + 1):
-        if bias[i] == 0:
-            rows[found] = i
-            found += 1
-    if found:
-        count = _middlemost(rows, found, bins)
-        weights[:count] = 1 / count
-    else:
-        for i in range(bins):
-            if bias[i] > 0 and bias[i + 1] < 0:
-                rows[found] = i
-                found += 1
-        cells = _middlemost(rows, found, bins - 1)
-        for c in range(cells - 1, -1, -1):
-            i = rows[c]
-            both = abs(bias[i + 1]) + abs(bias[i])
-            rows[2 * c], rows[2 * c + 1] = i, i + 1
-            weights[2 * c], weights[2 * c + 1] = abs(bias[i + 1]) / both / cells, abs(bias[i]) / both / cells
-        count = 2 * cells
-    equal, before, after = True, 0.0, 0.0
-    for c in range(count):
-        equal = equal and weights[c] == 1 / count
-    for c in range(count):
-        i, weight = rows[c], weights[c]
-        point[0], point[1] = (bins - i) / bins, i / bins
-        gap = ((outcome[1] - point[1]) - (outcome[0] - point[0])) / 2
-        bias[i] += weight * min(max(gap, -point[1]), point[0])
-        before += _size(part.biases[i], squared)
-        for j in range(2):
-            part.biases[i, j] += weight * (outcome[j] - point[j])
-        after += _size(part.biases[i], squared)
-        kept, share = part.kept[count if equal else 0, i], 1.0 if equal else weight
-        for j in range(3):
-            total, amount = kept[0, j], share if j == 0 else share * outcome[j - 1]
-            kept[0, j] = total + amount
-            seen = kept[0, j] - total
-            kept[1, j] += (total - (kept[0, j] - seen)) + (amount - seen)
-    part.numbers[0] += 1
-    part.errors[0] += after - before
-    return float(part.errors[0])
-
-
-def _round(part: Any, outcome: Array, squared: bool) -> float:
-    """Play a round of a certified part; return its total error."""
-    return 0.0
-
-
-@overload(_round)
-def _one_round(part: Any, outcome: Any, squared: Any) -> Any:
-    if part.instance_class is TreePart:
-
-        def play(part: Any, outcome: Any, squared: Any) -> Any:
-            return _tree_round(part, outcome, squared)
-
-    else:
-
-        def play(part: Any, outcome: Any, squared: Any) -> Any:
-            return _grid_round(part, outcome, squared)
-
-    return play
+def _room(pool: Pool, row: int, pages: Pages, columns: Integers, capacity: int) -> bool:
+    """Return whether there is room for the points chosen, once the stream has taken what it needs from the pool."""
+    for b in range(len(columns)):
+        if columns[b] == pages.numbers[ROOM] and not add_columns(pool, row, capacity):
+            return False
+    return pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or add_slots(pool, row, len(columns) * capacity)
 
 
 @strict
 def guard_rounds(
+    rows: Integers,
     outcomes: Any,
-    guard: GuardArgs,
-    tracker: TrackerArrays,
-    book: BookArrays,
-    spoken: SpokenArrays,
+    begin: int,
+    rules: Rules,
+    now: Now,
+    pool: Pool,
     safe: Any,
     shadow: Any,
-    announced: Integers,
-    state: Array,
-) -> None:
-    """Play a guarded stream; note the slot of each point announced, −1 where safe forecasts.
+    spoken: Spoken,
+    notes: Notes,
+    learning: bool,
+) -> int:
+    """Play one round after another, from row `begin` on, or only note what is announced, if not `learning`.
 
-    `state` holds the eager part's error, and the greatest error of the shadow, or safe's bound.
+    Return the first row that there was no room for in the pool; nothing of it is learned.
     """
-    dim, books = spoken.points.shape[1], len(book.used)
-    experts = np.empty((len(tracker.weights), dim))
-    q, noise, outcome = np.empty(dim), np.empty(dim), np.empty(dim)
-    moved, away = np.empty(book.points.shape[2]), np.empty(book.points.shape[2])
-    columns = np.empty(books, np.int64)
-    error, peak, safe_error, safe_rounds, bits, share = 0.0, 0.0, 0.0, 0, 0, 1.0
-    for t in range(len(announced)):
-        outcome[:] = 0.0
-        add_outcome(outcome, outcomes, t)
-        _track(tracker, experts, q)
-        if guard.rate >= 0:
-            allowed = guard.rate * (t + 1)
-        elif len(guard.bounds):
-            while t >> bits:
-                peak, bits = max(peak, guard.bounds[bits]), bits + 1
-            allowed = guard.budget * peak
-        elif safe_rounds:
-            allowed = guard.budget * min(peak, safe_error * (t / safe_rounds))
-        else:
-            allowed = guard.budget * peak
-        if error + guard.diameter <= share * allowed:
-            share = 1.0
-            lead = _choose(book, tracker.classes, q, noise, moved, away, columns)
-            _book_learn(book, tracker.classes, q, columns, lead, outcome, spoken)
-            slot = spoken.slots[lead, columns[lead]]
-            bias = spoken.biases[slot]
-            before = _size(bias, guard.squared)
+    desk, dim, guard, s = _desk(rules, now.weights.shape[1]), pool.told.shape[1], rules.guard, -1
+    outcome, capacity = desk.outcome, rules.book.capacity
+    for i in range(begin, len(rows)):
+        if rows[i] != s:
+            s = rows[i]
+            counts, totals, growth, squares = now.counts[s], now.totals[s], now.growth[s], now.squares[s]
+            tracker = Tracker(now.weights[s], now.means[s], now.followed[s], now.seen[s])
+            pages = opened(pool, s)
+        rounds, spent, eager = counts[ROUNDS], counts[SAFE], _opens(guard, counts, totals)
+        _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
+        if eager:
+            lead, count, slot = _choose(rules.book, pages, growth, squares, rounds - spent, counts[LEAD], desk), 1, 0
+            column = desk.columns[lead]
             for j in range(dim):
-                bias[j] += outcome[j] - spoken.points[slot, j]
-                total, y = spoken.sums[slot, j], outcome[j]
-                spoken.sums[slot, j] = total + y
-                seen = spoken.sums[slot, j] - total
-                spoken.lost[slot, j] += (total - (spoken.sums[slot, j] - seen)) + (y - seen)
-            error += _size(bias, guard.squared) - before
-            spoken.rounds[slot] += 1
-            announced[t] = slot
+                new = column == pages.used[lead]
+                spoken.points[0, j] = desk.q[j] if new else pages.points[lead, j, column]
+            spoken.weights[0] = 1.0
         else:
-            safe_error = _round(safe, outcome, guard.squared)
-            safe_rounds += 1
-            announced[t] = -1
-            share = 1 - guard.reserve
-        if guard.measured:
-            peak = max(peak, _round(shadow, outcome, guard.squared))
-        _follow(tracker, experts, outcome)
-    while len(announced) >> bits and len(guard.bounds):
-        peak, bits = max(peak, guard.bounds[bits]), bits + 1
-    state[0], state[1] = error, peak
+            count, slot = speak(safe, s, spent, spoken), -1 - spent
+        _note(notes, i, spoken, count)
+        if learning:
+            outcome[:] = 0.0
+            add_outcome(outcome, outcomes, i)
+            if eager:
+                if not _fits(pages, desk.columns, len(desk.columns) * capacity):
+                    if not _room(pool, s, pages, desk.columns, capacity):
+                        return i
+                    pages = opened(pool, s)
+                _book_learn(rules.book, pages, growth, squares, rounds - spent + 1, desk)
+                counts[LEAD], slot = lead, _slot(pages, lead, column)
+                bias = pages.owed[slot]
+                less = size(bias, guard.squared)
+                for j in range(dim):
+                    bias[j] += outcome[j] - spoken.points[0, j]
+                totals[ERROR] += size(bias, guard.squared) - less
+            else:
+                errors = totals[SAFE_ERRORS : SAFE_ERRORS + 2]
+                learn(safe, s, spent, spoken, count, outcome, guard.squared, errors)
+                counts[SAFE] = spent + 1
+            if guard.measured:
+                errors, count = totals[SHADOW_ERRORS : SHADOW_ERRORS + 2], speak(shadow, s, rounds, spoken)
+                learn(shadow, s, rounds, spoken, count, outcome, guard.squared, errors)
+                totals[PEAK] = max(totals[PEAK], errors[0] + errors[1])
+            elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
+                power = 0
+                while (rounds + 1) >> (power + 1):
+                    power += 1
+                totals[PEAK] = max(totals[PEAK], guard.bounds[power])
+            counts[LAST] = _follow(rules.tracker, tracker, rounds, counts[LAST], desk.experts, outcome)
+            counts[ROUNDS], counts[SUSPENDED] = rounds + 1, not eager
+        if len(notes.slots):
+            notes.slots[i] = slot
+    return len(rows)

@@ -1,44 +1,20 @@
-"""The tree's hot loops over whole levels of one stream, and over the streams of a bank.
+"""The tree's hot loops: points of whole levels, the streams of a bank, and the weights of heights.
 
-Sums and divisions are those of `Path`, in its order and never fused, so that points are the same bit for bit. Only
-norms may be added up in another order.
+Sums and divisions are those of `Path`, in its order and never fused, so that points are the same bit for bit.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba.extending import overload
 
-from treecal._compile import inlined, loose, strict
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, weigh
 from treecal.engine._state import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
-
-
-class Span(NamedTuple):
-    """Consecutive nodes of one height: the number of the first, a first child; rounds in each, and in the last."""
-
-    height: int
-    start: int
-    length: int
-    last: int
-
-
-@loose
-def first_off_simplex(rows: Array, tol: float) -> int:
-    """Return the first row that is not a probability vector, or −1."""
-    for i in range(rows.shape[0]):
-        total, size = 0.0, 0.0
-        for k in range(rows.shape[1]):
-            total += rows[i, k]
-            size += abs(rows[i, k])
-        if not (total >= 1 - tol and size <= 1 + tol):  # NaN fails both
-            return i
-    return -1
-
 
 # Points.
 
@@ -74,7 +50,7 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
 
 
 @strict
-def _heights(now: int, arity: int, depth: int) -> tuple[int, int]:
+def after_round(now: int, arity: int, depth: int) -> tuple[int, int]:
     """Return the heights of the tree after a round, and how many nodes ended with the round."""
     if depth > 0:
         return depth, min(carries(now, arity) + 1, depth)
@@ -124,71 +100,7 @@ def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, 
         _learn(keys[i], outcomes, i, arity, depth, rounds, sums)
 
 
-@strict
-def bank_places(keys: Integers, rounds: Integers, sums: Array, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
-    """Write the points on each stream's path, `points[i, height]`, given the rounds of each."""
-    for i in range(len(keys)):
-        now, length = rounds[i], 1
-        for height in range(points.shape[1]):
-            place(sums[height, keys[i]], now % tree.arity * length, tree, mix, points[i, height])
-            now //= tree.arity
-            length *= tree.arity
-
-
-@strict
-def bank_gaps(
-    keys: Integers,
-    outcomes: Any,
-    tree: TreeArgs,
-    mix: Mix | None,
-    rounds: Integers,
-    sums: Array,
-    nows: Integers,
-    gaps: Array,
-) -> tuple[int, int]:
-    """Add outcomes as `bank_learn` does; for each, note the stream's rounds, and the gaps of the nodes that ended.
-
-    A gap is the node's outcome sum less its point times its rounds. Return how many outcomes were added, fewer than all
-    if the next one's nodes would not fit into `gaps`, and how many gaps there are.
-    """
-    total, point, used = np.empty(sums.shape[2]), np.empty(sums.shape[2]), 0
-    for i in range(len(keys)):
-        stream = keys[i]
-        now = nows[i] = rounds[stream] + 1
-        _, ended = _heights(now, tree.arity, tree.depth)
-        if used + ended > len(gaps):
-            return i, used
-        total[:] = 0.0
-        add_outcome(total, outcomes, i)
-        length, nodes = 1, now - 1
-        for height in range(ended):
-            own = sums[height, stream]
-            place(own, nodes % tree.arity * length, tree, mix, point)
-            for k in range(len(total)):
-                gaps[used, k] = total[k] - length * point[k]
-                total[k] = own[k] + total[k]
-            used += 1
-            length *= tree.arity
-            nodes //= tree.arity
-        _learn(stream, outcomes, i, tree.arity, tree.depth, rounds, sums)
-    return len(keys), used
-
-
 # Weights of the heights.
-
-
-@strict
-def bank_weigh(
-    keys: Integers, nows: Integers, node_costs: Array, rule: Weighting, costs: Array, weights: Array, scale: Array
-) -> None:
-    """Update the weights of a bank's streams, outcome by outcome, given the costs of the nodes that ended."""
-    used = 0
-    for i in range(len(keys)):
-        stream, now = keys[i], nows[i]
-        heights, ended = _heights(now, rule.arity, rule.depth)
-        own = node_costs[used : used + ended]
-        scale[stream] = weigh(rule, now, heights, own, scale[stream], costs[:, stream], weights[:, stream])
-        used += ended
 
 
 @strict
@@ -217,156 +129,9 @@ def weigh_piece(
             given[offsets[height] + i // count] = weights[height]  # 0 above the tree
             count *= rule.arity
         now, count = before + i + 1, 1
-        heights, ends = _heights(now, rule.arity, rule.depth)
+        heights, ends = after_round(now, rule.arity, rule.depth)
         for height in range(ends):
             ended[height] = node_costs[offsets[height] + i // count] if height < inner else above[height - inner]
             count *= rule.arity
         scale = weigh(rule, now, heights, ended[:ends], scale, costs, weights)
     return scale
-
-
-# Errors of whole levels.
-
-
-@strict
-def _epoch_of(index: int, height: int, arity: int) -> tuple[int, int]:
-    """Return the heights of a growing tree when this node starts, and the first later node with more."""
-    limit = arity
-    while limit <= index:
-        limit *= arity
-    return height + digits(index, arity), limit
-
-
-# The sums stored here, `total + value`, are one addition each, so there is nothing to reorder. Only the norms are sums
-# that the compiler may reorder.
-@loose
-def climb(
-    rows: Array,
-    span: Span,
-    tree: TreeArgs,
-    mix: Mix | None,
-    tol: float | None,
-    parents: Array,
-    totals: Array,
-    few: tuple[int, ...],
-) -> bool:
-    """Go up one height: add errors to `totals[heights of the tree]`, and write the sums of the nodes above.
-
-    `rows` are the outcome sums of the nodes of a span. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g`
-    being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
-    that is `(f·row − share·total − f·rounds·pull) / f` with `f = digit·length/rounds`: no division by coordinate.
-
-    With `tol`, for leaves only, return whether all rows are probability vectors: sums within `tol` of 1, none negative.
-    With few coordinates, `few` has one entry for each, otherwise none: the compiler knows the length of a tuple and
-    unrolls the loops.
-    """
-    dim = len(few) or rows.shape[1]
-    grows, arity, first = tree.depth == 0, tree.arity, tree.first
-    share, pull = (1.0, first) if mix is None else (mix.share, mix.pull)
-    inverse = 1.0 / np.maximum(1, np.arange(arity))  # a table, as divisions take longer
-    epoch, limit = 0, 2**62
-    if grows:
-        epoch, limit = _epoch_of(span.start, span.height, arity)
-    least, off = np.zeros(dim), 0
-    for parent in range(len(parents)):
-        eldest = parent * arity
-        if span.start + eldest == limit:
-            epoch += 1
-            limit *= arity
-        one, two, square, rounds = 0.0, 0.0, 0.0, 1.0
-        if tol is None:
-            rounds = float(span.last if eldest == len(rows) - 1 else span.length)
-        size, squares, weight = 0.0, 0.0, 0.0
-        for k in range(dim):
-            value = rows[eldest, k]
-            gap = value - rounds * first[k]
-            size += abs(gap)
-            squares += gap * gap
-            parents[parent, k] = 0.0 + value
-            if tol is not None:
-                weight += value
-                least[k] = min(least[k], value)
-        if tol is not None:
-            off += not abs(weight - 1.0) <= tol  # NaN compares as False
-        if not (grows and span.height > 0 and span.start + eldest == 0):  # it had ended when the tree grew
-            one, two, square = size, np.sqrt(squares), squares / rounds
-        for i in range(eldest + 1, min(len(rows), eldest + arity)):
-            rounds, factor, scale = 1.0, float(i - eldest), inverse[i - eldest]
-            if tol is None:  # not leaves
-                rounds = float(span.last if i == len(rows) - 1 else span.length)
-                factor *= span.length / rounds
-                scale = 1.0 / factor
-            size, squares, weight = 0.0, 0.0, 0.0
-            for k in range(dim):
-                value, total = rows[i, k], parents[parent, k]
-                if mix is None:
-                    gap = factor * value - total
-                else:
-                    gap = factor * value - share * total - factor * rounds * pull[k]
-                size += abs(gap)
-                squares += gap * gap
-                parents[parent, k] = total + value
-                if tol is not None:
-                    weight += value
-                    least[k] = min(least[k], value)
-            if tol is not None:
-                off += not abs(weight - 1.0) <= tol
-            one += size * scale
-            two += np.sqrt(squares) * scale
-            square += squares * scale * scale / rounds
-        totals[epoch, 0] += one
-        totals[epoch, 1] += two
-        totals[epoch, 2] += square
-    return off == 0 and least.min() >= 0
-
-
-@strict
-def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array, totals: Array) -> None:
-    """Go up from leaves whose outcomes are given as classes, without mixing: `O(1)` a leaf, whatever the dimension."""
-    first, arity = tree.first, tree.arity
-    start_size, start_squares = 0.0, 0.0
-    for k in range(len(first)):
-        start_size += abs(first[k])
-        start_squares += first[k] * first[k]
-    epoch, limit = 0, 2**62
-    if tree.depth == 0:
-        epoch, limit = _epoch_of(index, 0, arity)
-    for parent in range(len(parents)):
-        eldest, counts = parent * arity, parents[parent]
-        if index + eldest == limit:
-            epoch += 1
-            limit *= arity
-        counts[:] = 0.0
-        k = classes[eldest]
-        squares = max(start_squares + 1.0 - 2.0 * first[k], 0.0)
-        one, two, square = start_size - abs(first[k]) + abs(1.0 - first[k]), np.sqrt(squares), squares
-        counts[k] = 1.0
-        length = 1.0  # ‖counts‖²
-        for i in range(eldest + 1, min(len(classes), eldest + arity)):
-            k, seen = classes[i], float(i - eldest)
-            share = counts[k] / seen
-            squares = max(1.0 - 2.0 * share + length / (seen * seen), 0.0)
-            one += 2.0 * (1.0 - share)
-            two += np.sqrt(squares)
-            square += squares
-            length += 2.0 * counts[k] + 1.0
-            counts[k] += 1.0
-        totals[epoch, 0] += one
-        totals[epoch, 1] += two
-        totals[epoch, 2] += square
-
-
-@strict
-def climb_inner(
-    size: int, index: int, tree: TreeArgs, mix: Mix | None, nodes: Array, totals: Array, few: tuple[int, ...]
-) -> None:
-    """Climb on from height 1 in a piece of `size` leaves: `nodes` holds its sums, and takes those of heights above."""
-    offset, count = 0, tree.arity
-    for height in range(1, len(totals)):
-        here = (size + count - 1) // count
-        above = (here + tree.arity - 1) // tree.arity
-        span = Span(height, index // count, count, size - (here - 1) * count)
-        rows, parents = nodes[offset : offset + here], nodes[offset + here : offset + here + above]
-        climb(rows, span, tree, mix, None, parents, totals[height], few)
-        offset += here
-        count *= tree.arity

@@ -17,6 +17,7 @@ from treecal.geometry._tables import by_column
 
 Outcomes = NDArray[Any]
 """Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
+_ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
 
 
 def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes:
@@ -73,10 +74,27 @@ def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outco
     return np.ascontiguousarray(raw if found is None else found, dtype=np.int64)
 
 
+def as_leaves(raw: NDArray[Any]) -> NDArray[Any]:
+    """Return rows or classes as the kernels of a replay take them, not yet checked; some types are not converted."""
+    kinds = _ROWS if raw.ndim == 2 else _CLASSES
+    with np.errstate(over="ignore"):  # infinite values are refused later
+        leaves = np.require(raw, raw.dtype if raw.dtype in kinds else kinds[0], ["C", "A", "E"])
+    return leaves if leaves.flags.writeable else np.asarray(_Unlocked(leaves))
+
+
+class _Unlocked:
+    """An array that kernels only read, not locked any more: for a locked one they would be compiled again."""
+
+    def __init__(self, locked: NDArray[Any]) -> None:
+        interface = locked.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self._locked = locked  # so that its memory stays
+
+
 def first_refused(space: ConvexSet, rows: Outcomes) -> int | None:
     """Return the first row that is not a point of the set, if any."""
     if isinstance(space, Simplex):
-        from treecal.engine._kernels import first_off_simplex
+        from treecal.engine._climb_kernels import first_off_simplex
 
         bad = int(first_off_simplex(rows, TOLERANCE))
         return None if bad < 0 else bad

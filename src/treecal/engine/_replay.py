@@ -244,8 +244,11 @@ class Run:
         plan, above, errors = self._plan, Above(self._plan), Errors(others)
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
             errors.add_piece(piece.errors)
-            levels = plan.levels(plan.dense(piece.rows), len(piece.rows), index)[0] if others else []
-            ended = self._end(above, index, len(piece.rows), piece.total)
+            rounds, levels = len(piece.raw), []
+            if others:
+                rows = as_float_or_class(plan.space, piece.raw, before=index)
+                levels = plan.levels(plan.dense(rows), rounds, index)[0]
+            ended = self._end(above, index, rounds, piece.total)
             for level in levels + ended:
                 errors.add_level(level, _equal_weights(level))
             for level in ended:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treecal.exceptions import FileError, ParameterError
-from treecal.io._decoder import check_columns
 from treecal.io._duckdb import identifier
 from treecal.io._source import LOG, Source
 
@@ -53,7 +52,7 @@ class Label(NamedTuple):
 
 def column_type(source: Source, name: str) -> str:
     """Return the type of a column, which must exist."""
-    check_columns(source.name, list(source.types), [name])
+    source.check([name])
     return source.types[name]
 
 

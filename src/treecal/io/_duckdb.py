@@ -50,8 +50,8 @@ def spill_folder(given: str | os.PathLike[str] | None) -> Path:
         raise FileError(f"{given or tempfile.gettempdir()} cannot hold temporary files: {error.strerror}.") from None
 
 
-def connect(memory_limit: str, folder: Path, file: Path | None) -> Any:
-    """Open a connection that can read this file, if any, and no other."""
+def connect(memory_limit: str, folder: Path, files: Sequence[Path]) -> Any:
+    """Open a connection that can read these files, if any, and no other."""
     duckdb = library("duckdb")
     settings = {"temp_directory": str(folder)} | dict.fromkeys(
         ("autoinstall_known_extensions", "autoload_known_extensions", "allow_community_extensions"), "false"
@@ -61,7 +61,7 @@ def connect(memory_limit: str, folder: Path, file: Path | None) -> Any:
     except duckdb.Error:
         raise ParameterError.expected("memory_limit", memory_limit, "an amount of memory such as '1GB'") from None
     # Before a pattern is matched it must be allowed, and so must the file it matches.
-    allowed: Sequence[str] = [] if file is None else [os.path.abspath(file), literal_path(file)]
+    allowed = [name for file in files for name in (os.path.abspath(file), literal_path(file))]
     connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, allowed))}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET enable_progress_bar = true")

@@ -11,11 +11,13 @@ from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.io._blocks import LINE, is_gzip, open_lines, read_blocks
-from treecal.io._checksums import has_checksums
 from treecal.io._decoder import Decoder
-from treecal.io._duckdb import identifier, library, literal_path, quoted
+from treecal.io._duckdb import identifier, library, quoted
+from treecal.io._parquet import Parquet
+from treecal.io._paths import File
 from treecal.io._records import csv_count, json_count
-from treecal.io._source import ROWS, Source
+from treecal.io._scan import FileSource
+from treecal.io._source import LOG
 from treecal.io._text import (
     FORMATS,
     Kind,
@@ -28,33 +30,26 @@ from treecal.io._text import (
     is_utf8,
     json_columns,
     json_rows,
+    kind_of,
 )
 
-_PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
-"""Arrow types whose values are the same in DuckDB."""
+_NAMES: dict[Kind, str] = {"csv": "CSV", "jsonl": "JSON lines", "parquet": "Parquet"}
 
 
-class _File(Source):
-    """A file that DuckDB scans."""
-
-    def __init__(self, path: Path, connection: Any, function: str, **options: str) -> None:
-        self._path = path
-        super().__init__(path.name, connection.sql, connection, scan=_scan(function, path, options))
-
-
-class _Csv(_File):
+class _Csv(FileSource):
     """A CSV file. DuckDB leaves malformed rows out of the answer and lists them in a table."""
 
     _rejected: set[int] | None = None
 
-    def __init__(self, path: Path, connection: Any) -> None:
-        with open_lines(path) as lines:
-            self._header = header = csv_header(lines, path.name)
-        self._count = self._counted(path) if is_gzip(path.name) else 0  # gzip is checked before DuckDB believes it
+    def __init__(self, file: File, connection: Any) -> None:
+        with open_lines(file.path) as lines:
+            self._header = header = csv_header(lines, file.name)
+        gzipped = is_gzip(file.path.name)
+        self._count = self._counted(file.path) if gzipped else 0  # it is checked before DuckDB believes it
         options = {"auto_detect": "false", "header": "true", "store_rejects": "true", "quote": "'\"'", "escape": "'\"'"}
         options |= {"max_line_size": f"{LINE + 2}", "buffer_size": f"{2 * LINE + 4}"}
-        columns = _columns_of(header.names, "VARCHAR")
-        super().__init__(path, connection, "read_csv", delim=quoted(header.delimiter), columns=columns, **options)
+        options |= {"delim": quoted(header.delimiter), "columns": _columns_of(header.names, "VARCHAR")}
+        super().__init__(file, connection, "read_csv", options)
 
     def cell(self, name: str) -> str:
         return f"NULLIF(TRIM({identifier(name)}), '')"
@@ -70,7 +65,7 @@ class _Csv(_File):
             left.discard(number)
             # Before the end it is unknown which rows were lost because they are not in UTF-8.
             if lost or whole in wanted or (rejected is None and not text.isascii()):
-                row = Row(place, by_column(self._header.names, cells), problem)
+                row = Row(place, by_column(self._header.names, cells) | self.partition, problem)
                 why = row.problem or (decoder and decoder.complaint(row.value))
                 if why or (lost and rejected is not None):
                     yield place, why or ("it is not valid CSV." if is_utf8(text) else "it is not text in UTF-8.")
@@ -88,7 +83,7 @@ class _Csv(_File):
 
     def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
         read = rows + len(self._rejected or ())
-        if read != (self._count or self._counted(self._path)):
+        if read != (self._count or self._counted(self.path)):
             held = sum(1 for _ in self._records())  # slower, and exact wherever quotes are
             if read != held:
                 raise FileError(
@@ -97,7 +92,7 @@ class _Csv(_File):
                 )
 
     def _records(self) -> Iterator[Record]:
-        with open_lines(self._path) as lines:
+        with open_lines(self.path) as lines:
             csv_header(lines, self.name)
             yield from csv_records(lines, self._header, self.name)
 
@@ -106,88 +101,42 @@ class _Csv(_File):
         return (csv_count(read_blocks(path), delimiter, blank_lines=len(names) == 1) or 0) - 1
 
 
-class _Json(_File):
+class _Json(FileSource):
     """A file of JSON lines."""
 
-    def __init__(self, path: Path, connection: Any) -> None:
-        names = json_columns(path)
-        if is_gzip(path.name):  # it is checked before DuckDB believes it
-            deque(read_blocks(path), maxlen=0)
+    def __init__(self, file: File, connection: Any, *, names: Sequence[str] | None) -> None:
+        if is_gzip(file.path.name):  # it is checked before DuckDB believes it
+            deque(read_blocks(file.path), maxlen=0)
         options = {"format": "'newline_delimited'", "ignore_errors": "true", "maximum_object_size": f"{LINE + 2}"}
-        columns = _columns_of(names or ["outcome"], "JSON")
-        self._whole = {**options, "records": "false", "columns": _columns_of(["line"], "JSON")}
-        super().__init__(path, connection, "read_json", columns=columns, records=f"{names is not None}", **options)
+        self._lines = options
+        options = {"columns": _columns_of(names or ["outcome"], "JSON"), "records": f"{names is not None}", **options}
+        super().__init__(file, connection, "read_json", options)
 
     def key(self, name: str) -> str:
+        if name in self.partition:
+            return identifier(name)
         return f"NULLIF({identifier(name)} ->> '$', '')"  # text without its quotes, as in CSV
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
-        with open_lines(self._path) as lines:
-            yield from json_rows(lines)
+        with open_lines(self.path) as lines:
+            for row in json_rows(lines):
+                yield row._replace(value=row.value | self.partition) if isinstance(row.value, dict) else row
 
     def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
-        lines, named = json_count(read_blocks(self._path), columns)
+        lines, named = json_count(read_blocks(self.path), columns)
         if rows != lines:
             held = sum(1 for _ in self.rows())  # without blank lines
             if rows != held:
                 raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
         # Where each valid row has each key once, and there are no more of them, no row has a key twice.
         if named is None or named > valid:
-            keys = f"SELECT DISTINCT json_keys(line) AS keys FROM {_scan('read_json', self._path, self._whole)}"
-            if self.one(f"SELECT 1 FROM ({keys}) WHERE len(keys) > len(list_distinct(keys)) LIMIT 1") is not None:
+            options = {"records": "false", "columns": _columns_of(["line"], "JSON"), **self._lines}
+            whole = FileSource(File(self.path, self.name, {}), self._connection, "read_json", options)
+            keys = f"SELECT DISTINCT json_keys(line) AS keys FROM {LOG}"
+            if whole.one(f"SELECT 1 FROM ({keys}) WHERE len(keys) > len(list_distinct(keys)) LIMIT 1") is not None:
                 for row in self.rows():
                     if row.problem is not None and row.problem.endswith("twice."):
                         raise FileError.at(self.name, *row.place, row.problem)
-
-
-class _Parquet(_File):
-    """A Parquet file. Plain columns are read by Arrow, which is faster than through DuckDB."""
-
-    _share: float | None = None
-
-    def __init__(self, path: Path, connection: Any) -> None:
-        super().__init__(path, connection, "read_parquet")
-
-    def done(self) -> float | None:
-        return super().done() if self._share is None else self._share
-
-    def _reader(self, sql: str, rows: int, columns: Mapping[str, str] | None) -> Iterator[Any]:
-        self._share = None
-        if columns is not None:
-            file = self._opened()
-            kinds = dict(zip(file.schema_arrow.names, map(str, file.schema_arrow.types), strict=True))
-            plain = all(kinds.get(name) in _PLAIN and "." not in name for name in columns.values())
-            # Arrow reads a dot as a nested field, and DuckDB renames columns that differ only in case.
-            if plain and list(kinds) == list(self.types):
-                return self._columns(file, rows, columns)
-        return super()._reader(sql, rows, columns)
-
-    def _opened(self) -> Any:
-        # Without a buffer Arrow would hold whole row groups, and of those there may be one.
-        options: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
-        path = os.path.abspath(self._path)  # `file:x` would be taken for an address
-        return library("pyarrow.parquet").ParquetFile(path, **options)
-
-    def _columns(self, file: Any, rows: int, columns: Mapping[str, str]) -> Iterator[Any]:
-        record_batch, seen = library("pyarrow").record_batch, 0
-        wanted = sorted(set(columns.values()))
-        for batch in file.iter_batches(rows, columns=wanted, use_threads=False):  # the other core is busy
-            seen += batch.num_rows
-            self._share = seen / max(seen, file.metadata.num_rows)
-            batch.validate(full=True)  # text that is not UTF-8
-            yield record_batch([batch.column(name) for name in columns.values()], names=list(columns))
-
-    def check_complete(self, rows: int, *, columns: Sequence[str], valid: int) -> None:
-        with self._plain_errors():
-            file = self._opened()
-            held = file.metadata.num_rows
-            if rows != held:
-                raise FileError(f"{self.name} cannot be read: it has {held:,} rows, of which {rows:,} were found.")
-            if self._share is None and has_checksums(
-                self._path, file.metadata
-            ):  # DuckDB, which has read it, checks none
-                wanted = None if any("." in name for name in columns) else list(columns)
-                deque(file.iter_batches(ROWS, columns=wanted), maxlen=0)
 
 
 def check_file(path: Path) -> None:
@@ -202,31 +151,47 @@ def check_file(path: Path) -> None:
         raise FileError(f"{path} is a folder, expected a file.")
 
 
-def file_class(path: Path, kind: Kind | None) -> type[_Csv | _Json | _Parquet]:
-    """Return the class for a file of this kind, which must be there and not empty."""
-    check_file(path)
+def open_files(files: Sequence[File], kind: Kind | None, connection: Any) -> list[FileSource]:
+    """Return the sources of files of one format, which must be there and not empty; by default their names tell it."""
+    first, found = files[0], kind or _kind(files[0])
+    for file in files:
+        own = kind or _kind(file)
+        if own != found:
+            raise FileError(
+                f"{first.name} is {_NAMES[found]} and {file.name} is {_NAMES[own]}, expected files of one format.",
+                hint="read them one by one, or convert some of them.",
+            )
+        _check(file)
+    if found == "parquet":
+        return [Parquet(file, connection) for file in files]
+    if found == "csv":
+        return [_Csv(file, connection) for file in files]
+    keys = [json_columns(file.path) for file in files]
+    every = list(dict.fromkeys(name for names in keys for name in names or ()))  # missing where a file has no such key
+    return [
+        _Json(file, connection, names=None if names is None else every) for file, names in zip(files, keys, strict=True)
+    ]
+
+
+def _kind(file: File) -> Kind:
+    check_file(file.path)
+    kind = kind_of(file.path)
     if kind is None:
         raise FileError(
-            f"the format of {path} is unknown: its name does not tell.", hint=f"{FORMATS}; text also with .gz."
+            f"the format of {file.path} is unknown: its name does not tell.", hint=f"{FORMATS}; text also with .gz."
         )
-    if path.stat().st_size == 0:
-        raise FileError(f"{path.name} is empty.")
+    return kind
+
+
+def _check(file: File) -> None:
+    """Raise an error unless the file is there, not empty, and has a name that DuckDB can be told."""
+    check_file(file.path)
+    if file.path.stat().st_size == 0:
+        raise FileError(f"{file.name} is empty.")
     try:
-        os.path.abspath(path).encode()
+        os.path.abspath(file.path).encode()
     except UnicodeEncodeError:
-        raise FileError(f"the name of {path} is not in UTF-8.", hint="rename the file.") from None
-    classes: dict[Kind, type[_Csv | _Json | _Parquet]] = {"csv": _Csv, "jsonl": _Json, "parquet": _Parquet}
-    return classes[kind]
-
-
-def _scan(function: str, path: Path, options: Mapping[str, str]) -> str:
-    """Return SQL for the rows of a file."""
-    given = {**options, "hive_partitioning": "false"}  # a folder named `p=0.9` is a folder, not a column
-    if function != "read_parquet":  # DuckDB would tell from the name, but not from one with a question mark
-        given["compression"] = quoted("gzip" if is_gzip(path.name) else "none")
-    return (
-        f"{function}({', '.join([quoted(literal_path(path)), *(f'{name}={value}' for name, value in given.items())])})"
-    )
+        raise FileError(f"the name of {file.path} is not in UTF-8.", hint="rename the file.") from None
 
 
 def _columns_of(names: Sequence[str], kind: str) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from pathlib import Path
 from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.io._duckdb import close, connect, library, spill_folder
-from treecal.io._files import file_class
+from treecal.io._files import open_files
+from treecal.io._paths import find_files, is_paths, several_name
+from treecal.io._several import Files
 from treecal.io._source import LOG, Source
 from treecal.io._tables import as_arrow, for_duckdb
-from treecal.io._text import Kind, kind_of
+from treecal.io._text import Kind
 
 
 def open_source(
@@ -27,7 +28,8 @@ def open_source(
     Parameters
     ----------
     source
-        A path to a CSV, Parquet or JSON lines file (text also as `.gz`); a pandas, Polars or Arrow table, or any other
+        A path to a CSV, Parquet or JSON lines file (text also as `.gz`), to a folder of such files, a pattern that
+        matches some, or a list of all of these; a pandas, Polars or Arrow table, or any other
         that narwhals supports; a DuckDB relation; a NumPy array, whose columns are named "0", "1", …; or a mapping from
         names to arrays, where an array of two dimensions is a column of lists.
     kind
@@ -50,14 +52,16 @@ def open_source(
         return Source("the relation", lambda sql: source.query(LOG, sql))
     folder, connection = spill_folder(temp_directory), None
     try:
-        if isinstance(source, str | os.PathLike):
-            path = Path(source)
-            chosen = file_class(path, kind or kind_of(path))
-            connection = connect(memory_limit, folder, path)
-            opened: Source = chosen(path, connection)
+        if isinstance(source, str | os.PathLike) or is_paths(source):
+            files = find_files(source)
+            connection = connect(memory_limit, folder, [file.path for file in files])
+            opened: Source
+            opened, *more = open_files(files, kind, connection)
+            if more or opened.partition:
+                opened = Files(several_name(source, files), [opened, *more], connection)
         else:
             name, table = as_arrow(source)
-            connection = connect(memory_limit, folder, None)
+            connection = connect(memory_limit, folder, [])
             opened = Source(name, connection.sql, connection, table=for_duckdb(name, table))
     except OSError as error:
         close(connection, folder)

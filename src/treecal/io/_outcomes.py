@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,11 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io._classes import find_classes, given_classes
 from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
-from treecal.io._decoder import Decoder, check_columns
+from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
 from treecal.io._naming import second_class
 from treecal.io._open import open_source
+from treecal.io._parquet import Piece
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Source
 from treecal.io._text import Place
@@ -47,6 +49,48 @@ class Chunk(NamedTuple):
     forecasts: Array | None
     kept: dict[str, Any]
     weights: Array | None = None
+
+
+class CodedRows(NamedTuple):
+    """Rows as codes of a few distinct values.
+
+    Attributes
+    ----------
+    codes
+        The code of each row in each column of probabilities, and last in that of the label, `(columns + 1, n)`.
+    values
+        The probabilities of each class that the codes of its column stand for.
+    columns
+        The column of each class.
+    outcomes
+        The class that each code of the label stands for, -1 for other labels.
+    """
+
+    codes: Any
+    values: list[Array]
+    columns: list[int]
+    outcomes: Integers
+
+
+@dataclass
+class Reading:
+    """What was read of a file so far: the number of rows, the invalid ones, as far as they are kept, and how many more.
+
+    It is `complete` once all of it was read.
+    """
+
+    problems: Problems
+    rows: int = 0
+    invalid: list[int] = field(default_factory=list)
+    more: int = 0
+    complete: bool = False
+
+    def add(self, rows: int, invalid: Sequence[int]) -> None:
+        """Add some rows, and the numbers of invalid ones among them."""
+        room = max(0, self.problems.most - self.problems.count - len(self.invalid))
+        self.rows += rows
+        self.invalid += invalid[:room]
+        self.more += len(invalid[room:])
 
 
 class Outcomes:
@@ -110,41 +154,67 @@ class Outcomes:
         columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
+        # Of two classes the column of one may be stored, and the probability of the other is the rest.
+        read = [name for name in columns if name != "p0" or len(forecast) != 1]
         names = [part.name for part in parts] + list(self._keep)
-        self._stored = dict(zip(columns, names, strict=True)) if all(part.stored for part in parts) else None
+        self._stored = dict(zip(read, names, strict=True)) if all(part.stored for part in parts) else None
 
     def __iter__(self) -> Iterator[Chunk]:
-        problems = self.problems = Problems(self.source.name, self.problems.on_error)
-        invalid, more, before, valid = list[int](), 0, 0, 0
-        complete = False
-        with closing(self.source.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
-            for batch in batches:
-                chunk, left_out = self._read(batch, before)
-                before, valid = before + batch.num_rows, valid + len(chunk.rows)
-                room = problems.most - len(invalid)
-                invalid += left_out[:room]
-                more += len(left_out[room:])
-                if invalid and problems.on_error == "stop":
-                    break
-                if len(chunk.rows):
-                    yield chunk
-            else:
-                complete = True
-        for place, why in self.source.invalid(invalid, self._decoder):
-            problems.add(place, why)
-        for row in invalid[problems.count :]:  # the source has changed meanwhile
-            problems.add(Place(row, None), "it was invalid, but is valid when read again.")
-        problems.count += more
-        if complete:
-            self.source.check_complete(before, columns=[*self._decoder.columns, *self._keep], valid=valid)
+        self.problems = Problems(self.source.name, self.problems.on_error)
+        for part in self.source.parts():
+            found = Reading(self.problems)
+            with closing(part.batches(self.sql, rows=self.rows, columns=self._stored)) as batches:
+                for batch in batches:
+                    chunk, left_out = self.read(batch, found.rows)
+                    found.add(batch.num_rows, left_out)
+                    if left_out and self.problems.on_error == "stop":
+                        break
+                    if len(chunk.rows):
+                        yield chunk
+                else:
+                    found.complete = True
+            self.settle(part, found)
 
-    def _read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
+    def settle(self, part: Source, found: Reading) -> None:
+        """Say what is wrong with the invalid rows of a part, and check that none was lost."""
+        several, before = part is not self.source, self.problems.count
+        name = part.name if several else None
+        for place, why in part.invalid(found.invalid, self._decoder):
+            self.problems.add(place, why, file=name)
+        for row in found.invalid[self.problems.count - before :]:  # the source has changed meanwhile
+            self.problems.add(Place(row, None), "it was invalid, but is valid when read again.", file=name)
+        self.problems.count += found.more
+        if found.complete:
+            wanted = [*self._decoder.columns, *self._keep]
+            valid = found.rows - len(found.invalid) - found.more
+            part.check_complete(found.rows, columns=wanted, valid=valid)
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return parts of the rows that threads can read apart from one another, in order; none if one thread must."""
+        return self.source.pieces(self._stored) or []
+
+    def coded(self, piece: Piece) -> CodedRows | None:
+        """Return the rows of a piece as codes; None where they are not coded, or also have weights or groups."""
+        stored = self._stored or {}
+        if self._label is None or self.weighted or self._keep or len({*stored.values()}) < len(stored):
+            return None
+        found = piece.codes()
+        if found is None:
+            return None
+        *columns, labels = found.values
+        values = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
+        places = list(range(len(values)))
+        if "p0" not in stored:
+            values, places = [1 - values[0], values[0]], [0, 0]
+        return CodedRows(found.codes, values, places, self._indices(labels, self._label))
+
+    def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
         p, y = self._numbers(batch, "p"), self._numbers(batch, "y").T
         outcomes: Integers | Array
         valid: Any
         if self._label is not None:
-            outcomes = self._indices(batch, self._label)
+            outcomes = self._indices(batch.column("label"), self._label)
             valid = outcomes >= 0
         else:
             outcomes, valid = y, np.isfinite(y).all(axis=1)
@@ -167,13 +237,16 @@ class Outcomes:
 
     def _numbers(self, batch: Any, letter: str) -> Array:
         """Return the probabilities ("p") or outcomes ("y") of a batch, `(d, n)`, NaN where one is missing."""
-        columns = (batch.column(f"{letter}{k}") for k in range(self._sizes[letter]))
+        names = [f"{letter}{k}" for k in range(self._sizes[letter])]
+        single = letter == "p" and "p0" not in batch.schema.names
+        columns = (batch.column(name) for name in names[single:])
         found = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
+        if single and found:
+            found.insert(0, 1 - found[0])
         return np.stack(found) if found else np.empty((0, batch.num_rows))
 
-    def _indices(self, batch: Any, label: Label) -> Integers:
-        """Return the class of each row of a batch, -1 for other labels."""
-        column = batch.column("label")
+    def _indices(self, column: Any, label: Label) -> Integers:
+        """Return the class of each label, -1 for others."""
         if label.integer:
             column = column.cast("int64")
         if self.labels == tuple(range(len(self.labels))) and not column.null_count:  # labels that are their indices
@@ -240,7 +313,7 @@ def read_outcomes(
         raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
     opened = open_source(source)
     names = list(opened.types) if outcome is None else _columns("outcome", outcome)
-    check_columns(opened.name, list(opened.types), [*names, *keep])
+    opened.check([*names, *keep])
     if not any(batch.num_rows for batch in opened.batches(f"SELECT 1 FROM {LOG} LIMIT 1", rows=1)):
         for place, why in opened.invalid([]):
             raise FileError.at(opened.name, *place, why)
@@ -253,7 +326,7 @@ def read_outcomes(
     single = len(forecasts) == 1 and len(forecasts[0].entries) == 1
     if single:  # the second of two classes
         (name,), (p,) = forecasts[0].names, forecasts[0].entries
-        forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=False)]
+        forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=forecasts[0].stored)]
     size = len(_entries(forecasts)) or size
     known = [] if classes is None else [str(name) for name in classes]
     outcomes: Label | list[Numbers]

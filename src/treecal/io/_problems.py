@@ -15,14 +15,15 @@ _MOST = 1_000_000
 
 
 class Problem(NamedTuple):
-    """An invalid row: its 1-based number, in a text file the line it begins on, and the reason."""
+    """An invalid row: its 1-based number, in a text file the line it begins on, the reason; among several, its file."""
 
     row: int
     line: int | None
     reason: str
+    file: str | None = None
 
     def __str__(self) -> str:
-        return f"{Place(self.row, self.line)}: {self.reason}"
+        return f"{'' if self.file is None else f'{self.file}, '}{Place(self.row, self.line)}: {self.reason}"
 
 
 class Problems:
@@ -53,20 +54,27 @@ class Problems:
         self._source = source
         self._kept: list[Problem] = []
 
-    def add(self, place: Place, reason: str, *, stop: bool = False) -> None:
-        """Count an invalid row, and keep it if it is among the first; or raise an error, with "stop" or `stop`."""
+    def add(self, place: Place, reason: str, *, stop: bool = False, file: str | None = None) -> None:
+        """Count an invalid row, and keep it if it is among the first; or raise an error, with "stop" or `stop`.
+
+        If there are several files, `file` is its own.
+        """
         if stop or self.on_error == "stop":
-            raise FileError.at(self._source, *place, reason)
+            raise FileError.at(file or self._source, *place, reason)
         self.count += 1
         if len(self._kept) < self.most:
-            self._kept.append(Problem(*place, reason.partition("\n\nHint: ")[0]))
+            self._kept.append(Problem(*place, reason.partition("\n\nHint: ")[0], file))
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._kept)
 
     def to_dict(self) -> dict[str, Any]:
         """Return their number and those that were kept, as JSON values."""
-        return {"invalid": self.count, "invalid_rows": [problem._asdict() for problem in self._kept]}
+        rows = [problem._asdict() for problem in self._kept]
+        if not any(row["file"] for row in rows):
+            for row in rows:
+                del row["file"]
+        return {"invalid": self.count, "invalid_rows": rows}
 
     def __str__(self) -> str:
         return self.listing(_SHOWN)

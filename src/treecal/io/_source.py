@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io._blocks import not_gzip
-from treecal.io._decoder import Decoder
+from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import identifier, library
 from treecal.io._text import Place, Row, not_csv
+
+if TYPE_CHECKING:
+    from treecal.io._parquet import Piece
 
 LOG = "treecal_log"
 """The name of the table in SQL."""
@@ -45,7 +48,7 @@ class Source:
     ) -> None:
         self.name = name
         self._query, self._connection = query, connection
-        with self._plain_errors():
+        with self.plain_errors():
             if scan:
                 connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
             if table is not None:
@@ -58,7 +61,7 @@ class Source:
 
         Where the query only renames columns, `columns` maps the new names to the old ones.
         """
-        with self._plain_errors(), ThreadPoolExecutor(1) as fetcher:
+        with self.plain_errors(), ThreadPoolExecutor(1) as fetcher:
             try:
                 reader = fetcher.submit(self._reader, sql, rows, columns)
                 batches = self._wait(reader)
@@ -87,7 +90,7 @@ class Source:
 
     def one(self, sql: str) -> tuple[Any, ...] | None:
         """Return the only row of an answer, or None."""
-        with self._plain_errors():
+        with self.plain_errors():
             rows = self._query(sql).fetchall()
         return rows[0] if rows else None
 
@@ -107,11 +110,30 @@ class Source:
             return cell
         return f"CASE WHEN isnan({cell}) THEN NULL WHEN {cell} = 0 THEN 0 ELSE {cell} END"
 
+    def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
+        """Raise an error if there is no such column; if none is named like it, the hint is the remedy."""
+        check_columns(self.name, list(self.types), names, remedy=remedy)
+
+    def parts(self) -> Iterable[Source]:
+        """Return the files that it consists of, in order, each a source of its own; or itself."""
+        return [self]
+
+    def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
+        """Return pieces of the rows, in order, that threads can read side by side; None if there is one reader.
+
+        `columns` are those of `batches`.
+        """
+        return None
+
+    def ends(self, name: str) -> tuple[int, int] | None:
+        """Return the least and the largest number in a column of integers, if that is known without reading it."""
+        return None
+
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         """Yield the rows one by one, with these columns; by default all."""
         row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
         for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=ROWS):
-            with self._plain_errors():
+            with self.plain_errors():
                 values = batch.to_pylist()
             for value in values:
                 row += 1
@@ -137,7 +159,7 @@ class Source:
                     yield row.place, why
 
     @contextmanager
-    def _plain_errors(self) -> Iterator[None]:
+    def plain_errors(self) -> Iterator[None]:
         """Turn errors of DuckDB and Arrow into ours."""
         duckdb, arrow = library("duckdb"), library("pyarrow")
         # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.

@@ -3,6 +3,7 @@
 Nothing heavy is imported before it is used; `pip install "treecal[spark]"` installs it.
 """
 
+from treecal.keyed._errors import Errors, errors
 from treecal.keyed._shard import Step, advance, correct, forecasts, no_state, shard_of
 
-__all__ = ["Step", "advance", "correct", "forecasts", "no_state", "shard_of"]
+__all__ = ["Errors", "Step", "advance", "correct", "errors", "forecasts", "no_state", "shard_of"]

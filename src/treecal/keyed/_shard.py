@@ -1,23 +1,26 @@
 """The pure step: a shard's state and new outcomes in; its new state, its forecasts, and problems out.
 
-A shard is many keyed streams in one `Bank`. Every engine runs this one function on tables, so all give the same
-forecasts, bit for bit, whatever the order and partitions of the rows.
+A shard is many keyed streams, kept as a `Bank` keeps them. Every engine runs this one function on tables, so all give
+the same forecasts, bit for bit, whatever the order and partitions of the rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
-from treecal.engine import Bank, CorrectorBank
-from treecal.engine._state import TreeForecaster, new_tree_forecaster
+from treecal.engine._streams import Streams, waves
 from treecal.exceptions import ParameterError
-from treecal.keyed._rows import arrange
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.geometry._rows import read_forecast_rows
+from treecal.keyed._records import check_sizes, pack, unpack
+from treecal.keyed._rows import Rows, arrange
 from treecal.keyed._tables import (
     FORMAT,
     Keyed,
@@ -27,11 +30,7 @@ from treecal.keyed._tables import (
     forecast_columns,
     numbers,
     owned,
-    pack,
-    pack_corrected,
     schemas,
-    unpack,
-    unpack_corrected,
 )
 
 if TYPE_CHECKING:
@@ -45,12 +44,15 @@ class Step(NamedTuple):
     ----------
     state
         One row for each key: `key`, `rounds` learned, the `first` and the last sequence number learned (`seq`), the
-        forecaster's sums, costs and weights on the `path` (packed float64, lowest height first), its `scale`, and the
-        row's `format`.
+        state of its forecaster or corrector, packed (`record`), and the row's `format`.
     forecasts
         One row for each key that learned something: its coming `round`, the `seq` it has learned up to, the `points` of
         the forecast in sequence, lowest height first, their `weights`, and their `mean`: added up in that order and,
-        where all weights are equal, divided once. Null for a tree of fixed depth that is full.
+        where all weights are equal, divided once. Null for a tree of fixed depth that is full. None for correctors,
+        which await the model's forecast: see `correct`.
+    announced
+        One row for each row learned, in the same columns: what its key announced in that `round`, before the outcome
+        number `seq`. Of correctors always, in place of the model's forecast; of forecasters if it was asked for.
     problems
         One row for each problem: `key`, `seq`, the number of `rows` it concerns (of numbers, for missing ones), its
         `kind` and a `detail` in words.
@@ -58,10 +60,11 @@ class Step(NamedTuple):
 
     state: pa.Table
     forecasts: pa.Table
+    announced: pa.Table
     problems: pa.Table
 
 
-def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
+def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced: bool = False) -> Step:
     """Take a shard through an epoch: every key learns its new outcomes in the order of their sequence numbers.
 
     Nothing is guessed, and no key affects another:
@@ -85,9 +88,10 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
         order of rows; for a corrector also `forecast`, the model's (lists of numbers). Anything else raises before any
         work; other columns are ignored.
     forecaster
-        The forecaster of each stream: a new `TreeCal` or `AdaptiveTreeCal`, which is not changed. Or a new corrector
-        that a `CorrectorBank` takes: then `forecasts` has a row for each row learned, with what its key announced in
-        place of the model's forecast in that `round`.
+        The forecaster of each stream, or a corrector: a new one of any class, as `Bank` takes it, which is not changed.
+    announced
+        Return also what a forecaster announced in every round that is learned. Rounds are then played one after
+        another, those of all keys together, so that the key with the most rows sets the number of steps.
 
     Examples
     --------
@@ -103,62 +107,48 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed) -> Step:
     b 1 outcome | is the class 2, expected 0 to 1 for Simplex(2).
     a 1 duplicate | appears twice; learned once.
     a 2 missing | number 2 is missing.
+    >>> step = advance(no_state(), day, forecaster, announced=True)
+    >>> step.announced.select(["key", "round", "seq", "mean"]).to_pylist()
+    [{'key': 'a', 'round': 1, 'seq': 1, 'mean': [0.5, 0.5]}, {'key': 'a', 'round': 2, 'seq': 3, 'mean': [0.0, 1.0]}]
     """
-    pa = arrow()
-    if isinstance(forecaster, Corrector):
-        return _correct(state, outcomes, forecaster)
-    forecaster = new_tree_forecaster(forecaster)
-    check_outcomes(outcomes.schema, forecaster.space)
-    check_state(state, forecaster)
-    rows = arrange(state, outcomes, forecaster.space, horizon=forecaster.tree.horizon)
+    pa, corrects = arrow(), isinstance(forecaster, Corrector)
+    check_new(forecaster)
+    check_outcomes(outcomes.schema, forecaster.space, forecasts=corrects)
+    _check_state(state, forecaster)
+    tolerance = forecaster.tolerance if isinstance(forecaster, Corrector) else None
+    rows = arrange(state, outcomes, forecaster.space, horizon=horizon(forecaster), tolerance=tolerance)
     touched, starts, home, counts = np.unique(rows.streams, return_index=True, return_inverse=True, return_counts=True)
     known = touched[touched < len(state)]
     before = state.take(pa.array(known))
-    own = _bank(before, forecaster)
-    own.add(len(touched) - len(known))
-    own.update(home, rows.outcomes)
-
-    first = rows.seq[starts]
-    first[: len(known)] = before.column("first").to_numpy()
-    now, keys, last = own.get_state(), rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
-    packed = pack(now, own.tree.heights(now["rounds"]))
-    columns = [keys, now["rounds"], first, last, *packed, np.full(len(touched), FORMAT, np.int32)]
-    after = _replaced(state, known, pa.table(columns, schema=schemas()["state"]))
-    return Step(owned(after, forecaster), _forecasts(keys, last, own), rows.problems)
-
-
-def _replaced(state: pa.Table, known: Integers, learned: pa.Table) -> pa.Table:
-    """Return a state with some of its rows replaced by those that have learned, and new ones."""
-    pa, rest = arrow(), np.ones(len(state), bool)
-    rest[known] = False
-    return pa.concat_tables([state.filter(pa.array(rest)), learned]).combine_chunks()
-
-
-def _correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> Step:
-    """Take a shard of correctors through an epoch."""
-    pa, own = arrow(), CorrectorBank(corrector)
-    if corrector.rounds:
-        raise ParameterError.expected("corrector", corrector, "a new one", hint="this one has learned.")
-    check_outcomes(table.schema, corrector.space, forecasts=True)
-    check_state(state, corrector)
-    rows = arrange(state, table, corrector.space, tolerance=corrector.tolerance)
-    touched, starts, home, counts = np.unique(rows.streams, return_index=True, return_inverse=True, return_counts=True)
-    known = touched[touched < len(state)]
-    before = state.take(pa.array(known))
-    own.set_state(unpack_corrected(before, own))
-    own.add(len(touched) - len(known))
+    own = _streams(before, forecaster)
+    if len(touched) > len(known):
+        own.reserve(len(touched))
     rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
-    assert rows.forecasts is not None
-    announced = own.update(home, rows.forecasts, rows.outcomes)
+    said = None
+    if announced or corrects:
+        said = _play(own, home, rows)
+    else:
+        own.learn(home, rows.outcomes, None)
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
     keys, last = rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
-    packed, stamp = pack_corrected(own.get_state()), np.full(len(touched), FORMAT, np.int32)
-    learned = pa.table([keys, own.rounds, first, last, *packed, stamp], schema=schemas()["state"])
-    points = forecast_columns(announced[:, None], None, np.ones(len(home), np.int64))
-    said = pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *points], schema=schemas()["forecasts"])
-    return Step(owned(_replaced(state, known, learned), corrector), said, rows.problems)
+    columns = [keys, own.rounds.copy(), first, last, pack(own), np.full(len(touched), FORMAT, np.int32)]
+    rest = np.ones(len(state), bool)
+    rest[known] = False
+    parts = [state.filter(pa.array(rest)), pa.table(columns, schema=schemas()["state"])]
+    after = owned(pa.concat_tables(parts).combine_chunks(), forecaster)
+    coming = schemas()["forecasts"].empty_table() if corrects else _forecasts(keys, last, own)
+    return Step(after, coming, _announced(rows, rounds, said), rows.problems)
+
+
+def _announced(rows: Rows, rounds: Integers, said: list[pa.Array] | None) -> pa.Table:
+    """Return what was announced in each of these rounds, given the columns of the forecasts, if there are any."""
+    schema = schemas()["announced"]
+    if said is None:
+        return schema.empty_table()
+    pa = arrow()
+    return pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *said], schema=schema)
 
 
 def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
@@ -189,18 +179,20 @@ def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
     """
     import pyarrow.compute as pc
 
-    pa, own = arrow(), CorrectorBank(corrector)
-    check_state(state, corrector)
-    own.set_state(unpack_corrected(state, own))
-    (new,) = own.add()
+    pa, space = arrow(), corrector.space
+    _check_state(state, corrector)
+    own, new = _streams(state, corrector), len(state)
+    own.reserve(new + 1)
     found = pc.index_in(table.column("key"), value_set=state.column("key").combine_chunks())
-    forecasts = numbers(table.column("forecast").combine_chunks(), corrector.space.dim)
-    announced = own.predict(found.fill_null(int(new)).to_numpy().astype(np.int64), forecasts)
+    given = numbers(table.column("forecast").combine_chunks(), space.dim)
+    given = read_forecast_rows(space, given, tolerance=corrector.tolerance)
+    announced = own.announce(found.fill_null(new).to_numpy().astype(np.int64), given)
+    assert isinstance(announced, np.ndarray)
     mean = forecast_columns(announced[:, None], None, np.ones(len(announced), np.int64))[2]
     return table.append_column("corrected", pa.chunked_array([mean]))
 
 
-def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
+def forecasts(state: pa.Table, forecaster: Forecaster) -> pa.Table:
     """Return the forecasts of every key of a state for its coming round, as `Step.forecasts` has them.
 
     Examples
@@ -211,10 +203,10 @@ def forecasts(state: pa.Table, forecaster: TreeForecaster) -> pa.Table:
     >>> forecasts(step.state, forecaster) == step.forecasts
     True
     """
-    forecaster = new_tree_forecaster(forecaster)
-    check_state(state, forecaster)
+    check_new(forecaster)
+    _check_state(state, forecaster)
     keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
-    return _forecasts(keys, seq, _bank(state, forecaster))
+    return _forecasts(keys, seq, _streams(state, forecaster))
 
 
 def no_state() -> pa.Table:
@@ -223,7 +215,7 @@ def no_state() -> pa.Table:
     Examples
     --------
     >>> no_state().column_names
-    ['key', 'rounds', 'first', 'seq', 'path', 'scale', 'format']
+    ['key', 'rounds', 'first', 'seq', 'record', 'format']
     """
     return schemas()["state"].empty_table()
 
@@ -264,20 +256,62 @@ def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
     return {shard: table.take(pa.array(order[a:b])) for shard, (a, b) in enumerate(pairwise(ends)) if a < b}
 
 
-def _bank(state: pa.Table, forecaster: TreeForecaster) -> Bank:
+def check_new(thing: Keyed) -> None:
+    """Raise unless every key can start from a copy of this."""
+    if thing.rounds:
+        raise ParameterError.expected("forecaster", thing, "a new one", hint="this one has learned.")
+    if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
+        raise ParameterError.expected("forecaster", thing, "one whose parts have no last round: a tree without depth")
+
+
+def horizon(thing: Any) -> int | None:
+    """Return the number of rounds of a tree of fixed depth; None for all others."""
+    return thing.tree.horizon if isinstance(thing, TreeCal | AdaptiveTreeCal) else None
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """Yield the forecasters that one is made of, at any depth."""
+    for part in thing.arguments().values():
+        if isinstance(part, Forecaster | Corrector):
+            yield part
+            yield from _parts(part)
+
+
+def _check_state(state: pa.Table, thing: Keyed) -> None:
+    check_state(state, thing)
+    check_sizes(thing, state.column("rounds").to_numpy(), state.column("record").combine_chunks())
+
+
+def _streams(state: pa.Table, thing: Keyed) -> Streams:
     """Return the streams of a state, in its order."""
-    own = Bank(forecaster)
-    own.set_state(unpack(state, forecaster))
-    return own
+    return unpack(thing, state.column("rounds").to_numpy(), state.column("record").combine_chunks())
 
 
-def _forecasts(keys: pa.Array, seq: Integers, own: Bank) -> pa.Table:
-    pa, rounds, horizon = arrow(), own.rounds, own.tree.horizon
-    open_ = np.arange(len(own)) if horizon is None else np.flatnonzero(rounds < horizon)
-    found = own.predict(open_)
-    columns = forecast_columns(found.points, None if found.uniform else found.weights, found.heights)
-    if len(open_) < len(own):
-        at = np.full(len(own), -1)
+def _play(own: Streams, home: Integers, rows: Rows) -> list[pa.Array]:
+    """Learn rows; return the columns of what was announced before each, round by round."""
+    if rows.forecasts is not None:
+        corrected = own.learn(home, rows.outcomes, rows.forecasts)
+        assert corrected is not None
+        return forecast_columns(corrected[:, None], None, np.ones(len(home), np.int64))
+    pa, parts, order = arrow(), [forecast_columns(np.empty((0, 1, 1)), None, home[:0])], [home[:0]]
+    for wave in waves(home):
+        parts.append(_columns(own.announce(home[wave], None)))
+        order.append(wave)
+        own.learn(home[wave], rows.outcomes[wave], None)
+    back = pa.array(np.argsort(np.concatenate(order)))
+    return [pa.concat_arrays(column).take(back) for column in zip(*parts, strict=True)]
+
+
+def _columns(found: Any) -> list[pa.Array]:
+    return forecast_columns(found.points, None if found.uniform else found.weights, found.sizes)
+
+
+def _forecasts(keys: pa.Array, seq: Integers, own: Streams) -> pa.Table:
+    pa, rounds, last = arrow(), own.rounds.copy(), horizon(own.thing)
+    open_ = np.arange(len(rounds)) if last is None else np.flatnonzero(rounds < last)
+    columns = _columns(own.announce(open_, None))
+    if len(open_) < len(rounds):
+        at = np.full(len(rounds), -1)
         at[open_] = np.arange(len(open_))
         columns = [column.take(pa.array(at, mask=at < 0)) for column in columns]
     return pa.table([keys, rounds + 1, seq, *columns], schema=schemas()["forecasts"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from treecal.exceptions import SnapshotError
-from treecal.keyed._tables import FORMAT
+from treecal.keyed._tables import FORMAT, OTHER_FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ class Store:
         if content["format"] != FORMAT:
             raise SnapshotError(
                 f"epoch {epoch} in {self.path} has format {content['format']}, and this treecal reads {FORMAT}.",
-                hint="upgrade treecal.",
+                hint=OTHER_FORMAT,
             )
         return dict(content)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from treecal.correctors import Corrector
@@ -20,13 +21,14 @@ def epoch(
     forecaster: Keyed,
     *,
     shards: int = 32,
+    announced: bool = False,
     pool: Executor | None = None,
 ) -> Step:
     """Take all keys through an epoch, shard by shard, in several processes.
 
     Parameters
     ----------
-    state, outcomes, forecaster
+    state, outcomes, forecaster, announced
         As for `treecal.keyed.advance`.
     shards
         Number of parts the keys are split into. It affects only the order of the returned rows.
@@ -51,7 +53,8 @@ def epoch(
     with ExitStack() as stack:
         pool = pool or stack.enter_context(ProcessPoolExecutor())
         none = no_state()
-        futures = [pool.submit(advance, before.pop(shard, none), part, forecaster) for shard, part in rows.items()]
+        step_ = partial(advance, forecaster=forecaster, announced=announced)
+        futures = [pool.submit(step_, before.pop(shard, none), part) for shard, part in rows.items()]
         steps = [future.result() for future in futures]
     parts = {name: [getattr(step, name) for step in steps] for name in Step._fields}
     parts["state"] += before.values()  # shards without new outcomes

@@ -24,7 +24,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.maxConcurrentOutputFileWriters": "3",  # an epoch's tables are written side by side, unsorted
+    "spark.sql.maxConcurrentOutputFileWriters": "4",  # an epoch's tables are written side by side, unsorted
     "spark.sql.shuffle.partitions": "32",
     PROVIDER: ROCKSDB,
 }

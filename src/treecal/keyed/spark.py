@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING, Any
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecasters import Forecaster
+from treecal.geometry import Distance, as_distance
+from treecal.keyed._errors import Errors
+from treecal.keyed._errors import errors as measure_errors
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
-from treecal.keyed._tables import Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
+from treecal.keyed._tables import SAID, Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Epoch", "Replayed", "epoch", "read", "replay"]
+__all__ = ["Epoch", "Replayed", "epoch", "errors", "read", "replay"]
 
-OUTPUT = ("shards", "forecasts", "problems")
+OUTPUT = ("shards", *SAID)
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Epoch:
         Its number.
     path
         The directory of its data, as Parquet.
-    state, forecasts, problems
+    state, forecasts, announced, problems
         DataFrames with the columns of `treecal.keyed.Step`.
     """
 
@@ -43,6 +47,7 @@ class Epoch:
     path: str
     state: DataFrame
     forecasts: DataFrame
+    announced: DataFrame
     problems: DataFrame
 
 
@@ -54,6 +59,7 @@ def epoch(
     forecaster: Keyed,
     *,
     shards: int = 32,
+    announced: bool = False,
 ) -> Epoch:
     """Take all keys through an epoch, exactly once: one that is already finished is returned as it is.
 
@@ -77,6 +83,8 @@ def epoch(
     shards
         Number of parts the keys are split into: several for each core, each small enough for a worker's memory. It can
         change from epoch to epoch.
+    announced
+        Write what a forecaster announced in every round that is learned, too: a row for each.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
@@ -99,7 +107,7 @@ def epoch(
     # Blobs are few and small: without a number of partitions Spark would put them all into one task.
     left, right = (part.repartition(shards, "shard").groupBy("shard") for part in (before, rows))
     stepped = left.cogroup(right).applyInArrow(
-        partial(_advance, forecaster=forecaster), spark_schema(one_schema(*OUTPUT))
+        partial(_advance, forecaster=forecaster, announced=announced), spark_schema(one_schema(*OUTPUT))
     )
     data = store.fresh(number)
     stepped.write.partitionBy("table").parquet(f"{store.path}/{data}")
@@ -125,21 +133,53 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     number = finished[-1] if number is None else number
     data = store.data(number)
     whole = _whole(spark, data)
-    forecasts, problems = (
-        whole.where(whole["table"] == name).select(*schemas()[name].names) for name in ("forecasts", "problems")
-    )
+    said = {name: whole.where(whole["table"] == name).select(*schemas()[name].names) for name in SAID}
     state = _packed_state(spark, data).mapInArrow(unpack_rows, spark_schema(schemas()["state"]))
-    return Epoch(number, data, state, forecasts, problems)
+    return Epoch(number, data, state, **said)
 
 
-def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed) -> pa.Table:
+def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str = "l1", *, shards: int = 32) -> Errors:
+    """Replay each key alone, as `treecal.keyed.errors` does: the same digits, as tables on the driver.
+
+    Parameters
+    ----------
+    outcomes, forecaster, distance
+        As for `treecal.keyed.errors`, the outcomes in any order and partitions.
+    shards
+        Number of parts the keys are split into.
+    """
+    shards = whole_number("shards", shards, least=1)
+    check_outcomes(arrow_schema(outcomes), forecaster.space)
+    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    names, measure = Errors._fields, as_distance(distance)
+    found = (
+        rows.repartition(shards, "shard")
+        .groupBy("shard")
+        .applyInArrow(
+            # A lambda, because Spark inspects the types of signatures and warns about unknown ones.
+            lambda table: _measure(table, forecaster, measure),
+            spark_schema(one_schema(*names)),
+        )
+    )
+    whole = found.toArrow()
+    parts = (whole.filter(arrow().compute.equal(whole["table"], name)).select(schemas()[name].names) for name in names)
+    measured, problems = parts
+    return Errors(measured.sort_by("key"), problems)
+
+
+def _measure(rows: pa.Table, forecaster: Forecaster, distance: Distance) -> pa.Table:
+    """Measure the errors of one shard."""
+    return as_one(**measure_errors(loads(rows.column("blob").to_pylist()), forecaster, distance)._asdict())
+
+
+def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed, announced: bool) -> pa.Table:
     """Advance one shard."""
     pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
     if not new:
-        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in ("forecasts", "problems")})
-    step = advance(loads(before) if before else no_state(), loads(new), forecaster)
+        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in SAID})
+    step = advance(loads(before) if before else no_state(), loads(new), forecaster, announced=announced)
     blob = pa.table([pa.array(shard), pa.array([dumps(step.state)])], schema=schemas()["shards"])
-    return as_one(shards=blob, forecasts=step.forecasts, problems=step.problems)
+    return as_one(shards=blob, **{name: getattr(step, name) for name in SAID})
 
 
 def _whole(spark: SparkSession, data: str) -> DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
-from treecal.keyed._tables import Keyed, as_one, check_outcomes, columns, one_schema
+from treecal.keyed._tables import SAID, Keyed, as_one, check_outcomes, columns, one_schema
 from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 STATE = "forecaster string, shards int, blob binary"
 
 
-def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> DataFrame:
+def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32, announced: bool = False) -> DataFrame:
     """Return the stream of forecasts and problems for a stream of outcomes.
 
     Every micro-batch is an epoch of `treecal.keyed.advance`. State is kept in Spark's state store, one entry for each
@@ -38,11 +39,13 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> Da
     shards
         Number of parts the keys are split into. A query that resumes from its checkpoint can change neither this nor
         the forecaster.
+    announced
+        Return what a forecaster announced in every round that is learned, too.
 
     Returns
     -------
-    A streaming DataFrame with the columns of `Step.forecasts` and `Step.problems`, and `table`, which names the one a
-    row belongs to.
+    A streaming DataFrame with the columns of `Step.forecasts`, `Step.announced` and `Step.problems`, and `table`, which
+    names the one a row belongs to.
     """
     shards = whole_number("shards", shards, least=1)
     check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
@@ -53,31 +56,41 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32) -> Da
             hint=f"set {PROVIDER} to {ROCKSDB}, or let treecal.keyed.session.session start the session.",
         )
     rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    play = partial(_play, forecaster=forecaster, shards=shards, announced=announced)
     stepped = rows.groupBy("shard").transformWithStateInPandas(
-        statefulProcessor=_processor(forecaster, shards), outputStructType=PACKED, outputMode="append", timeMode="none"
+        statefulProcessor=_processor(play), outputStructType=PACKED, outputMode="append", timeMode="none"
     )
-    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema("forecasts", "problems")))
+    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema(*SAID)))
 
 
-def _processor(forecaster: Keyed, shards: int) -> Any:
-    """Return Spark's processor of shards. Its class is made here, since its base needs Spark."""
-    mine, base = recipe(forecaster), pyspark("pyspark.sql.streaming").StatefulProcessor
+def _processor(play: Callable[..., Any]) -> Any:
+    """Return Spark's processor of shards. Its class is made here, since its base needs Spark.
+
+    Spark asks it for its state on the driver, in a process that knows nothing of `--py-files`: so what needs treecal is
+    packed, and unpacked where the rows are.
+    """
+    base, packed = pyspark("pyspark.sql.streaming").StatefulProcessor, pyspark("pyspark.cloudpickle").dumps(play)
 
     def init(self: Any, handle: Any) -> None:
         self.state = handle.getValueState("shard", STATE)
 
     def handle(self: Any, key: tuple[int], rows: Iterator[Any], timers: Any) -> Iterator[Any]:
-        kept = self.state.get()
-        if kept is not None and kept[:2] != (mine["arguments"], shards):
-            raise SnapshotError(
-                f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
-                hint="resume with the forecaster and shards it was started with, or use another checkpoint.",
-            )
-        before = no_state() if kept is None else loads([kept[2]])
-        step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster)
-        self.state.update((mine["arguments"], shards, dumps(step.state)))
-        blob = dumps(as_one(forecasts=step.forecasts, problems=step.problems))
-        yield pyspark("pandas").DataFrame({"shard": [key[0]], "blob": [blob]})
+        yield pickle.loads(packed)(self.state, key[0], rows)
 
     methods = {"init": init, "handleInputRows": handle, "close": lambda self: None}
     return type("Shards", (base,), methods)()
+
+
+def _play(state: Any, shard: int, rows: Iterator[Any], *, forecaster: Keyed, shards: int, announced: bool) -> Any:
+    """Advance one shard."""
+    kept, mine = state.get(), recipe(forecaster)
+    if kept is not None and kept[:2] != (mine["arguments"], shards):
+        raise SnapshotError(
+            f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
+            hint="resume with the forecaster and shards it was started with, or use another checkpoint.",
+        )
+    before = no_state() if kept is None else loads([kept[2]])
+    step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster, announced=announced)
+    state.update((mine["arguments"], shards, dumps(step.state)))
+    blob = dumps(as_one(**{name: getattr(step, name) for name in SAID}))
+    return pyspark("pandas").DataFrame({"shard": [shard], "blob": [blob]})

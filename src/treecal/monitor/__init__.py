@@ -3,6 +3,7 @@
 from treecal.monitor._alarm import Alarm
 from treecal.monitor._discoveries import discoveries
 from treecal.monitor._monitor import Monitor
+from treecal.monitor._streams import StreamEvidence
 from treecal.monitor._watched import Watched
 
-__all__ = ["Alarm", "Monitor", "Watched", "discoveries"]
+__all__ = ["Alarm", "Monitor", "StreamEvidence", "Watched", "discoveries"]

@@ -63,10 +63,17 @@ class Alarm:
     group: Hashable = None
 
     def __str__(self) -> str:
+        return self._words(f"round {self.round:,}", f"round {self.onset:,}")
+
+    def in_outcomes(self) -> str:
+        """Return the same words where outcomes are counted as they arrive, and rounds are another count."""
+        return self._words(f"{self.round:,} outcome{'s' * (self.round != 1)}", f"outcome {self.onset:,}")
+
+    def _words(self, now: str, onset: str) -> str:
         group = "" if self.group is None else f" in group {self.group}"
         if self.e_value > _PROOF:
             which = "another class" if self.direction == "too high" else str(self.where)
-            return f"alarm after round {self.round:,}{group}: {which} came, and its forecast had the probability 0"
+            return f"alarm after {now}{group}: {which} came, and its forecast had the probability 0"
         what = {
             "temperature": f"forecasts are {self.direction}: a temperature of about {self.size:.2g}",
             "confidence": f"forecasts of about {self._confidence():.0%} are {self.direction}",
@@ -74,10 +81,7 @@ class Alarm:
         }.get(self.kind, f"forecasts of {self.where} are {self.direction}")
         logits = f" ({self.size:+.2g} logits)" * (self.kind in ("class", "base rate", "confidence"))
         gap = "" if self.kind == "slope" else f", by {abs(self.gap):.3g} on average"
-        return (
-            f"alarm after round {self.round:,}, since about round {self.onset:,}{group}: {what}{logits}{gap} "
-            f"(evidence {self.e_value:.3g} to 1)"
-        )
+        return f"alarm after {now}, since about {onset}{group}: {what}{logits}{gap} (evidence {self.e_value:.3g} to 1)"
 
     def _confidence(self) -> float:
         return self.where + 0.05 if isinstance(self.where, float) else 0.0

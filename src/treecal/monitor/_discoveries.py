@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
 
 Name = TypeVar("Name", bound=Hashable)
@@ -32,14 +33,25 @@ def discoveries(e_values: Mapping[Name, float], alpha: float = 0.05) -> list[Nam
     >>> discoveries({"north": 3.0, "east": 90.0, "south": 41.0, "west": 0.2})
     ['east', 'south']
     """
-    if not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
-        raise ParameterError.expected("alpha", alpha, "a number between 0 and 1")
     if not isinstance(e_values, Mapping):
         raise ParameterError.expected("e_values", e_values, "a mapping from names to e-values")
     for name, e in e_values.items():
         if isinstance(e, bool) or not isinstance(e, int | float | np.number) or not e >= 0:
             raise ParameterError.expected(f"the e-value of {name!r}", e, "a number of 0 or more")
-    ranked = sorted(e_values, key=lambda name: -e_values[name])
-    n = len(ranked)
-    found = [k for k, name in enumerate(ranked, 1) if k * float(e_values[name]) * alpha >= n]
-    return ranked[: max(found, default=0)]
+    names = list(e_values)
+    return [names[i] for i in discovered(np.array([float(e) for e in e_values.values()]), alpha)]
+
+
+def discovered(e_values: Array, alpha: float) -> Integers:
+    """Return the places of the discoveries among e-values, the strongest evidence first.
+
+    Examples
+    --------
+    >>> discovered(np.array([3.0, 90.0, 41.0, 0.2]), 0.05)
+    array([1, 2])
+    """
+    if not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
+        raise ParameterError.expected("alpha", alpha, "a number between 0 and 1")
+    ranked = np.argsort(-e_values, kind="stable")
+    enough = np.arange(1, len(ranked) + 1) * e_values[ranked] * alpha >= len(ranked)
+    return np.asarray(ranked[: int(np.flatnonzero(enough).max(initial=-1)) + 1])

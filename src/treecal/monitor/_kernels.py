@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
@@ -60,17 +61,18 @@ def _classes_round(
         _refute(bets, cells, p, y, refuted, start)
         return
     # Powers are whole twelfths, so that all of them take one logarithm and one root.
-    norms[:] = 0.0
+    powers = len(bets.twelfths)
+    norms[:powers] = 0.0
     for k in range(dim):
         if p[k] > 0.0:
             root = math.exp(math.log(p[k]) / 12.0)
             product, last = 1.0, 0
-            for j in range(len(norms)):
+            for j in range(powers):
                 product *= root ** (bets.twelfths[j] - last)
                 last = bets.twelfths[j]
                 norms[j] += product
     i, gap = 0, y[top] - p[top]
-    for j in range(len(norms)):
+    for j in range(powers):
         paid, power = 0.0, (bets.twelfths[j] - 12) / 12.0
         for k in range(dim):
             if y[k] > 0.0:
@@ -161,25 +163,52 @@ def _start(rounds: int, restarts: bool) -> float:
     return 1.0 if restarts else 1.0 / ((rounds + 2.0) * (rounds + 3.0))
 
 
+def _bet(bets: Any, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array) -> None:
+    """Learn a round of one stream; `p` and `norms` are room to work in."""
+
+
+@overload(_bet)
+def _one_bet(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
+    if bets.instance_class is ClassBets:
+
+        def learn(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
+            _classes_round(bets, e, r, b, y, number, start, p, norms)
+
+    else:
+
+        def learn(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
+            _points_round(bets, e, r, b, y, number, start)
+
+    return learn
+
+
 @strict
-def watch_classes(
-    bets: ClassBets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
+def _learn(
+    bets: Any, e: Evidence, r: int, b: Array, y: Array, number: int, restarts: bool, p: Array, norms: Array
+) -> float:
+    """Learn a round of one stream; return its value."""
+    _bet(bets, e, r, b, y, number, _start(e.rounds[r], restarts), p, norms)
+    e.rounds[r] += 1
+    return value(e, r, bets.shares, restarts)
+
+
+@strict
+def watch(
+    bets: Any, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
 ) -> int:
     """Learn rounds, in each the whole stream's row 0 and the row of its group, until there is an alarm.
 
     `marks` holds the rounds so far, the largest value so far, and what it must reach for an alarm; it is changed.
     Returns how many rounds were learned.
     """
-    p, norms = np.empty(P.shape[1]), np.empty(len(bets.twelfths))
+    p, norms = np.empty(P.shape[1]), np.empty(len(bets.shares))
     for t in range(len(P)):
         number = int(marks[0]) + 1
         marks[0] = number
         alarm = False
         for part in range(2 if rows[t] > 0 else 1):
             r = rows[t] if part == 1 else 0
-            _classes_round(bets, e, r, P[t], Y[t], number, _start(e.rounds[r], restarts), p, norms)
-            e.rounds[r] += 1
-            now = scales[r] * value(e, r, bets.shares, restarts)
+            now = scales[r] * _learn(bets, e, r, P[t], Y[t], number, restarts, p, norms)
             marks[1] = max(marks[1], now)
             alarm = alarm or now >= marks[2]
         if alarm:
@@ -188,26 +217,15 @@ def watch_classes(
 
 
 @strict
-def watch_points(
-    bets: PointBets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
+def watch_streams(
+    bets: Any, e: Evidence, P: Array, Y: Array, rows: Integers, at: int, peaks: Array, threshold: float, restarts: bool
 ) -> int:
-    """Learn rounds of outcomes that are points, as `watch_classes` does those of classes."""
-    for t in range(len(P)):
-        number = int(marks[0]) + 1
-        marks[0] = number
-        alarm = False
-        for part in range(2 if rows[t] > 0 else 1):
-            r = rows[t] if part == 1 else 0
-            _points_round(bets, e, r, P[t], Y[t], number, _start(e.rounds[r], restarts))
-            e.rounds[r] += 1
-            now = scales[r] * value(e, r, bets.shares, restarts)
-            marks[1] = max(marks[1], now)
-            alarm = alarm or now >= marks[2]
-        if alarm:
+    """Learn rounds from `at` on, each in its stream's row, until one has its first alarm; return the next round."""
+    p, norms = np.empty(P.shape[1]), np.empty(len(bets.shares))
+    for t in range(at, len(P)):
+        r = rows[t]
+        now, before = _learn(bets, e, r, P[t], Y[t], e.rounds[r] + 1, restarts, p, norms), peaks[r]
+        peaks[r] = max(before, now)
+        if before < threshold <= now:
             return t + 1
     return len(P)
-
-
-def kernel(bets: ClassBets | PointBets) -> Any:
-    """Return the loop for these bets."""
-    return watch_classes if isinstance(bets, ClassBets) else watch_points

@@ -275,7 +275,7 @@ class Monitor:
 
     def _after(self, P: Array, Y: Array, names: list[Group] | None) -> tuple[_Now, dict[Group, Evidence]]:
         """Return what is known after some rounds, and the evidence of the groups that were in them."""
-        from treecal.monitor._kernels import kernel
+        from treecal.monitor._kernels import watch
 
         P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
         table, known, restarts = self._family.table, self._settled(), self.arl is not None
@@ -288,7 +288,7 @@ class Monitor:
             e = stacked([own, *(known.get(name) or fresh(self._family, restarts=restarts) for name in met)])
             index = {name: r for r, name in enumerate(met, 1)}
             rows = np.array([0 if name is None else index[name] for name in names or ()], np.int64)
-        watch, at = kernel(table), 0
+        at = 0
         marks = np.array([rounds, peak, self.threshold if alarm is None else np.inf])
         while at < len(P):
             at += watch(table, e, P[at:], Y[at:], rows[at:], scales, marks, restarts)

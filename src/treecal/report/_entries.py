@@ -19,7 +19,7 @@ from treecal._validate import finite_array
 from treecal.auditing import Calibration
 from treecal.correctors import Corrector, GuardedCorrector
 from treecal.engine import GuardedRun, Run, replay
-from treecal.engine._guarded import is_compiled
+from treecal.engine._guard_streams import is_compiled
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1

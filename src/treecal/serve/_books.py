@@ -8,7 +8,6 @@ memory, and it is read again from the store.
 from __future__ import annotations
 
 import math
-import re
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
@@ -20,13 +19,11 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors import Corrector
-from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import Simplex
-from treecal.geometry._outcomes import read_forecast, read_outcome
 from treecal.late._pool import Said
-from treecal.late._rounds import Outcome, briefs
+from treecal.late._rounds import Outcome
 from treecal.serve import _wire as wire
+from treecal.serve._asked import check_groups, model_of, outcomes_of, tags_of
 from treecal.serve._config import written_parts
 from treecal.serve._picture import Picture, picture_of
 from treecal.serve._player import Player, Raised, rehearse
@@ -39,7 +36,6 @@ from treecal.serve._rounds import (
     outcome_columns,
     outcome_of,
     points_of,
-    tags_text,
 )
 from treecal.serve._snapshots import packed
 from treecal.serve._store import Store
@@ -48,9 +44,6 @@ SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
 IN_MEMORY = 4096
 """Streams that are kept in memory, those used last."""
-MOST_GROUPS = 10_000
-"""Groups of a stream."""
-TOLERANCE = 1e-6
 
 Event = dict[str, Any]
 
@@ -163,8 +156,8 @@ class Books:
         models: list[Array | None] = []
         texts: list[str] = []
         for i, each in enumerate(new):
-            models.append(self._model(player, each, where[i]))
-            texts.append(self._tags(kept.config, each, where[i]))
+            models.append(model_of(player, each, where[i]))
+            texts.append(tags_of(kept.config, each, where[i]))
             if each.due is not None and not abs(each.due) <= wire.FAR:
                 hint = "it is in seconds since 1970, not in milliseconds."
                 raise Refusal("invalid", f"due is {each.due}, expected a time.", hint=hint, at=f"{where[i]}due")
@@ -183,7 +176,7 @@ class Books:
                 problem = f"id {row.id!r} has its outcome, and what was announced is scored."
                 raise Refusal("conflict", problem, hint="it cannot be changed any more.", at=f"{where[i]}used")
         fresh = [i for each, i in first.items() if each not in known]
-        self._check_groups(player, {self._group(player, new[i]): where[i] for i in fresh})
+        check_groups(player, {self._group(player, new[i]): where[i] for i in fresh})
         if fresh and kept.archived is not None:
             raise Refusal("archived", f"stream {name!r} is archived: it takes no new forecasts.", at="stream")
         if player.limit is not None and len(fresh) > player.limit:
@@ -204,30 +197,6 @@ class Books:
             for each in new
         ]
 
-    def _model(self, player: Player, each: wire.NewForecast, at: str) -> Array | None:
-        if isinstance(player.thing, Corrector) or player.thing is None:
-            if each.p is None:
-                raise Refusal("invalid", "there is no forecast to correct.", hint='"p": [0.2, 0.8].', at=f"{at}p")
-            try:
-                return read_forecast(player.space, each.p, player.rounds + 1, TOLERANCE)
-            except ForecastError as error:
-                refused = _refused(error.of(each.id), f"{at}p")
-                if "tolerance" in (error.hint or ""):  # which is for those who call the library
-                    refused = Refusal("invalid", refused.message, hint="divide by the sum first.", at=refused.at)
-                raise refused from None
-        if each.p is not None or each.used:
-            raise Refusal("invalid", "the stream makes its own forecasts.", hint="leave p out.", at=f"{at}p")
-        return None
-
-    def _tags(self, config: wire.NewStream, each: wire.NewForecast, at: str) -> str:
-        if stray := sorted(set(each.tags) - set(config.tags)):
-            hint = f"its tags are {', '.join(config.tags)}." if config.tags else "it was made without tags."
-            raise Refusal("invalid", f"the stream has no tag {stray[0]!r}.", hint=hint, at=f"{at}tags")
-        if lacking := [name for name in config.group if name not in each.tags]:
-            problem = f"the tag {lacking[0]!r} is missing, and the stream is grouped by it."
-            raise Refusal("invalid", problem, hint=f'"tags": {{"{lacking[0]}": "..."}}.', at=f"{at}tags")
-        return tags_text(each.tags)
-
     def _openings(
         self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
     ) -> list[Said | None]:
@@ -243,15 +212,6 @@ class Books:
             if new[i].used:
                 found[i] = player.as_it_is(models[i])
         return found
-
-    def _check_groups(self, player: Player, asked: dict[Hashable, str]) -> None:
-        """Refuse a group too many: each has a state of its own, and what differs from round to round is no group."""
-        more = [group for group in asked if group not in player.groups]
-        if player.config.group and len(player.groups) + len(more) > MOST_GROUPS:
-            names = ", ".join(player.config.group)
-            problem = f"the stream has {len(player.groups):,} groups by {names}, expected {MOST_GROUPS:,} at most."
-            hint = "group by tags with fewer values; a tag that is no group may have any number."
-            raise Refusal("invalid", problem, hint=hint, at=f"{asked[more[-1]]}tags")
 
     def _group(self, player: Player, each: wire.NewForecast) -> Hashable:
         return group_of(each.tags, player.config.group) if player.config.group else None
@@ -307,37 +267,13 @@ class Books:
         places: dict[str, list[int]] = {}
         for i, each in enumerate(new):
             places.setdefault(each.stream, []).append(i)
-        briefly = {name: self._outcomes(self.player(name), new, places[name]) for name in places if name in self._kept}
+        briefly = {name: outcomes_of(self.player(name), new, places[name]) for name in places if name in self._kept}
         status: list[wire.Arrival] = ["unknown"] * len(new)
         for name, outcomes in briefly.items():
             found = self._settle(name, [new[i] for i in places[name]], outcomes)
             for i, became in zip(places[name], found, strict=True):
                 status[i] = became
         return [wire.Settled(each.stream, each.id, status[i]) for i, each in enumerate(new)]
-
-    def _outcomes(self, player: Player, new: Sequence[wire.NewOutcome], places: list[int]) -> list[Outcome]:
-        """Return outcomes in brief, or refuse the request."""
-        space, found = player.space, list[Outcome]()
-        names = space.classes or () if isinstance(space, Simplex) else ()
-        index: dict[Any, int] = {name: k for k, name in enumerate(names)}
-        if isinstance(space, Simplex):
-            index |= {k: k for k in range(space.dim)}
-        numbers = any(name.removeprefix("-").isdecimal() for name in names)
-        for i in places:
-            given = new[i].outcome
-            if numbers and isinstance(given, int) and not (0 <= given < len(names) and names[given] == str(given)):
-                problem = f"outcome of id {new[i].id!r} is {given}, and classes have numbers as names: which is meant?"
-                hint = f'send the name as text, such as "{names[0]}".'
-                raise Refusal("invalid", problem, hint=hint, at=f"outcomes[{i}].outcome")
-            if not isinstance(given, list) and not isinstance(given, bool) and given in index:
-                found.append(index[given])
-                continue
-            try:
-                found += briefs(read_outcome(space, given, 1)[None])
-            except OutcomeError as error:
-                at = f"outcomes[{i}].outcome"
-                raise _refused(error.of(new[i].id), at) from None
-        return found
 
     def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[wire.Arrival]:
         kept, player, now = self.kept(name), self.player(name), self._now()
@@ -411,7 +347,7 @@ class Books:
         for arrival, (watched, alarm) in raised:
             after = self.player(kept.name).monitors[watched].rounds - alarm.onset
             ((since,),) = self.store.query("outcome_before_last", kept.stream, after)
-            told_of = {"words": _outcomes_for_rounds(str(alarm)), "since": since}
+            told_of = {"words": alarm.in_outcomes(), "since": since}
             body = msgspec.json.encode(_plain(asdict(alarm) | told_of)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
@@ -481,18 +417,6 @@ def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire
     return msgspec.convert({**body, "stream": name, "of": watched, "at": at, "group": text}, wire.Alarm)
 
 
-def _outcomes_for_rounds(words: str) -> str:
-    """Return what an alarm says with outcomes, in order of arrival, in place of rounds, which are forecasts here.
-
-    Examples
-    --------
-    >>> _outcomes_for_rounds("alarm after round 1,094, since about round 999: forecasts are too sure")
-    'alarm after 1,094 outcomes, since about outcome 999: forecasts are too sure'
-    """
-    words = re.sub(r"\bafter round ([\d,]*\d)", lambda m: f"after {m[1]} outcome{'s' * (m[1] != '1')}", words)
-    return words.replace("since about round", "since about outcome")
-
-
 def _bytes(point: Array | None) -> bytes | None:
     return None if point is None else np.ascontiguousarray(point, np.float64).tobytes()
 
@@ -500,7 +424,3 @@ def _bytes(point: Array | None) -> bytes | None:
 def _plain(body: dict[str, Any]) -> dict[str, Any]:
     """Return an alarm with numbers that JSON has."""
     return {key: 1e300 if value == math.inf else value for key, value in body.items()}
-
-
-def _refused(error: TreeCalError, at: str) -> Refusal:
-    return Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PART = 2**16  # bytes of an export that are read at once
 _ALARMS = 1000
+MANY = 100
+"""Rows of a request that takes long: others go before it."""
 
 
 class Desk:
@@ -74,9 +76,9 @@ class Desk:
         self.study.close()
         self._tokens.close()
 
-    async def write(self, act: Callable[[Books], T]) -> T:
-        """Let a function act on the books; return its result once that is durable."""
-        return await asyncio.wrap_future(self.writer.submit(act))
+    async def write(self, act: Callable[[Books], T], *, rows: int = 1) -> T:
+        """Let a function act on so many rows of the books; return its result once that is durable."""
+        return await asyncio.wrap_future(self.writer.submit(act, long=rows >= MANY))
 
     async def beat(self) -> None:
         """Refuse if the books cannot be written, or could not a moment ago."""
@@ -191,7 +193,7 @@ async def announce(desk: Desk, call: Call) -> Answer:
 async def announce_batch(desk: Desk, call: Call) -> Answer:
     """Announce many forecasts."""
     name, new = call.path["s"], call.body.forecasts
-    return answer(wire.Announcements(await desk.write(lambda books: books.forecast(name, new))))
+    return answer(wire.Announcements(await desk.write(lambda books: books.forecast(name, new), rows=len(new))))
 
 
 async def show_record(desk: Desk, call: Call) -> Answer:
@@ -206,7 +208,7 @@ async def settle(desk: Desk, call: Call) -> Answer:
     new: list[wire.NewOutcome] = call.body.outcomes
     for i, each in enumerate(new):
         call.need("outcome", each.stream, at=f"outcomes[{i}].stream")
-    settled = await desk.write(lambda books: books.settle(new))
+    settled = await desk.write(lambda books: books.settle(new), rows=len(new))
     return answer(wire.Settlements(settled, dict(Counter(each.status for each in settled))))
 
 

@@ -39,6 +39,7 @@ class Picture(NamedTuple):
 
 def picture_of(kept: Kept, player: Player) -> Picture:
     """Return a copy of what is in memory of a stream."""
+    player.catch_up()
     marks = list(player.marks)
     if player.learned and (not marks or marks[-1].rounds < player.learned):
         marks.append(player.mark())

@@ -32,6 +32,7 @@ from treecal.serve._snapshots import packed as snapshot
 from treecal.serve._wire import NewStream
 
 BINS = 10
+_AT_ONCE = 1024  # numbers of a kind that may wait to be scored: some 24 kB of a stream
 _MOST_COPIED = 2**28  # bytes of snapshots of the copies for rounds that wait; in memory they take a few times as much
 _NONE = np.empty(0, np.int64)
 
@@ -46,6 +47,15 @@ class Mark(NamedTuple):
     guarantee: float
     model_evidence: float
     announced_evidence: float
+
+
+class Unscored(NamedTuple):
+    """Rounds that are learned and not scored yet: the model's forecasts, what was announced, and what came."""
+
+    before: Array
+    announced: Array
+    outcomes: Array
+    classes: Integers
 
 
 class Raised(NamedTuple):
@@ -102,6 +112,7 @@ class Player:
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")
             self.cells = {role: Cells.empty(classes=self.space.dim, bins=BINS) for role in roles}
         self.tallies, self.sums = Tallies(self.space), Sums()
+        self._unscored: list[Unscored] = []
         self.marks: list[Mark] = []
         self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
@@ -209,21 +220,37 @@ class Player:
                 self.pool.release(number)
 
     def _score(self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, classes: Integers) -> None:
+        """Score rounds, or let them wait for more: when they are scored makes no difference."""
         before = X if P is None else P
-        if len(rounds) > 1 and not any(each.several() for each in rounds):
-            self.sums = self.tallies.write(self.tallies.after_rows(self._written(), Batch(before, Y), X))
-        else:
+        if any(each.several() for each in rounds):
+            self.catch_up()
             for i, each in enumerate(rounds):
                 self.sums = self.tallies.after(self.sums, Scored(before[i], each.forecast(self.space), Y[i], 1.0))
-                if self.sums.due is not None:
-                    self.sums = self.tallies.write(self.sums)
-        if self.cells:
-            from treecal.auditing._kernels import tally
+                self.sums = self.tallies.write(self.sums)
+            self._count(Unscored(before, X, Y, classes))
+            return
+        self._unscored.append(Unscored(before, X, Y, classes))
+        if sum(len(each.classes) for each in self._unscored) * self.space.dim >= _AT_ONCE:
+            self.catch_up()
 
-            met = classes >= 0  # an outcome between the classes has none
-            for role, cells in self.cells.items():
-                points = X if role == "announced" else before
-                tally(audited(points[met], classes[met]), cells)
+    def catch_up(self) -> None:
+        """Score the rounds that wait."""
+        if self._unscored:
+            rows = Unscored(*map(np.concatenate, zip(*self._unscored, strict=True)))
+            batch = Batch(rows.before, rows.outcomes)
+            self.sums = self.tallies.write(self.tallies.after_rows(self._written(), batch, rows.announced))
+            self._count(rows)
+            self._unscored = []
+
+    def _count(self, rows: Unscored) -> None:
+        if not self.cells:
+            return
+        from treecal.auditing._kernels import tally
+
+        met = rows.classes >= 0  # an outcome between the classes has none
+        for role, cells in self.cells.items():
+            points = rows.announced if role == "announced" else rows.before
+            tally(audited(points[met], rows.classes[met]), cells)
 
     def mark(self) -> Mark:
         """Return the point of the curves that now is."""
@@ -244,6 +271,7 @@ class Player:
 
     def _errors(self) -> tuple[float, float]:
         """Return the calibration errors in l1, each coordinate in bins of a tenth, before and after."""
+        self.catch_up()
         sums = self._written()
         cells = self.tallies.cells.reshape(3, -1, 3)
         weight = max(sums.weight, 1.0)
@@ -257,6 +285,7 @@ class Player:
 
     def get_state(self) -> dict[str, Any]:
         """Return all that is learned: arrays, JSON values, and dictionaries of them."""
+        self.catch_up()
         state: dict[str, Any] = {
             "counts": {name: getattr(self, name) for name in _COUNTS},
             "state": self.state.hex(),

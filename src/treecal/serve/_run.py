@@ -38,7 +38,7 @@ _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
 _PATIENCE = 5.0  # seconds of compiling after which it is said what takes so long
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where this machine finds a server that listens on all addresses
-_SWITCH = 0.001  # seconds that the loop and the writer wait for each other at most, of Python's usual 5 ms
+_SWITCH = 5e-5  # seconds that the loop and the writer wait for each other at most, of Python's usual 5 ms
 _DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
 
 

@@ -1,9 +1,13 @@
-"""The one thread that writes: requests wait in a queue, and those that wait together are committed together."""
+"""The one thread that writes: requests wait in a queue, and those that wait together are committed together.
+
+Long ones are committed by themselves, one between two groups of the others, which so wait for one of them at most.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -26,6 +30,7 @@ class Job(NamedTuple):
     act: Callable[[Books], Any]
     future: Future[Any]
     writes: bool
+    long: bool
 
 
 class Writer:
@@ -50,6 +55,7 @@ class Writer:
     ) -> None:
         self._store, self._clock, self.on_commit = store, clock, on_commit
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._long: deque[Job] = deque()  # those that have left the queue, and wait for their turn
         self._ready: Future[None] = Future()
         self._thread = Thread(target=self._run, name="treecal-writer", daemon=True)
         self._stopping, self._door = False, Lock()
@@ -73,24 +79,24 @@ class Writer:
             self._queue.put(None)
         self._thread.join()
 
-    def submit(self, act: Callable[[Books], T]) -> Future[T]:
-        """Do something to the books; the result is there when it is durable."""
-        return self._put(act, writes=True)
+    def submit(self, act: Callable[[Books], T], *, long: bool = False) -> Future[T]:
+        """Do something to the books, which may take long; the result is there when it is durable."""
+        return self._put(act, writes=True, long=long)
 
     def read(self, act: Callable[[Books], T]) -> Future[T]:
         """Look at the books between two transactions: what is seen is committed."""
-        return self._put(act, writes=False)
+        return self._put(act, writes=False, long=False)
 
     @property
     def waiting(self) -> int:
         """Requests in the queue, about."""
-        return self._queue.qsize()
+        return self._queue.qsize() + len(self._long)
 
-    def _put(self, act: Callable[[Books], T], *, writes: bool) -> Future[T]:
+    def _put(self, act: Callable[[Books], T], *, writes: bool, long: bool) -> Future[T]:
         future: Future[T] = Future()
         with self._door:  # nothing is put after the word to stop
             if not self._stopping:
-                self._queue.put(Job(act, future, writes))
+                self._queue.put(Job(act, future, writes, long))
                 return future
         future.set_exception(Refusal("unavailable", "the server is stopping.", hint="send it again later."))
         return future
@@ -111,24 +117,28 @@ class Writer:
                 return
             log.critical("the writer failed", exc_info=error)
             self._give_up(self.failure or str(error))
+            for waiting in self._long:
+                _fail(waiting, self._broken())
             while not told_to_stop and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
     def _next(self) -> list[Job] | None:
-        """Wait for a request; return all that wait, or None when told to stop."""
-        if (job := self._queue.get()) is None:
-            return None
-        jobs = [job]
-        while len(jobs) < _MOST and not self._queue.empty():
+        """Wait for a request; return all short ones that wait, then one long one; or None when told to stop."""
+        jobs: list[Job] = []
+        while len(jobs) < _MOST and not (self._queue.empty() and (jobs or self._long)):
             if (job := self._queue.get()) is None:
+                if not jobs and not self._long:
+                    return None
                 self._queue.put(None)  # after these
                 break
-            jobs.append(job)
-        return jobs
+            (self._long if job.long else jobs).append(job)
+        return [*jobs, self._long.popleft()] if self._long else jobs
 
     def _serve(self, books: Books, jobs: list[Job]) -> None:
-        if writes := [job for job in jobs if job.writes and job.future.set_running_or_notify_cancel()]:
-            self._commit(books, writes)
+        writes = [job for job in jobs if job.writes and job.future.set_running_or_notify_cancel()]
+        for group in ([job for job in writes if not job.long], [job for job in writes if job.long]):
+            if group:
+                self._commit(books, group)
         for job in jobs:
             if not job.writes and job.future.set_running_or_notify_cancel():
                 try:

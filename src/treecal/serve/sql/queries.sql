@@ -18,7 +18,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO pending (stream, round, due) VALUES (?, ?, ?)
 
 -- name: close_pending
-DELETE FROM pending WHERE stream = ? AND round = ?
+DELETE FROM pending WHERE (stream, round) IN (VALUES (?, ?))
 
 -- name: add_arrival
 INSERT INTO arrivals (stream, arrival, kind, round, at, class, point) VALUES (?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,48 @@
+"""What a replayed guard announced, as the rows of a ledger, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treecal._compile import inlined, strict
+from treecal._typing import Array, Integers
+from treecal.engine._guard_parts import GridParts, Spoken, learn, speak
+from treecal.engine._kernels import add_outcome
+
+
+@inlined
+def _add(kept: Array, share: float, outcome: Array) -> None:
+    """Add a weight and its outcome to `kept[0]`, and what rounding lost to `kept[1]`."""
+    for j in range(kept.shape[1]):
+        total, amount = kept[0, j], share if j == 0 else share * outcome[j - 1]
+        kept[0, j] = total + amount
+        seen = kept[0, j] - total
+        kept[1, j] += (total - (kept[0, j] - seen)) + (amount - seen)
+
+
+@strict
+def eager_rows(slots: Integers, outcomes: Any, kept: Array) -> None:
+    """Add up the rounds and outcomes of each point that the eager part announced: `kept[slot]`."""
+    outcome = np.empty(kept.shape[2] - 1)
+    for t in range(len(slots)):
+        if slots[t] >= 0:
+            outcome[:] = 0.0
+            add_outcome(outcome, outcomes, t)
+            _add(kept[slots[t]], 1.0, outcome)
+
+
+@strict
+def grid_rows(outcomes: Any, part: GridParts, spoken: Spoken, kept: Array) -> None:
+    """Play a grid; add up weights and outcomes by the number of points of equal weight, 0 for others, and by point."""
+    outcome, errors = np.empty(2), np.zeros(2)
+    for t in range(len(outcomes)):
+        outcome[:] = 0.0
+        add_outcome(outcome, outcomes, t)
+        count, equal = speak(part, 0, t, spoken), True
+        for c in range(count):
+            equal = equal and spoken.weights[c] == 1 / count
+        for c in range(count):
+            _add(kept[count if equal else 0, spoken.rows[c]], 1.0 if equal else spoken.weights[c], outcome)
+        learn(part, 0, t, spoken, count, outcome, False, errors)

@@ -1,0 +1,202 @@
+"""Scores of many streams, in the sums that a corrector keeps of one."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from treecal._states import check_array, check_names, slack
+from treecal._typing import Array, Integers
+from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
+from treecal.engine._forecasts import Forecasts
+from treecal.engine._outcomes import Outcomes
+from treecal.exceptions import SnapshotError
+from treecal.geometry import ConvexSet, Simplex
+
+
+class StreamScores(NamedTuple):
+    """Scores of one sequence of forecasts for each stream, per round, `(streams,)`; lower is better in all of them.
+
+    Streams without rounds have NaN.
+
+    Attributes
+    ----------
+    brier
+        `Σ_p x(p)·‖y − p‖₂²`: for a distribution, the expected score of a draw from it.
+    calibration
+        Of each coordinate by itself, in bins of a tenth: the squared distance of the mean forecast of a bin from its
+        mean outcome, summed over the coordinates.
+    refinement
+        The rest of the Brier score.
+    log
+        `Σ_p x(p)·Σ_i −y_i ln p_i`, with probabilities below 1e-9 read as 1e-9; None off the simplex.
+    error
+        The ℓ1 calibration error in the same bins: distances instead of their squares.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> bank = tc.Bank(tc.Simplex(2), streams=2, scores=True)
+    >>> bank.update([0, 0, 1], [0, 0, 1])
+    >>> bank.scores().after.brier  # (0.5 + 0.0)/2 for the first, 0.5 for the second
+    array([0.25, 0.5 ])
+    """
+
+    brier: Array
+    calibration: Array
+    refinement: Array
+    log: Array | None
+    error: Array
+
+
+class BankScores(NamedTuple):
+    """What each stream of a bank scored, in the order of `keys`.
+
+    Attributes
+    ----------
+    keys
+        The streams.
+    rounds
+        Outcomes of each.
+    before
+        Scores of the model's forecasts; None for forecasters.
+    after
+        Scores of what was announced.
+    mean
+        Scores of the means of the distributions announced, each read as one point.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> bank = tc.Bank(tc.PlattScaling(tc.Simplex(2)), streams=1, scores=True)
+    >>> for _ in range(50):
+    ...     x = bank.update([0], [1], forecasts=[[0.5, 0.5]])
+    >>> found = bank.scores()
+    >>> found.rounds, found.before.brier, found.after.brier.round(2)
+    (array([50]), array([0.5]), array([0.2]))
+    """
+
+    keys: Any
+    rounds: Integers
+    before: StreamScores | None
+    after: StreamScores
+    mean: StreamScores
+
+
+class ScoredRows:
+    """The sums of one role of many streams, a row for each: as `Tallies` keeps them, in `O(dim)` memory a stream."""
+
+    def __init__(self, space: ConvexSet) -> None:
+        self._space, (self._low, self._width) = space, binning(space)
+        self._totals, self._cells = np.zeros((0, 2)), np.zeros((0, space.dim, BINS + 1, 3))
+
+    def reserve(self, rows: int) -> None:
+        """Make room for more rows, which are new streams."""
+        self._totals, self._cells = (
+            np.concatenate([old, np.zeros((rows - len(old), *old.shape[1:]))]) for old in (self._totals, self._cells)
+        )
+
+    def clear(self, rows: Integers) -> None:
+        """Make new streams of these rows."""
+        self._totals[rows], self._cells[rows] = 0.0, 0.0
+
+    def learn(self, rows: Integers, points: Array, weights: Array, sizes: Integers, outcomes: Outcomes) -> None:
+        """Learn the points, `(n, most, d)`, that rows announced, and their outcomes, in order."""
+        from treecal.engine._score_kernels import Points, add_scores
+
+        # Copies, which compiled code may write to: so it is compiled once.
+        given = Points(np.array(points), np.array(weights), np.array(sizes), self._logs(points, outcomes))
+        add_scores(rows, given, outcomes, self._low, self._width, self._totals, self._cells)
+
+    def _logs(self, points: Array, outcomes: Outcomes) -> Array:
+        """Return the log score of each point; 0 off the simplex. NumPy's logarithm is not that of compiled code."""
+        if not isinstance(self._space, Simplex):
+            return np.zeros(points.shape[:2])
+        if outcomes.ndim == 1:
+            own = np.take_along_axis(points, outcomes[:, None, None], axis=2)[:, :, 0]
+            return np.asarray(-np.log(np.maximum(own, FLOOR)))
+        logs = np.log(np.maximum(points, FLOOR)) * outcomes[:, None]
+        return np.asarray(-np.add.accumulate(logs, axis=2)[:, :, -1])
+
+    def scores(self, rows: Integers, rounds: Integers) -> StreamScores:
+        """Return the scores of these rows, which have learned so many rounds."""
+        cells, totals = self._cells[rows].reshape(len(rows), -1, 3), self._totals[rows]
+        weight = np.where(rounds > 0, rounds, np.nan)
+        brier, log = totals[:, 0] / weight, totals[:, 1] / weight
+        calibration = np.minimum(squared_gaps(cells) / weight, brier)
+        error = np.add.accumulate(np.abs(cells[..., 2] - cells[..., 1]), axis=1)[:, -1] / weight
+        simplex = isinstance(self._space, Simplex)
+        return StreamScores(brier, calibration, brier - calibration, log if simplex else None, error)
+
+    def state(self, rows: Integers) -> dict[str, Any]:
+        """Return the state of these rows, in this order."""
+        return {"totals": self._totals[rows], "cells": self._cells[rows]}
+
+    def resumed(self, state: Any, rounds: Integers) -> Self:
+        """Return rows with this state after so many rounds each, or raise; this one does not change."""
+        n, dim = len(rounds), self._space.dim
+        check_names("the scores", state, ("totals", "cells"))
+        check_array("the scores' totals", state["totals"], (n, 2))
+        check_array("the scores' cells", state["cells"], (n, dim, BINS + 1, 3))
+        totals, cells = state["totals"].copy(), state["cells"].copy()
+        near = np.array([slack(r) * max(r, 1) * 10 for r in rounds.tolist()])[:, None]
+        weights = cells[..., 0]
+        if (weights < 0).any() or (np.abs(weights.sum(axis=2) - rounds[:, None]) > near).any():
+            raise SnapshotError("the scores' cells do not hold the weight of the rounds.")
+        largest = np.maximum(np.abs(self._low), np.abs(self._low + BINS * self._width))[:, None, None]
+        room = weights[..., None] * (largest + 1e-5) * (1 + 1e-6) + near[..., None, None]
+        if (np.abs(cells[..., 1:]) > room).any():
+            raise SnapshotError(f"the scores' cells hold sums that are not those of points of {self._space!r}.")
+        most = rounds[:, None] * max(dim * float((BINS * self._width).max() + 1e-5) ** 2, 21.0) * (1 + 1e-6)
+        if (totals < 0).any() or (totals > most).any():
+            raise SnapshotError("the scores' totals are not those of so many rounds.")
+        twin = type(self)(self._space)
+        twin._totals, twin._cells = totals, cells
+        return twin
+
+
+class Scorecards:
+    """What streams announce, and for correctors the model's forecasts, scored."""
+
+    def __init__(self, space: ConvexSet, *, corrector: bool) -> None:
+        self.roles = {name: ScoredRows(space) for name in (("before", "after") if corrector else ("after", "mean"))}
+
+    def reserve(self, rows: int) -> None:
+        """Make room for more rows, which are new streams."""
+        for role in self.roles.values():
+            role.reserve(rows)
+
+    def clear(self, rows: Integers) -> None:
+        """Make new streams of these rows."""
+        for role in self.roles.values():
+            role.clear(rows)
+
+    def learn(
+        self, rows: Integers, announced: Forecasts | Array, means: Array, outcomes: Outcomes, forecasts: Array | None
+    ) -> None:
+        """Learn what rows announced, in place of the model's forecasts if there are any, and their outcomes."""
+        one, sure = np.ones(len(rows), np.int64), np.ones((len(rows), 1))
+        for name, role in self.roles.items():
+            if name == "after" and isinstance(announced, Forecasts):
+                role.learn(rows, announced.points, announced.weights, announced.sizes, outcomes)
+            else:
+                points = forecasts if name == "before" else means
+                assert points is not None
+                role.learn(rows, points[:, None], sure, one, outcomes)
+
+    def scores(self, rows: Integers, keys: Any, rounds: Integers) -> BankScores:
+        """Return the scores of these rows, which have these keys and rounds."""
+        found = {name: role.scores(rows, rounds) for name, role in self.roles.items()}
+        return BankScores(keys, rounds, found.get("before"), found["after"], found.get("mean", found["after"]))
+
+    def state(self, rows: Integers) -> dict[str, Any]:
+        """Return the state of these rows, in this order."""
+        return {name: role.state(rows) for name, role in self.roles.items()}
+
+    def resumed(self, state: Any, rounds: Integers) -> Self:
+        """Return scores with this state, or raise; this one does not change."""
+        check_names("the scores", state, self.roles)
+        twin = object.__new__(type(self))
+        twin.roles = {name: role.resumed(state[name], rounds) for name, role in self.roles.items()}
+        return twin

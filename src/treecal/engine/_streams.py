@@ -1,0 +1,110 @@
+"""What a bank asks of each kind of forecaster or corrector that it keeps many of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.correctors import Corrector
+from treecal.engine._forecasts import Forecasts, joined
+from treecal.engine._outcomes import Outcomes
+from treecal.exceptions import TreeCalError
+from treecal.forecasters import Forecaster
+
+Thing = Forecaster | Corrector
+"""What each stream of a bank is a copy of."""
+
+
+class RowError(Exception):
+    """What the stream of a row cannot do: the bank, which knows its key, raises the error."""
+
+    def __init__(self, row: int, error: TreeCalError) -> None:
+        self.row, self.error = row, error
+
+
+class Streams(ABC):
+    """The state of many equal streams, a row for each, in arrays: the arithmetic of one kind, without keys or checks.
+
+    A `Bank` checks keys, outcomes and forecasts, and knows which rows are in use; it calls one method at a time.
+    Whatever a row has learned, what it announces is bit for bit what the thing alone would announce.
+
+    A kind is one module: a subclass, and a line in `_kinds.streams_of` that chooses it. Rows are `int64`, in any order,
+    and one that is there twice learns twice, in that order; outcomes are float64 points, `(n, dim)`, or classes,
+    `(n,)`; a corrector is given forecasts, `(n, dim)`, a forecaster None.
+    """
+
+    thing: Thing
+    """What new streams are copies of; never changed."""
+    torn: bool = False
+    """True while an update is half done; if it stays so, the bank refuses to go on."""
+
+    def __init__(self, thing: Thing) -> None:
+        self.thing = thing
+
+    @property
+    @abstractmethod
+    def rounds(self) -> Integers:
+        """Rounds that each row has learned in the bank, `(rows,)`: as many as there is room for."""
+
+    @abstractmethod
+    def reserve(self, rows: int) -> None:
+        """Make room for this many rows, more than there are: the new ones are new streams."""
+
+    @abstractmethod
+    def clear(self, rows: Integers) -> None:
+        """Make new streams of these rows."""
+
+    def check(self, rows: Integers, *, predict: bool = False) -> None:  # noqa: B027 # most can always go on
+        """Raise if these rows cannot all learn, or `predict`, another round: a `RowError`."""
+
+    @abstractmethod
+    def announce(self, rows: Integers, forecasts: Array | None) -> Forecasts | Array:
+        """Return what rows would announce now: a corrector points, `(n, dim)`, in place of the forecasts."""
+
+    @abstractmethod
+    def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
+        """Learn in order; a corrector returns the points it announces, each before its own outcome."""
+
+    def play(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Forecasts | Array:
+        """Learn in order; return what each row announced before its own outcome."""
+        if forecasts is not None:
+            announced = self.learn(rows, outcomes, forecasts)
+            assert announced is not None
+            return announced
+        places, parts = list(waves(rows)), list[Any]()
+        for at in places:
+            parts.append(self.announce(rows[at], None))
+            self.learn(rows[at], outcomes[at], None)
+            self.torn = len(parts) < len(places)
+        return joined(parts, places, self.thing.space)
+
+    @abstractmethod
+    def state(self, rows: Integers) -> dict[str, Any]:
+        """Return the state of these rows, in this order: `rounds`, `(n,)`, and what else there is, copied."""
+
+    @abstractmethod
+    def resumed(self, state: dict[str, Any]) -> Self:
+        """Return streams with this state, as `state` gave it, or raise a `SnapshotError`; this one does not change."""
+
+
+def waves(rows: Integers) -> Iterator[Integers]:
+    """Yield the places of rows that are there for the first time, then for the second, and so on, each in order.
+
+    Examples
+    --------
+    >>> [places.tolist() for places in waves(np.array([7, 5, 7, 7, 5]))]
+    [[0, 1], [2, 4], [3]]
+    """
+    order = np.argsort(rows, kind="stable")
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
+    counts = np.diff(starts, append=len(rows))
+    if not len(rows) or counts.max() == 1:
+        yield from [np.arange(len(rows))] if len(rows) else []
+        return
+    rank = np.empty(len(rows), np.int64)
+    rank[order] = np.arange(len(rows)) - np.repeat(starts, counts)
+    yield from np.split(np.argsort(rank, kind="stable"), np.cumsum(np.bincount(rank))[:-1])

@@ -1,0 +1,92 @@
+"""Several files of one format as one source: asked together where the order is of no account, else one by one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from treecal.exceptions import FileError
+from treecal.io._parquet import Piece
+from treecal.io._scan import FileSource, scan
+from treecal.io._source import Source
+from treecal.io._text import Row
+
+
+class Files(Source):
+    """Several files of one format.
+
+    Its columns are those that all of them have, with the same type; to ask for another is an error that names a file.
+    """
+
+    def __init__(self, name: str, files: Sequence[FileSource], connection: Any) -> None:
+        self._files = files
+        self._current: int | None = None
+        self._apart: dict[str, str] = {}
+        first = files[0]
+        for file in files[1:]:
+            for column in first.types | file.types:
+                if first.types.get(column) != file.types.get(column):
+                    self._apart.setdefault(column, _difference(column, first, file))
+        columns = [column for column in first.types if column not in self._apart]
+        if not columns:
+            raise _mixed(next(iter(self._apart.values())))
+        alike = defaultdict(list)
+        for file in files:
+            alike[file.shape].append(file)
+        together = " UNION ALL ".join(scan(each, columns) for each in alike.values())
+        super().__init__(name, connection.sql, connection, scan=f"({together})")
+        self._sizes = [file.path.stat().st_size for file in files]
+
+    def parts(self) -> Iterator[Source]:
+        try:
+            for number, file in enumerate(self._files):
+                self._current = number
+                file.watch = self.watch
+                yield file
+        finally:
+            self._current = None
+
+    def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
+        found = [file.pieces(columns) for file in self._files]
+        return None if any(each is None for each in found) else [piece for each in found for piece in each or ()]
+
+    def ends(self, name: str) -> tuple[int, int] | None:
+        found = [ends for file in self._files if (ends := file.ends(name)) is not None]
+        if len(found) < len(self._files):
+            return None
+        return min(low for low, _ in found), max(high for _, high in found)
+
+    def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
+        for name in names:
+            if name in self._apart:
+                raise _mixed(self._apart[name])
+        super().check(names, remedy=remedy)
+
+    def done(self) -> float | None:
+        if self._current is None:
+            return super().done()
+        *before, own = self._sizes[: self._current + 1]
+        return (sum(before) + (self._files[self._current].done() or 0.0) * own) / max(1, sum(self._sizes))
+
+    def cell(self, name: str) -> str:
+        return self._files[0].cell(name)
+
+    def key(self, name: str) -> str:
+        return self._files[0].key(name)
+
+    def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
+        for file in self.parts():
+            yield from file.rows(columns)
+
+
+def _difference(column: str, one: FileSource, other: FileSource) -> str:
+    if column in one.types and column in other.types:
+        kinds = f"{one.types[column]} values in {one.name}, but {other.types[column]} values in {other.name}"
+        return f"column {column!r} holds {kinds}."
+    lacking, having = (one, other) if column not in one.types else (other, one)
+    return f"{lacking.name} has no column {column!r}, as {having.name} has."
+
+
+def _mixed(difference: str) -> FileError:
+    return FileError(difference, hint="all files must have the columns that are read, with values of one type.")

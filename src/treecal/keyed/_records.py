@@ -1,0 +1,200 @@
+"""A stream's state as bytes, whichever other streams it was kept with: so shards can be cut anew, bit for bit.
+
+Kinds of streams that are arrays are packed all at once: a *head* of so many numbers for each stream, and a *body* of so
+many for each height of its tree, or each of its copies. Any other stream is a safetensors file of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from treecal._typing import Array, Integers
+from treecal.engine._kinds import streams_of
+from treecal.engine._mean_streams import MeanStreams
+from treecal.engine._scaling_streams import ScalingStreams
+from treecal.engine._streams import Streams
+from treecal.engine._tree_streams import TreeStreams
+from treecal.exceptions import SnapshotError, UnsupportedError
+from treecal.keyed._tables import Keyed, Mask, arrow
+from treecal.state import _flat, _nested
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FIXED = (MeanStreams, ScalingStreams)  # always as many numbers for a stream
+
+
+class Layout(NamedTuple):
+    """The arrays of a state, by name, with the shape of one stream's part in the head, or of one length in the body."""
+
+    head: dict[str, tuple[int, ...]]
+    body: dict[str, tuple[int, ...]]
+    lengths: Callable[[Integers], Any] = np.zeros_like
+    """Gives the length of the body of streams with so many rounds."""
+
+    @classmethod
+    def of(cls, streams: Streams) -> Layout | None:
+        """Return the layout of a kind; None for one that is not arrays of numbers."""
+        thing: Any = streams.thing
+        dim = thing.space.dim
+        if isinstance(streams, TreeStreams):
+            weighted = {"costs": (), "weights": ()} if streams._weighted else {}
+            return cls({"scale": ()} if weighted else {}, {"sums": (dim,), **weighted}, thing.tree.heights)
+        if isinstance(streams, ScalingStreams) and thing.forget:
+            theta, A, trust = (array.shape[1:] for array in streams._fresh[:3])
+            before = float(streams._fresh[3])
+
+            def copies(rounds: Integers) -> Integers:
+                known, at = np.unique(rounds, return_inverse=True)
+                return np.array([streams._copies(count + before) for count in known.tolist()])[at]
+
+            return cls({"seen": ()}, {"theta": theta, "curvature": A, "trust": trust}, copies)
+        if isinstance(streams, _FIXED):
+            own = one_row(streams)
+            return cls({name: array.shape for name, array in own.items() if name != "rounds"}, {})
+        return None
+
+    def sizes(self, rounds: Integers) -> Integers:
+        """Return the bytes of the records of streams with so many rounds."""
+        return np.asarray(8 * (_numbers(self.head) + _numbers(self.body) * self.lengths(rounds)))
+
+
+def one_row(streams: Streams) -> dict[str, Any]:
+    """Return the state of a new stream."""
+    own = streams_of(streams.thing)
+    own.reserve(1)
+    return own.state(np.zeros(1, np.int64))
+
+
+def pack(streams: Streams) -> pa.Array:
+    """Return the record of each stream."""
+    pa, n = arrow(), len(streams.rounds)
+    rows, layout = np.arange(n), Layout.of(streams)
+    if layout is None or not n:
+        return pa.array([_file(streams.state(rows[i : i + 1])) for i in range(n)], pa.binary())
+    state, ends = streams.state(rows), np.concatenate([[0], np.cumsum(layout.sizes(streams.rounds))])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise UnsupportedError(f"{n:,} keys are too many for one shard.", hint="more shards.")
+    parts = [np.empty((n, 0)), *(state[name].reshape(n, -1) for name in layout.head)]
+    if layout.body:
+        body = (state[name].swapaxes(0, 1) if isinstance(streams, TreeStreams) else state[name] for name in layout.body)
+        parts.append(np.concatenate([array.reshape(*array.shape[:2], -1) for array in body], axis=2).reshape(n, -1))
+    numbers = np.concatenate(parts, axis=1).astype("<f8", copy=False)
+    if ends[-1] < numbers.nbytes:  # some streams are shorter than others
+        numbers = numbers[_below(np.diff(ends) // 8, numbers.shape[1])]
+    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers)])
+
+
+def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
+    """Return the streams of such records, of the right sizes; what they hold is checked."""
+    new = streams_of(thing)
+    layout, n = Layout.of(new), len(rounds)
+    if not n:
+        return new
+    if layout is None:
+        return new.resumed(_joined([_state(record.as_py()) for record in packed]))
+    ends = _offsets(packed)
+    flat = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
+    sizes, most = np.diff(ends) // 8, int(layout.lengths(rounds).max())
+    if (sizes == sizes[0]).all():
+        numbers = flat.reshape(n, -1)
+    else:
+        numbers = np.zeros((n, int(sizes.max())))
+        numbers[_below(sizes, numbers.shape[1])] = flat
+    b = _numbers(layout.body)
+    a = numbers.shape[1] - b * most
+    state: dict[str, Any] = {"rounds": rounds, **_cut(numbers[:, :a], layout.head, ())}
+    state |= _cut(numbers[:, a:].reshape(n, most, b), layout.body, (most,))
+    if isinstance(new, TreeStreams):  # whose heights come first
+        state |= {name: state[name].swapaxes(0, 1) for name in layout.body}
+    for name, shape in layout.head.items():
+        if shape:  # rows of one stream after those of another
+            state[name] = state[name].reshape(n * shape[0], *shape[1:])
+    return new.resumed(state)
+
+
+def _numbers(shapes: dict[str, tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def check_sizes(thing: Keyed, rounds: Integers, packed: pa.Array) -> None:
+    """Raise unless the records have the sizes that streams of so many rounds have."""
+    layout = Layout.of(streams_of(thing))
+    if layout is not None and not np.array_equal(np.diff(_offsets(packed)), layout.sizes(rounds)):
+        raise SnapshotError(
+            f"the state is not that of {thing!r}: its records are of another kind or size.",
+            hint="resume with the forecaster that made the state.",
+        )
+
+
+def _cut(numbers: Array, shapes: dict[str, tuple[int, ...]], axes: tuple[int, ...]) -> dict[str, Array]:
+    """Return the arrays that lie side by side in the last axis."""
+    found, at = {}, 0
+    for name, shape in shapes.items():
+        size = math.prod(shape)
+        found[name] = np.ascontiguousarray(numbers[..., at : at + size]).reshape(len(numbers), *axes, *shape)
+        at += size
+    return found
+
+
+def _below(lengths: Integers, most: int) -> Mask:
+    """Return which of the places up to the most each stream has, `(streams, most)`."""
+    return np.asarray(np.arange(most) < lengths[:, None])
+
+
+def _offsets(packed: pa.Array) -> Integers:
+    """Return where each record begins, and the last one ends."""
+    raw = np.frombuffer(packed.buffers()[1], np.int32) if len(packed) else np.zeros(1, np.int32)
+    return raw[packed.offset : packed.offset + len(packed) + 1].astype(np.int64)
+
+
+def _file(state: dict[str, Any]) -> bytes:
+    """Return the state of one stream as a file."""
+    from safetensors.numpy import save
+
+    flat = _flat(state)
+    arrays = {name: np.ascontiguousarray(value) for name, value in flat.items() if isinstance(value, np.ndarray)}
+    rest = {name: value for name, value in flat.items() if name not in arrays}
+    return save(arrays, metadata={"state": json.dumps(rest, allow_nan=False)})
+
+
+def _state(content: bytes) -> dict[str, Any]:
+    """Return the state in such a file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        length = int.from_bytes(content[:8], "little")
+        return _nested(json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["state"]), load(content))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SnapshotError("the state has a record of another kind or size, or a damaged one.") from error
+
+
+def _joined(states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the state of many streams, given that of each."""
+    if all(state.keys() == {"rounds", "objects"} for state in states):
+        own = {str(i): state["objects"].get("0") for i, state in enumerate(states)}
+        return {"rounds": np.concatenate([state["rounds"] for state in states]), "objects": own}
+    if any(state.keys() != states[0].keys() for state in states):
+        raise SnapshotError("the state has records of another kind or size.")
+    whole: dict[str, Any] = {}
+    for name, first in states[0].items():
+        parts = [state[name] for state in states]
+        whole[name] = _joined(parts) if isinstance(first, dict) else _stacked(parts)
+    return whole
+
+
+def _stacked(parts: list[Any]) -> Array:
+    """Return the rows of all streams, with zeros where those of some are longer."""
+    if any(np.ndim(part) != np.ndim(parts[0]) or not np.ndim(part) for part in parts):
+        raise SnapshotError("the state has records of another kind or size.")
+    most = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
+    wide = [
+        np.pad(part, [(0, 0), *((0, int(m) - k) for m, k in zip(most, part.shape[1:], strict=True))]) for part in parts
+    ]
+    return np.concatenate(wide)
