@@ -1,7 +1,7 @@
 """Triton kernels of the metric: each row of logits is read once, and counted in integers as `_tally` does.
 
-The first kernel gives each warp a row. It keeps the sums of each class in registers, sums the squares of a row, and
-marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
+The first kernel gives each warp a row or two. It keeps the sums of each class in registers, sums the squares of a row,
+and marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
 kernel gives each thread a row, goes from mark to mark, and counts what is there. What is in the lowest bin follows from
 the sums.
 
@@ -91,9 +91,9 @@ def tally_classes(
     """Add up the probabilities of each class; write a record of each row, and words for what is marked.
 
     A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
-    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are marked, 32 bits, and its largest
-    logit. A record is the row's largest logit, the inverse of its sum, its squares, and which words are not 0; those
-    that are 0 are not written. The sums are added in halves.
+    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are
+    marked, 32 bits, and its largest logit. A record is the row's largest logit, the inverse of its sum, its squares,
+    and which words are not 0; those that are 0 are not written. The sums are added in halves.
     """
     LANES: tl.constexpr = WIDTH // EACH
     DEEP: tl.constexpr = CHUNKS // GROUPS
