@@ -285,7 +285,8 @@ def test_a_damaged_record_is_refused(kind: Any) -> None:
 
 
 def test_only_forecasters_and_correctors_are_advanced() -> None:
-    for other in (SPACE, "treecal", None):
+    others: list[Any] = [SPACE, "treecal", None]
+    for other in others:
         with pytest.raises(tc.TreeCalError, match="expected a forecaster or a corrector"):
             advance(no_state(), table(("a", 0, A)), other)
 
