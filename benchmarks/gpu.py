@@ -18,8 +18,8 @@ import treecal as tc
 from treecal.torch import Bank, CalibrationError, replay
 
 
-def seconds(work: Callable[[], object], *, repeats: int = 20, calls: int = 10) -> float:
-    """Return the median time of a call, by the device's own clock."""
+def seconds(work: Callable[[], object], *, repeats: int = 20, calls: int = 40) -> float:
+    """Return the median time of a call among many, by the device's own clock: the first alone waits for the CPU."""
     for _ in range(3):
         work()
     times = []

@@ -26,7 +26,8 @@ def carried(rows: Array, arity: int) -> Array:
         rows = np.zeros((len(children), rows.shape[1]))
         for child in range(arity):
             rows += children[:, child]
-    return rows[0]
+    total: Array = rows[0]
+    return total
 
 
 @pytest.mark.parametrize(("dim", "arity"), [(4, 8), (10, 8), (10, 40), (35, 5)])
@@ -34,7 +35,8 @@ def test_rows_of_any_length(dim: int, arity: int) -> None:
     """Of whole chunks, with a rest, more siblings than are summed together, and too long for registers."""
     rng = np.random.default_rng(dim)
     rows = rng.dirichlet(np.ones(dim), size=ROUNDS)
-    for outcomes in (rows, corners(dim, rng.integers(dim, size=ROUNDS)), rng.integers(dim, size=ROUNDS)):
+    forms: list[Any] = [rows, corners(dim, rng.integers(dim, size=ROUNDS)), rng.integers(dim, size=ROUNDS)]
+    for outcomes in forms:
         run = replay(outcomes, lambda: tc.TreeCal(tc.Simplex(dim), arity=arity), piece=arity**2 * dim)
         alone = tc.TreeCal(tc.Simplex(dim), arity=arity)
         forecasts, ledger = play(alone, outcomes if outcomes.ndim == 2 else corners(dim, outcomes))

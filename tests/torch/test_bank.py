@@ -29,7 +29,7 @@ def same(bank: Bank, mirror: tc.Bank) -> bool:
         all(own[name].tobytes() == theirs[name].tobytes() for name in theirs)
         and said.points.numpy().tobytes() == expected.points.tobytes()
         and said.weights.numpy().tobytes() == expected.weights.tobytes()
-        and said.heights.tolist() == expected.heights.tolist()
+        and said.sizes.tolist() == expected.sizes.tolist()
         and bool(np.abs(said.mean.numpy() - expected.mean).max(initial=0.0) < 1e-15)
     )
 
@@ -89,5 +89,7 @@ def test_what_is_refused_changes_nothing() -> None:
     bank.update(torch.tensor([1] * 4), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(HorizonError):
         bank.predict()
+    with pytest.raises(ParameterError, match="the bank has keys too"):
+        Bank.from_bank(tc.Bank(tc.Simplex(2), names=["a"]))
     with pytest.raises(ParameterError, match="TreeCal"):
         Bank(tc.AdaptiveTreeCal(tc.Simplex(2)))  # type: ignore[arg-type]

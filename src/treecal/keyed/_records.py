@@ -1,8 +1,8 @@
 """A stream's state as bytes, whichever other streams it was kept with: so shards can be cut anew, bit for bit.
 
 Kinds of streams that are arrays are packed all at once: a *head* of so many numbers for each stream, and a *body* of so
-many for each height of its tree, or each of its copies. Of any other stream, the arrays and values of its
-state one after another.
+many for each height of its tree, or each of its copies. Guarded streams have records of their own. Of any other stream,
+the arrays and values of its state one after another.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
+from treecal.engine._guard_streams import GuardStreams
 from treecal.engine._kinds import streams_of
 from treecal.engine._scaling_streams import ScalingStreams
 from treecal.engine._streams import Streams
@@ -82,12 +83,14 @@ def pack(streams: Streams) -> pa.Array:
     """Return the record of each stream."""
     pa, n = arrow(), len(streams.rounds)
     rows, layout = np.arange(n), Layout.of(streams)
+    if isinstance(streams, GuardStreams):
+        numbers, ends = streams.records(rows)
+        return _binary(numbers, 8 * ends)
     if layout is None or not n:
         files = [_file(streams.state(rows[i : i + 1])) for i in range(n)]
         _check_room(sum(map(len, files)), n)
         return pa.array(files, pa.binary())
     state, ends = streams.state(rows), np.concatenate([[0], np.cumsum(layout.sizes(streams.rounds))])
-    _check_room(ends[-1], n)
     parts = [np.empty((n, 0)), *(state[name].reshape(n, -1) for name in layout.head)]
     if layout.body:
         body = (state[name].swapaxes(0, 1) if isinstance(streams, TreeStreams) else state[name] for name in layout.body)
@@ -96,7 +99,15 @@ def pack(streams: Streams) -> pa.Array:
     assert layout.body or numbers.nbytes == ends[-1], "a kind of streams whose state grows has a body"
     if ends[-1] < numbers.nbytes:  # some streams are shorter than others
         numbers = numbers[_below(np.diff(ends) // 8, numbers.shape[1])]
-    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers)])
+    return _binary(numbers, ends)
+
+
+def _binary(numbers: Array, ends: Integers) -> pa.Array:
+    """Return records of numbers, each of which ends at some byte."""
+    pa, n = arrow(), len(ends) - 1
+    _check_room(ends[-1], n)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers.astype("<f8", copy=False))]
+    return pa.Array.from_buffers(pa.binary(), n, buffers)
 
 
 def _check_room(size: int, keys: int) -> None:
@@ -110,6 +121,12 @@ def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
     layout, n = Layout.of(new), len(rounds)
     if not n:
         return new
+    if isinstance(new, GuardStreams):
+        ends = _offsets(packed)
+        if (np.diff(ends) % 8).any():
+            raise SnapshotError("the state has a record of another kind or size, or a damaged one.")
+        own = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
+        return new.recorded(rounds, own, (ends - ends[0]) // 8)
     if layout is None:
         own = new.resumed(_joined([_state(record.as_py()) for record in packed]))
         if not np.array_equal(own.rounds, rounds):

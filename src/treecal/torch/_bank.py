@@ -27,7 +27,7 @@ class BankForecasts(NamedTuple):
         they have no weight.
     weights
         Their weights, `(streams, heights)`.
-    heights
+    sizes
         The heights of each stream's path, `(streams,)`.
 
     Examples
@@ -39,7 +39,7 @@ class BankForecasts(NamedTuple):
 
     points: Tensor
     weights: Tensor
-    heights: Tensor
+    sizes: Tensor
 
     @property
     def mean(self) -> Tensor:
@@ -253,7 +253,12 @@ class Bank:
         device
             Where the streams shall be.
         """
-        found, state = cls(bank.forecaster, device=device), bank.get_state()  # type: ignore[arg-type]
+        found, state = cls(bank.thing, device=device), bank.get_state()  # type: ignore[arg-type]
+        if set(state) != {"rounds", "sums"}:
+            raise ParameterError(
+                f"the bank has {', '.join(sorted(set(state) - {'rounds', 'sums'}))} too, expected a plain one.",
+                hint="streams on a device have numbers for keys, from 0 on, and no scores or e-values.",
+            )
         found._rounds, found._sums = (torch.tensor(state[name], device=device) for name in ("rounds", "sums"))
         return found
 

@@ -30,12 +30,13 @@ class Recalibrate(nn.Module):
     "by class") or `tc.TemperatureScaling` on the device: its parameters are buffers, so they are in `state_dict`, move
     with `to`, and are saved with the model.
 
-    *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64: after the
-    same probabilities, the softmax in float64 of the logits, the state is the corrector's bit for bit. They are
-    taken on the CPU, since each needs the one before it: on a GPU, `observe` waits for the rows. `mixture` is what the
-    corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust; the
-    corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax, in
-    float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
+    *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64, from the
+    softmax in float64 of the logits. On the CPU the state is then the corrector's bit for bit. On an NVIDIA GPU the
+    steps are taken there, each copy by a program of its own with all classes side by side, and nothing waits for the
+    device: sums over classes are added in another order, and the state agrees to 1e-10 of its size. `mixture` is what
+    the corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust;
+    the corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax,
+    in float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
 
     Snapshots are those of the corrector: `tc.save(module.corrector(), path)`, and
     `Recalibrate.from_corrector(tc.load(path))`.

@@ -13,7 +13,7 @@ from treecal.torch._triton.kernels.count import tally_classes, tally_marked, wri
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two, vector
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_ROWS, _EACH, _STAGES, _REGISTERS = 2, 8, 3, 255  # of a program; warps of a multiprocessor; loads ahead; of a thread
+_ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
 _HELD = 32  # numbers of a row that a thread holds
 _SCORED, _SCORED_WARPS = 128, 4  # of a program of the second kernel: its rows, and its warps
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
@@ -48,7 +48,9 @@ class _Shape(NamedTuple):
 
     def programs(self, rows: int, device: torch.device) -> int:
         """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
-        return min(-(-rows // self.rows), max(1, _EACH // self.warps) * multiprocessors(device))
+        held = self.rows * self.chunks * self.width // (32 * self.warps)  # numbers, by each thread
+        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32)
+        return min(-(-rows // self.rows), max(1, warps // self.warps) * multiprocessors(device))
 
     @property
     def record(self) -> int:
@@ -147,7 +149,6 @@ def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
         plan.shape.programs(rows, x.device),
         (x, y, records, words, sums, rows, stride, plan.limit, *plan.classes),
         num_warps=plan.shape.warps,
-        **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
     )
     launch(
         tally_marked,
@@ -180,7 +181,7 @@ def softmax_rows(logits: Tensor) -> Tensor:
     y = torch.zeros(rows, dtype=torch.int64, device=x.device)  # any class
     tally_classes[(plan.shape.programs(rows, x.device),)](
         x, y, room.records, room.words, room.sums, rows, x.stride(0), plan.limit, *plan.classes,
-        num_warps=plan.shape.warps, **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
+        num_warps=plan.shape.warps,
     )  # fmt: skip
     write_softmax[(rows,)](
         x, room.records, out, rows, x.stride(0), classes, plan.shape.record, power_of_two(classes), x.is_cuda

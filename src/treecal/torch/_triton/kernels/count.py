@@ -1,7 +1,7 @@
 """Triton kernels of the metric: each row of logits is read once, and counted in integers as `_tally` does.
 
-The first kernel gives each warp a row. It keeps the sums of each class in registers, sums the squares of a row, and
-marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
+The first kernel gives each warp a row or two. It keeps the sums of each class in registers, sums the squares of a row,
+and marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
 kernel gives each thread a row, goes from mark to mark, and counts what is there. What is in the lowest bin follows from
 the sums.
 
@@ -91,9 +91,9 @@ def tally_classes(
     """Add up the probabilities of each class; write a record of each row, and words for what is marked.
 
     A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
-    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are marked, 32 bits, and its largest
-    logit. A record is the row's largest logit, the inverse of its sum, its squares, and which words are not 0; those
-    that are 0 are not written. The sums are added in halves.
+    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are
+    marked, 32 bits, and its largest logit. A record is the row's largest logit, the inverse of its sum, its squares,
+    and which words are not 0; those that are 0 are not written. The sums are added in halves.
     """
     LANES: tl.constexpr = WIDTH // EACH
     DEEP: tl.constexpr = CHUNKS // GROUPS
@@ -221,6 +221,41 @@ def _count_marked(
     return rest, square, tl.where(here & (p == best), tl.minimum(top, k), top)
 
 
+@triton.jit
+def _count_unmarked(
+    cells, real, valid, y, given, best,
+    CLASSES: tl.constexpr, BINS: tl.constexpr, SIZE: tl.constexpr, FEW: tl.constexpr,
+):  # fmt: skip
+    """Count what needs no marks: outcomes, the largest probabilities, and log scores."""
+    one = valid.to(tl.int64)
+    tl.atomic_add(cells + SIZE + y * BINS + _bin(given, BINS), one, mask=valid, sem="relaxed")
+    amount = _digits(best.to(tl.float64), valid)
+    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
+    if FEW > 0:
+        b = tl.arange(0, FEW)
+        here, above = place[:, None] == b[None, :], (b > 0) & (b < BINS)
+        many = tl.sum(tl.where(here, one.to(tl.int32)[:, None], 0), axis=0)
+        tl.atomic_add(last + b, many.to(tl.int64), mask=above, sem="relaxed")
+        part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
+        tl.atomic_add(last + 2 * SIZE + b, part >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * SIZE + b, part & _LOW, mask=above, sem="relaxed")
+    else:
+        above = valid & (place > 0)
+        tl.atomic_add(last + place, one, mask=above, sem="relaxed")
+        tl.atomic_add(last + 2 * SIZE + place, amount >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * SIZE + place, amount & _LOW, mask=above, sem="relaxed")
+    scores, counts = cells + 4 * SIZE, cells + 4 * SIZE + 8
+    _add_halves(last + 2 * SIZE, SIZE, amount)
+    possible = valid & (given > 0)
+    log = tl.where(possible, -tl.log(tl.where(possible, given, 1.0)), 0.0)
+    log = tl.maximum(tl.minimum(log, _SCALE), 0.0) / _SCALE
+    _add_halves(scores + 2, 4, _digits(log, valid))
+    _add_halves(scores + 3, 4, _digits(log * log, valid))
+    tl.atomic_add(counts, tl.sum(one, axis=0), sem="relaxed")
+    tl.atomic_add(counts + 1, tl.sum((valid & (given <= 0)).to(tl.int64), axis=0), sem="relaxed")
+    tl.atomic_add(counts + 2, tl.sum((real & (best <= 0)).to(tl.int64), axis=0), sem="relaxed")
+
+
 @triton.jit(do_not_specialize=["rows"])
 def tally_marked(
     logits,
@@ -247,6 +282,11 @@ def tally_marked(
     LANES: tl.constexpr = WIDTH // EACH
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
+    known = row < CLASSES  # there are programs for as many classes as well
+    for half in tl.static_range(2):
+        added = tl.load(sums + half * CLASSES + row, mask=known, other=0)
+        tl.atomic_add(cells + (2 + half) * SIZE + row * BINS, added, mask=known, sem="relaxed")
+        tl.store(sums + half * CLASSES + row, tl.zeros([ROWS], tl.int64), mask=known)
     record = records + row.to(tl.int64) * RECORD
     most = tl.load(record, mask=real, other=0).to(tl.float32, bitcast=True)
     best = tl.load(record + 1, mask=real, other=0).to(tl.float32, bitcast=True)
@@ -267,6 +307,8 @@ def tally_marked(
         word, lane, which = _next_word(words, home, which)
         other, off, which = _next_word(words, home, which)
         mark, spare = word.to(tl.int32), other.to(tl.int32)
+        if group == 0:  # while these are on their way
+            _count_unmarked(cells, real, valid, y, given, best, CLASSES, BINS, SIZE, FEW)
         while tl.max(((mark | spare) != 0).to(tl.int32), axis=0) > 0:
             third, behind, left = _next_word(words, home, which)
             fourth, further, last = _next_word(words, home, left)
@@ -286,47 +328,18 @@ def tally_marked(
             other, off = tl.where(gone, next_, 0), tl.where(gone, place, off)
             spare = tl.where(gone, next_.to(tl.int32), more)
             which = tl.where(done & gone, last, tl.where(done | gone, left, which))
-    known = row < CLASSES  # there are programs for as many classes as well
-    for half in tl.static_range(2):
-        added = tl.load(sums + half * CLASSES + row, mask=known, other=0)
-        tl.atomic_add(cells + (2 + half) * SIZE + row * BINS, added, mask=known, sem="relaxed")
-        tl.store(sums + half * CLASSES + row, tl.zeros([ROWS], tl.int64), mask=known)
-    one = valid.to(tl.int64)
     hit = (valid & (top == y)).to(tl.int64)
-    tl.atomic_add(cells + SIZE + y * BINS + _bin(given, BINS), one, mask=valid, sem="relaxed")
-    amount = _digits(best.to(tl.float64), valid)
-    place = _bin(best.to(tl.float64), BINS)
-    last = cells + CLASSES * BINS
+    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
     if FEW > 0:
         b = tl.arange(0, FEW)
-        here = place[:, None] == b[None, :]
-        inside, above = b < BINS, (b > 0) & (b < BINS)
-        # Both counts in one number; there are fewer than 2^16 rows.
-        both = tl.sum(tl.where(here, (one + (hit << 16)).to(tl.int32)[:, None], 0), axis=0)
-        tl.atomic_add(last + b, (both & 0xFFFF).to(tl.int64), mask=above, sem="relaxed")
-        tl.atomic_add(last + SIZE + b, (both >> 16).to(tl.int64), mask=inside, sem="relaxed")
-        part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
-        tl.atomic_add(last + 2 * SIZE + b, part >> _HALF, mask=above, sem="relaxed")
-        tl.atomic_add(last + 3 * SIZE + b, part & _LOW, mask=above, sem="relaxed")
+        hits = tl.sum(tl.where(place[:, None] == b[None, :], hit.to(tl.int32)[:, None], 0), axis=0)
+        tl.atomic_add(last + SIZE + b, hits.to(tl.int64), mask=b < BINS, sem="relaxed")
     else:
-        above = valid & (place > 0)
-        tl.atomic_add(last + place, one, mask=above, sem="relaxed")
         tl.atomic_add(last + SIZE + place, hit, mask=valid, sem="relaxed")
-        tl.atomic_add(last + 2 * SIZE + place, amount >> _HALF, mask=above, sem="relaxed")
-        tl.atomic_add(last + 3 * SIZE + place, amount & _LOW, mask=above, sem="relaxed")
-    scores, counts = cells + 4 * SIZE, cells + 4 * SIZE + 8
-    _add_halves(last + 2 * SIZE, SIZE, amount)
     brier = (square.to(tl.float64) * (1.0 / _SQUARE) + 1.0) / 2.0 - given
-    possible = valid & (given > 0)
-    log = tl.where(possible, -tl.log(tl.where(possible, given, 1.0)), 0.0)
-    log = tl.maximum(tl.minimum(log, _SCALE), 0.0) / _SCALE
+    scores = cells + 4 * SIZE
     _add_halves(scores, 4, _digits(brier, valid))
     _add_halves(scores + 1, 4, _digits(brier * brier, valid))
-    _add_halves(scores + 2, 4, _digits(log, valid))
-    _add_halves(scores + 3, 4, _digits(log * log, valid))
-    tl.atomic_add(counts, tl.sum(one, axis=0), sem="relaxed")
-    tl.atomic_add(counts + 1, tl.sum((valid & (given <= 0)).to(tl.int64), axis=0), sem="relaxed")
-    tl.atomic_add(counts + 2, tl.sum((real & (best <= 0)).to(tl.int64), axis=0), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["rows"])
