@@ -235,10 +235,11 @@ def test_an_environment_is_shipped_whole(
 
     sky = np.random.default_rng(0).integers(3, size=days[0].num_rows)
     pq.write_table(days[0].set_column(2, "outcome", pa.array(sky)), tmp_path / "days.parquet")
-    words = ("replay", str(tmp_path / "days.parquet"), "--dim", "3", "--key", "key", "--seq", "seq", "--json")
-    words += ("--forecaster", "treecal", "--top", "50")
+    replay = (
+        f"-m treecal replay {tmp_path}/days.parquet --dim 3 --key key --seq seq --forecaster treecal --json".split()
+    )
     here, there = (
-        json.loads(cluster.run(str(home / "bin" / "python"), "-m", "treecal", *words, *more))
+        json.loads(cluster.run(str(home / "bin" / "python"), *replay, *more))
         for more in ((), ("--engine", "spark", "--master", cluster.address))
     )
     assert here == there

@@ -269,6 +269,28 @@ def test_a_state_that_no_stream_has_is_refused(column: str, values: Any, match: 
             act()
 
 
+@pytest.mark.parametrize("kind", [tc.Guarded, tc.Harmonic])
+def test_a_damaged_record_is_refused(kind: Any) -> None:
+    forecaster = kind(SPACE)
+    state = advance(no_state(), table(("a", 0, A), ("b", 0, A), ("b", 1, B)), forecaster).state
+    good = state["record"].to_pylist()
+    length = int.from_bytes(good[0][:4], "little")
+    more = good[0].replace(b'"rounds"', b'"Rounds"')
+    for bad in (b"", good[0][:-1], good[0] + b"x", b"\xff" * 4 + good[0][4:], good[0][: 4 + length], more, good[1]):
+        other = state.set_column(4, "record", pa.array([bad, good[1]], pa.binary()))
+        with pytest.raises(SnapshotError):
+            forecasts(other, forecaster)
+        with pytest.raises(SnapshotError):
+            advance(other, table(("a", 1, A)), forecaster)
+
+
+def test_only_forecasters_and_correctors_are_advanced() -> None:
+    others: list[Any] = [SPACE, "treecal", None]
+    for other in others:
+        with pytest.raises(tc.TreeCalError, match="expected a forecaster or a corrector"):
+            advance(no_state(), table(("a", 0, A)), other)
+
+
 def test_a_key_is_in_the_state_once() -> None:
     state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
     with pytest.raises(SnapshotError, match="a key twice"):

@@ -128,7 +128,10 @@ def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
         own = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
         return new.recorded(rounds, own, (ends - ends[0]) // 8)
     if layout is None:
-        return new.resumed(_joined([_state(record.as_py()) for record in packed]))
+        own = new.resumed(_joined([_state(record.as_py()) for record in packed]))
+        if not np.array_equal(own.rounds, rounds):
+            raise SnapshotError("the state has a record that is not one of so many rounds.")
+        return own
     ends = _offsets(packed)
     flat = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
     sizes, most = np.diff(ends) // 8, int(layout.lengths(rounds).max())

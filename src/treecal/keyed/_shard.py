@@ -258,6 +258,8 @@ def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
 
 def check_new(thing: Keyed) -> None:
     """Raise unless every key can start from a copy of this."""
+    if not isinstance(thing, Forecaster | Corrector):
+        raise ParameterError.expected("forecaster", thing, "a forecaster or a corrector")
     if thing.rounds:
         raise ParameterError.expected("forecaster", thing, "a new one", hint="this one has learned.")
     if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
