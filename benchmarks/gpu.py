@@ -1,4 +1,4 @@
-"""What counting, recalibrating and replaying on a GPU cost, beside the speed at which it copies: all ratios in one run.
+"""What counting, recalibrating, replaying and a bank cost on a GPU, beside the rate of its copies: ratios in one run.
 
 `python benchmarks/gpu.py` needs torch with CUDA and Triton; torchmetrics, if it is there, is measured beside.
 """
@@ -8,17 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 
 import treecal as tc
-from treecal.torch import CalibrationError, replay
+from treecal.torch import Bank, CalibrationError, replay
 
 
-def seconds(work: Callable[[], object], *, repeats: int = 20, calls: int = 10) -> float:
-    """Return the median time of a call, by the device's own clock."""
+def seconds(work: Callable[[], object], *, repeats: int = 20, calls: int = 40) -> float:
+    """Return the median time of a call among many, by the device's own clock: the first alone waits for the CPU."""
     for _ in range(3):
         work()
     times = []
@@ -99,7 +100,45 @@ def forward(rows: int, classes: int) -> list[dict[str, object]]:
         found.append(show(f"Recalibrate.forward {rows:,} x {classes:,} {kind}".replace("torch.", ""), took,
                           times_softmax=(took / plain, "1.1")))  # fmt: skip
     took = seconds(lambda: module.observe(logits[:512], outcomes[:512]), repeats=3, calls=1)
-    return [*found, show(f"Recalibrate.observe 512 x {classes:,}", took, us_a_row=(1e6 * took / 512, "none"))]
+    host, x, y = Recalibrate(classes), logits[:64].cpu(), outcomes[:64].cpu()
+    host.load_state_dict(module.state_dict())  # as many copies
+    clock = clocked(lambda: host.observe(x, y), repeats=3)
+    ratios = {"us_a_row": (1e6 * took / 512, "none"), "times_cpu": (clock / 64 / (took / 512), "none")}
+    return [*found, show(f"Recalibrate.observe 512 x {classes:,}", took, **ratios)]
+
+
+def bank(streams: int, dim: int, rate: float) -> list[dict[str, object]]:
+    """Update all streams of a bank, in some order, beside the bank on the CPU of the same machine."""
+    found = []
+    keys, classes = torch.randperm(streams, device="cuda"), torch.randint(dim, (streams,), device="cuda")
+    points = torch.rand(streams, dim, device="cuda")
+    for name, space, rows in (
+        ("classes", tc.Simplex(dim), classes),
+        ("points", tc.Box(0, 1, dim=dim), points),
+    ):
+        ours, theirs = Bank(space, streams=streams, device="cuda"), tc.Bank(space, streams=streams)
+        own = keys.cpu().numpy(), rows.cpu().numpy()
+        took = seconds(lambda ours=ours, rows=rows: ours.update(keys, rows), repeats=5, calls=8)
+        clock = clocked(lambda theirs=theirs, own=own: theirs.update(*own), repeats=16)
+        least = keys.nbytes + rows.nbytes + streams * (16 + 16 * dim)  # read and written: rounds, and one sum of each
+        ratios = {"of_copy_rate": (least / took / rate, "none"), "times_cpu": (clock / took, "none")}
+        found.append(show(f"bank.update {streams:,} streams, {name} of {dim}", took, **ratios))
+        took = seconds(lambda ours=ours: ours.predict(keys), repeats=5, calls=4)
+        clock = clocked(lambda theirs=theirs, own=own: theirs.predict(own[0]), repeats=4)
+        ratios = {"times_cpu": (clock / took, "none")}
+        found.append(show(f"bank.predict {streams:,} streams, {name} of {dim}", took, **ratios))
+    return found
+
+
+def clocked(work: Callable[[], object], *, repeats: int) -> float:
+    """Return the median time of a call on the CPU."""
+    work()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
 
 
 def main() -> None:
@@ -109,6 +148,7 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=1_000)
     parser.add_argument("--rows", type=int, default=10**8)
     parser.add_argument("--dim", type=int, default=10)
+    parser.add_argument("--streams", type=int, default=10**6)
     parser.add_argument("--json", help="a file for the figures")
     given = parser.parse_args()
     torch.manual_seed(0)
@@ -118,7 +158,7 @@ def main() -> None:
         f"copies {rate / 1e12:.2f} TB/s"
     )
     found = metric(given.batch, given.classes, rate) + forward(given.batch, given.classes)
-    found += replays(given.rows, given.dim, rate)
+    found += replays(given.rows, given.dim, rate) + bank(given.streams, given.dim, rate)
     if given.json:
         with open(given.json, "w") as file:
             json.dump({"copy": rate, "found": found}, file)

@@ -333,32 +333,34 @@ def regret_matching() -> Iterator[Line]:
 
 
 def audit() -> Iterator[Line]:
-    """The binned audit of a Parquet file, per class, against DuckDB's sums of the same columns."""
+    """The binned audit of a Parquet file, per class, against DuckDB's sums of the same columns, both on two cores."""
     import duckdb
 
     rows, names = int(os.environ.get("TREECAL_LOG_ROWS", 10**7)), [f"p{k}" for k in range(10)]
     *first, last = names
-    rest = f"(100 - ({' + '.join(first)})) / 100 AS {last}"
-    logs = {  # target; what is drawn; what is made of it
-        "any doubles": ("≤ 3×", "-ln(1 - random())", [f"{name} / ({' + '.join(names)}) AS {name}" for name in names]),
-        "whole per cent": ("", "1 + floor(10 * random())", [*(f"{name} / 100 AS {name}" for name in first), rest]),
+    shares = [f"{name} / ({' + '.join(names)}) AS {name}" for name in names]
+    cents = [*(f"{name} / 100 AS {name}" for name in first), f"(100 - ({' + '.join(first)})) / 100 AS {last}"]
+    logs = {  # target; columns of probabilities; what is drawn; what is made of it
+        "× 10, any doubles": ("≤ 3×", names, "-ln(1 - random())", shares),
+        "× 10, whole per cent": ("≤ 3×", names, "1 + floor(10 * random())", cents),
+        "× 1 of two classes, whole per cent": ("", ["p"], "floor(101 * random())", ["p0 / 100 AS p"]),
     }
     with tempfile.TemporaryDirectory() as folder, duckdb.connect(config={"threads": 2}) as connection:
-        for what, (target, draw, parts) in logs.items():
-            log = f"{folder}/{what}.parquet"
+        log = f"{folder}/log.parquet"
+        for what, (target, columns, draw, parts) in logs.items():
             connection.execute(
-                f"COPY (SELECT {', '.join(parts)}, floor(10 * random())::INTEGER AS label "
+                f"COPY (SELECT {', '.join(parts)}, floor({max(2, len(columns))} * random())::INTEGER AS label "
                 f"FROM (SELECT {', '.join(f'{draw} AS {name}' for name in names)} FROM range({rows}))) "
                 f"TO '{log}' (FORMAT parquet)"
             )
-            sums = f"SELECT {', '.join(f'sum({name})' for name in names)} FROM '{log}'"
+            sums = f"SELECT {', '.join(f'sum({name})' for name in columns)} FROM '{log}'"
             total, own = times(
                 9,
                 lambda sums=sums: connection.execute(sums).fetchall(),  # type: ignore[misc]
-                lambda log=log: tc.audit(log, forecast=names, outcome="label", exact=False),  # type: ignore[misc]
+                lambda columns=columns: tc.audit(log, forecast=columns, outcome="label", exact=False),  # type: ignore[misc]
             )
-            note = f"{np.median(own) / rows * 1e9:.0f} against {np.median(total) / rows * 1e9:.0f} ns a row"
-            yield line(f"binned audit of {rows:,} rows × 10, {what} / DuckDB's sums", target, own / total, note)
+            note = f"{np.median(own) / rows * 1e9:.1f} against {np.median(total) / rows * 1e9:.1f} ns a row"
+            yield line(f"binned audit of {rows:,} rows {what} / DuckDB's sums", target, own / total, note)
 
 
 def first_call() -> Iterator[Line]:

@@ -160,6 +160,24 @@ def test_state_of_some_rows() -> None:
             assert not np.shares_memory(value, other)
 
 
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+def test_records_are_those_of_single_streams(make: Make) -> None:
+    """A record depends on its own stream alone, and streams come back from records in any company."""
+    pairs, everyone = Pairs(make, 4), np.arange(4)
+    pairs.step(np.random.default_rng(0).integers(3, size=200), outcomes_of(make().space, 200, 1))
+    numbers, ends = pairs.streams.records(everyone)
+    single = [pairs.streams.records(np.array([row]))[0] for row in everyone]
+    assert numbers.tobytes() == np.concatenate(single).tobytes()
+    assert np.diff(ends).tolist() == list(map(len, single))
+    some = [2, 0, 3]
+    ends = np.cumsum([0, *(len(single[row]) for row in some)])
+    again = pairs.streams.recorded(pairs.streams.rounds[some], np.concatenate([single[row] for row in some]), ends)
+    assert [exact(x) for x in again.announce(np.arange(3))] == [exact(pairs.alone[row].predict()) for row in some]
+    for bad in (single[0][:-1], single[0][:3], np.append(single[0], 0.0), single[0] * np.nan, -1 - single[0]):
+        with pytest.raises(SnapshotError):
+            pairs.streams.recorded(pairs.streams.rounds[:1], bad, np.array([0, len(bad)]))
+
+
 def test_memory_follows_the_points_that_are_kept() -> None:
     """A new stream takes no pages, and outgrown pages are taken back."""
     make = MAKES["three classes"]
@@ -258,7 +276,8 @@ def test_a_bank_of_guards() -> None:
             alone[key].update(np.eye(3)[k])
     with pytest.raises(TreeCalError):
         bank.update([0, 1], [[0.2, 0.3, 0.5], [0.2, 0.3, 0.6]])
-    again = tc.state.loads(tc.state.dumps(bank))
+    again, copied = tc.state.loads(tc.state.dumps(bank)), deepcopy(bank)
+    copied.update([0], [2])
     for each in (bank, again):
         assert [exact(x) for x in each.predict()] == [exact(f.predict()) for f in alone]
         assert each.predict().mean.shape == (3, 3)

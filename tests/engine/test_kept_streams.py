@@ -185,6 +185,20 @@ def test_alarms_and_discoveries() -> None:
     assert bank.evidence().statistic[1] == 1.0
 
 
+def test_names() -> None:
+    bank = tc.Bank(tc.TreeCal(TWO, arity=512, mix=0.5), names=["a", "b"], scores=True, monitor=tc.Monitor(TWO))
+    for t in range(200):
+        bank.update(["b", "c", "a"], [t % 2, t // 40 % 2, t % 2], add=True)
+    assert list(bank.alarms) == ["c"]
+    assert bank.discoveries().tolist() == ["c"]
+    assert bank.scores().keys.tolist() == bank.evidence().keys.tolist() == ["a", "b", "c"]
+    again = loads(dumps(bank))
+    assert again.alarms == bank.alarms
+    again.drop(["c"])
+    assert again.alarms == {}
+    assert again.discoveries().tolist() == []
+
+
 def test_off_unless_asked_for() -> None:
     plain = tc.Bank(THREE, streams=1)
     with pytest.raises(UnsupportedError, match="scores=True"):

@@ -95,9 +95,16 @@ class Cluster:
         command = [str(HOME / "bin" / "spark-submit"), "--master", self.address]
         for key, value in (SETTINGS | (settings or {})).items():
             command += ["--conf", f"{key}={value}"]
-        driver = options.pop("driver", python)
-        env = self._env | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": driver}
+        env = self._env | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": options.pop("driver", python)}
         return subprocess.Popen([*command, *words], env=env, cwd=self.folder, start_new_session=True, **options)
+
+    def run(self, python: str, *words: str) -> str:
+        """Run a Python that is a driver by itself, without `spark-submit`; return what it prints."""
+        set_ = " ".join(f"--conf {key}={value}" for key, value in SETTINGS.items())
+        env = self._env | {"PYSPARK_PYTHON": python, "PYSPARK_SUBMIT_ARGS": f"{set_} pyspark-shell"}
+        done = subprocess.run([python, *words], env=env, cwd=self.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def stop(self) -> None:
         """Kill every process of the cluster."""

@@ -232,3 +232,14 @@ def test_an_environment_is_shipped_whole(
         assert executable == f"{place}/environment/bin/python"
     for name, table in steps[0]._asdict().items():
         assert same(epoch(tmp_path, 0)[name], table), name
+
+    sky = np.random.default_rng(0).integers(3, size=days[0].num_rows)
+    pq.write_table(days[0].set_column(2, "outcome", pa.array(sky)), tmp_path / "days.parquet")
+    words = ("replay", str(tmp_path / "days.parquet"), "--dim", "3", "--key", "key", "--seq", "seq", "--json")
+    words += ("--forecaster", "treecal", "--top", "50")
+    here, there = (
+        json.loads(cluster.run(str(home / "bin" / "python"), "-m", "treecal", *words, *more))
+        for more in ((), ("--engine", "spark", "--master", cluster.address))
+    )
+    assert here == there
+    assert here["keys"] == len(steps[0].forecasts)

@@ -91,8 +91,10 @@ def test_invalid_rows_and_kinds() -> None:
 @pytest.mark.heavy  # a compiler of C++ is started
 def test_under_compile() -> None:
     x, y = batch(64, 4)
-    module = Recalibrate(4)
-    module.observe(x, y)
+    module, other = Recalibrate(4), Recalibrate(4)
+    module.observe(x.bfloat16(), y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        torch.compile(other.observe)(x.bfloat16(), y)
+        assert torch.equal(other.theta, module.theta)
         assert torch.allclose(torch.compile(module)(x), module(x), atol=1e-6)

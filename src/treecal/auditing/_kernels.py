@@ -15,7 +15,6 @@ import numpy as np
 
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
-from treecal._typing import Array
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
 
 TWO = int(np.float64(2.0).view(np.int64))
@@ -25,7 +24,7 @@ BLOCK = 1024
 """Rows at a time, so that intermediate arrays stay in the cache."""
 _FULL = 1 << 62
 
-_bin = inlined(bin_of)
+bin_in = inlined(bin_of)
 
 
 def _product(amount: int, weight: int) -> tuple[int, int]:
@@ -41,7 +40,7 @@ def _product(amount: int, weight: int) -> tuple[int, int]:
     return ones, rest
 
 
-_times = inlined(_product)
+times = inlined(_product)
 
 
 def _scaled_log(p: float) -> float:
@@ -49,17 +48,7 @@ def _scaled_log(p: float) -> float:
     return max(min(-math.log(p), LOG_SCALE) / LOG_SCALE, 0.0)  # one above 1, within the tolerance, counts as 1
 
 
-_log_score = inlined(_scaled_log)
-
-
-@strict
-def log_scores(values: Array) -> Array:
-    """Return the log scores of probabilities; 0 where they are 0."""
-    found = np.zeros(len(values))
-    for i in range(len(values)):
-        if values[i] > 0:
-            found[i] = _log_score(values[i])
-    return found
+log_score = inlined(_scaled_log)
 
 
 @strict
@@ -92,14 +81,14 @@ def tally(rows: Rows, cells: Cells) -> None:
             row = rows.forecasts[k, start : start + size] if k < d else most[:size]
             for i in range(size):  # no lookups, so that it vectorises
                 above[i] = row[i] + 2.0
-                cell[i] = group[i] * width + k * bins + np.int64(_bin(row[i], count))
+                cell[i] = group[i] * width + k * bins + np.int64(bin_in(row[i], count))
             for i in range(size):
                 at = cell[i]
                 amount = digits[i] - TWO
                 if weighted:
                     w = rows.weights[start + i]
                     weight[at] += w
-                    whole, amount = _times(amount, w)
+                    whole, amount = times(amount, w)
                     ones[at] += whole
                 else:
                     weight[at] += 1
@@ -110,13 +99,13 @@ def tally(rows: Rows, cells: Cells) -> None:
                 rest[at] = total
         for i in range(size):
             p = rows.forecasts[outcome[i], start + i]
-            b = group[i] * width + np.int64(_bin(p, count))
+            b = group[i] * width + np.int64(bin_in(p, count))
             w = rows.weights[start + i] if weighted else 1
             hits[np.uint64(b + outcome[i] * bins)] += w
             hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
             brier, log = ((squares[i] + small[i]) + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
             if p > 0:
-                log = _log_score(p)
+                log = log_score(p)
             else:
                 cells.impossible[group[i]] += w
             scores[0, i], scores[1, i], scores[2, i], scores[3, i] = brier, brier * brier, log, log * log
@@ -128,7 +117,7 @@ def tally(rows: Rows, cells: Cells) -> None:
                 at = np.uint64(group[i])
                 amount = digits[i] - TWO
                 if weighted:
-                    whole, amount = _times(amount, rows.weights[start + i])
+                    whole, amount = times(amount, rows.weights[start + i])
                     cells.score_ones[at, s] += whole
                 total = cells.score_rest[at, s] + amount
                 if total >= _FULL:

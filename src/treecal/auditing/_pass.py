@@ -48,9 +48,9 @@ def count_rows(
     """Read the log once, and count its valid rows."""
     cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
     pieces = [] if windows is not None or actions is not None else outcomes.pieces()
-    if sum(piece.rows for piece in pieces) > _FEW:
+    if sum(piece.rows for piece in pieces) > _FEW and (len(pieces) > 1 or pieces[0].codes() is not None):
         counted, cells = _Lanes(outcomes, pieces, groups, scale, cells).run(watch)
-    else:
+    else:  # of a single piece that has to be read row by row, one thread reads while another counts
         counted, cells = _in_order(outcomes, groups, scale, cells, watch, windows, actions)
     if not counted:
         what = "no valid row" if scale is None else "no valid row of positive weight"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from threading import RLock
 from typing import Any
 
+import numpy as np
+
 from treecal.engine._kept_streams import KeptStreams
 from treecal.engine._keys import Numbers
 from treecal.engine._names import Names
@@ -73,9 +75,10 @@ class BankReports:
     def alarms(self) -> dict[Any, Alarm]:
         """The first alarm of each stream that had one, by its key."""
         with self._lock:
-            alarms, rows = self._watched().alarms, self._keys.rows.all()
-            keys = dict(zip(rows.tolist(), self._keys.listed, strict=True)) if alarms else {}
-            return {_plain(keys[row]): alarms[row] for row in sorted(alarms)}
+            alarms = self._watched().alarms
+            rows = np.array(sorted(alarms), np.int64)
+            keys = self._keys.of(rows).tolist()
+        return {key: alarms[row] for key, row in zip(keys, rows.tolist(), strict=True)}
 
     def discoveries(self, alpha: float = 0.05) -> Any:
         """Return the keys of the streams whose forecasts are off, the strongest evidence first.
@@ -90,8 +93,8 @@ class BankReports:
         with self._lock:
             watched = self._watched()
             watched.monitor._check_kind()
-            found = watched.evidence(self._keys.rows.all(), self._keys.listed)
-            return found.keys[discovered(found.statistic, alpha)]
+            rows = self._keys.rows.all()
+            return self._keys.of(rows[discovered(watched.statistic(rows), alpha)])
 
     def _watched(self) -> WatchedStreams:
         if not isinstance(self._streams, KeptStreams) or self._streams.evidence is None:
@@ -103,7 +106,3 @@ class BankReports:
             return {}
         found = {} if self._streams.scores is None else {"scores": True}
         return found if self._streams.evidence is None else found | {"monitor": self._streams.evidence.monitor}
-
-
-def _plain(key: Any) -> Any:
-    return key.item() if hasattr(key, "item") else key

@@ -10,6 +10,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.engine._forecasts import Forecasts
+from treecal.engine._guard_records import recorded, records
 from treecal.engine._guard_state import check_guards
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import kernel_args
@@ -286,6 +287,15 @@ class GuardStreams(Streams):
         twin._pool = empty_pool(numbers, used, self._space.dim, 0, 0)
         unpack(PageRows(*(np.array(state[name], order="C") for name in PageRows._fields)), twin._pool)
         return twin
+
+    def records(self, rows: Integers) -> tuple[Array, Integers]:
+        """Return the state of each of these rows but its rounds, as numbers, one after another, and where each ends."""
+        return records(self.state(rows), self._tree)
+
+    def recorded(self, rounds: Integers, numbers: Array, ends: Integers) -> Self:
+        """Return streams of so many rounds with such records, or raise a `SnapshotError`; this one does not change."""
+        fresh = type(self)(self.thing).state(np.empty(0, np.int64))
+        return self.resumed(recorded(fresh, rounds, numbers, ends, self._tree))
 
     def announced(self, row: int) -> Array:
         """Return the points that a stream's eager part has announced, in order of their first rounds."""

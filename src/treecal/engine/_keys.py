@@ -83,6 +83,10 @@ class Numbers:
         """The keys in use, in the order of their rows."""
         return self.rows.all()
 
+    def of(self, rows: Integers) -> Integers:
+        """Return the keys of rows."""
+        return rows
+
     def find(self, keys: Any) -> Integers:
         """Return the rows of keys, or raise."""
         try:

@@ -41,7 +41,11 @@ class Names:
     @property
     def listed(self) -> Any:
         """The names, in the order of their rows."""
-        text = self._text(self.rows.all())
+        return self.of(self.rows.all())
+
+    def of(self, rows: Integers) -> Any:
+        """Return the names of rows."""
+        text = self._text(rows)
         data, ends = text.data.tobytes(), text.ends.tolist()
         names = [data[a:b].decode() for a, b in pairwise(ends)]
         return np.array(names, np.dtypes.StringDType())

@@ -33,6 +33,14 @@ class StreamScores(NamedTuple):
         `Σ_p x(p)·Σ_i −y_i ln p_i`, with probabilities below 1e-9 read as 1e-9; None off the simplex.
     error
         The ℓ1 calibration error in the same bins: distances instead of their squares.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> bank = tc.Bank(tc.Simplex(2), streams=2, scores=True)
+    >>> bank.update([0, 0, 1], [0, 0, 1])
+    >>> bank.scores().after.brier  # (0.5 + 0.0)/2 for the first, 0.5 for the second
+    array([0.25, 0.5 ])
     """
 
     brier: Array
@@ -57,6 +65,16 @@ class BankScores(NamedTuple):
         Scores of what was announced.
     mean
         Scores of the means of the distributions announced, each read as one point.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> bank = tc.Bank(tc.PlattScaling(tc.Simplex(2)), streams=1, scores=True)
+    >>> for _ in range(50):
+    ...     x = bank.update([0], [1], forecasts=[[0.5, 0.5]])
+    >>> found = bank.scores()
+    >>> found.rounds, found.before.brier, found.after.brier.round(2)
+    (array([50]), array([0.5]), array([0.2]))
     """
 
     keys: Any

@@ -151,8 +151,8 @@ def check_file(path: Path) -> None:
         raise FileError(f"{path} is a folder, expected a file.")
 
 
-def open_files(files: Sequence[File], kind: Kind | None, connection: Any) -> list[FileSource]:
-    """Return the sources of files of one format, which must be there and not empty; by default their names tell it."""
+def common_kind(files: Sequence[File], kind: Kind | None) -> Kind:
+    """Return the format of files, which must be there and not empty; by default their names tell it."""
     first, found = files[0], kind or _kind(files[0])
     for file in files:
         own = kind or _kind(file)
@@ -162,9 +162,14 @@ def open_files(files: Sequence[File], kind: Kind | None, connection: Any) -> lis
                 hint="read them one by one, or convert some of them.",
             )
         _check(file)
-    if found == "parquet":
+    return found
+
+
+def open_files(files: Sequence[File], kind: Kind, connection: Any) -> list[FileSource]:
+    """Return the sources of files of one format."""
+    if kind == "parquet":
         return [Parquet(file, connection) for file in files]
-    if found == "csv":
+    if kind == "csv":
         return [_Csv(file, connection) for file in files]
     keys = [json_columns(file.path) for file in files]
     every = list(dict.fromkeys(name for names in keys for name in names or ()))  # missing where a file has no such key

@@ -8,7 +8,7 @@ from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.io._duckdb import close, connect, library, spill_folder
-from treecal.io._files import open_files
+from treecal.io._files import common_kind, open_files
 from treecal.io._paths import find_files, is_paths, several_name
 from treecal.io._several import Files
 from treecal.io._source import LOG, Source
@@ -54,6 +54,7 @@ def open_source(
     try:
         if isinstance(source, str | os.PathLike) or is_paths(source):
             files = find_files(source)
+            kind = common_kind(files, kind)
             connection = connect(memory_limit, folder, [file.path for file in files])
             opened: Source
             opened, *more = open_files(files, kind, connection)

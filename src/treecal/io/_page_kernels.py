@@ -10,6 +10,8 @@ from treecal._compile import inlined, strict
 
 NONE = -(1 << 40)
 """Stands for a field that is missing."""
+PAGE = 9
+"""The number of fields, the first of which is none."""
 _STRUCT, _BINARY, _DOUBLE, _BYTE = 12, 8, 7, 3  # types of Thrift's compact protocol, besides integers: 4 to 6
 _DEEPEST = 3
 
@@ -40,51 +42,89 @@ def varint(data: Any, at: Any) -> tuple[Any, Any]:
 
 
 @strict
-def page_header(data: Any, at: int, fields: Any) -> int:
-    """Read the header of a page; return where the page itself begins, or -1 where this is no such header.
+def page_headers(data: Any, starts: Any, ends: Any, pages: Any) -> int:
+    """Read the headers of all pages of columns; return their number, or -1 if one is none.
 
-    The fields are written to `fields`, `(2, 16)`: those of the header, and those of the one structure within it.
+    A page is a row of `pages`: its column, where it begins and ends, its fields, `PAGE` of them, and those of the one
+    structure within them.
     """
-    fields[:] = NONE
-    last, depth = np.zeros(_DEEPEST + 1, np.int64), 0
-    while 0 <= at < len(data):
-        byte = np.int64(data[at])
-        at += 1
-        if byte == 0:
-            depth -= 1
-            if depth < 0:
-                return at
-            continue
-        kind, value = byte & 15, np.int64(NONE)
-        last[depth] += byte >> 4
-        if byte < 16:  # the number of the field follows, which that of no field does
-            return -1
-        if kind <= 2:
-            value = np.int64(kind == 1)
-        elif kind == _BYTE:
-            at += 1
-        elif kind == _DOUBLE:
-            at += 8
-        elif kind < _DOUBLE:
-            value, at = varint(data, at)
-            value = (value >> 1) ^ -(value & 1)
-        elif kind == _BINARY:
-            size, at = varint(data, at)
-            if at < 0 or size > len(data):
+    last, number = np.zeros(_DEEPEST + 1, np.int64), 0
+    for column in range(len(starts)):
+        at = starts[column]
+        while at < ends[column]:
+            if number == len(pages):
                 return -1
+            page = pages[number]
+            page[:] = NONE
+            depth = 0
+            last[0] = 0
+            while depth >= 0:
+                if at < 0 or at >= ends[column]:
+                    return -1
+                byte = np.int64(data[at])
+                at += 1
+                if byte == 0:
+                    depth -= 1
+                    continue
+                kind, value = byte & 15, np.int64(NONE)
+                last[depth] += byte >> 4
+                if byte < 16:  # the number of the field follows, which that of no field does
+                    return -1
+                if kind <= 2:
+                    value = np.int64(kind == 1)
+                elif kind == _BYTE:
+                    at += 1
+                elif kind < _DOUBLE:
+                    value, at = varint(data, at)
+                    value = (value >> 1) ^ -(value & 1)
+                elif kind == _DOUBLE:
+                    at += 8
+                elif kind == _BINARY:
+                    size, at = varint(data, at)
+                    at = -1 if at < 0 or size > len(data) else at + size
+                elif kind == _STRUCT and depth < _DEEPEST:
+                    depth += 1
+                    last[depth] = 0
+                else:
+                    return -1
+                if depth < 2 and kind != _STRUCT and last[depth] < PAGE:
+                    page[3 + PAGE * depth + last[depth]] = value
+            size = page[3 + 3]
+            if size < 0 or at + size > ends[column]:
+                return -1
+            page[0], page[1], page[2] = column, at, at + size
             at += size
-        elif kind == _STRUCT and depth < _DEEPEST:
-            depth += 1
-            last[depth] = 0
-        else:
-            return -1
-        if depth < 2 and kind != _STRUCT and last[depth] < fields.shape[1]:
-            fields[depth, last[depth]] = value
-    return -1
+            number += 1
+    return number
 
 
 @strict
-def unpack(data: Any, at: int, width: int, out: Any, start: int, count: int) -> int:
+def read_pages(data: Any, pages: Any, codes: Any) -> bool:
+    """Read the codes in pages of data; return whether all are there, and none is missing.
+
+    A page is a row of `pages`: its column, where it begins and ends, the number of its values, of those before it, and
+    whether it begins with the levels of values that may be missing.
+    """
+    for j in range(len(pages)):
+        column, at, end, count, before, levels = pages[j]
+        if levels:
+            if at + 4 > end:
+                return False
+            begin, size = at + 4, np.int64(0)
+            for byte in range(4):
+                size |= np.int64(data[at + byte]) << (8 * byte)
+            at = begin + size
+            if at > end or not none_missing(data[begin:at], 0, count):
+                return False
+        if at >= end or data[at] > 16:
+            return False
+        if unpack(data[at + 1 : end], 0, np.int64(data[at]), codes[column], before, count) < 0:
+            return False
+    return True
+
+
+@strict
+def unpack(data: Any, at: int, width: Any, out: Any, start: int, count: int) -> int:
     """Read numbers of `width` bits, at most 16, in runs and packs; return where they end, or -1 if there are too few.
 
     `out` must have room for seven more.

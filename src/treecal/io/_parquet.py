@@ -35,8 +35,8 @@ class Piece:
         The numbers of the row groups.
     before, rows
         Number of rows before them, and of their own.
-    columns
-        The columns to read, by the names to give them.
+    columns, types
+        The columns to read, by the names to give them, and the Arrow types of all columns by name.
     """
 
     source: Parquet
@@ -45,6 +45,7 @@ class Piece:
     before: int
     rows: int
     columns: Mapping[str, str]
+    types: Mapping[str, Any]
 
     def batches(self, rows: int) -> Iterator[Any]:
         """Yield them as Arrow batches of up to `rows` rows."""
@@ -55,8 +56,7 @@ class Piece:
         """Return the codes of the columns; None unless it is one row group, and all are coded."""
         if len(self.groups) > 1 or any(name in self.source.partition for name in self.columns.values()):
             return None
-        types = self.metadata.schema.to_arrow_schema()
-        kinds = {name: types.field(name).type for name in self.columns.values()}
+        kinds = {name: self.types[name] for name in self.columns.values()}
         return read_codes(self.source.path, self.metadata, self.groups[0], kinds)
 
 
@@ -66,8 +66,7 @@ class Parquet(FileSource):
     _share: float | None = None
 
     def __init__(self, file: File, connection: Any) -> None:
-        # Files that are scanned together may each have columns that others lack.
-        super().__init__(file, connection, "read_parquet", {"union_by_name": "true"})
+        super().__init__(file, connection, "read_parquet", {})
 
     def done(self) -> float | None:
         return super().done() if self._share is None else self._share
@@ -79,12 +78,12 @@ class Parquet(FileSource):
                 return None
             self._share = 0.0  # Arrow will have read it
             found, groups, before, rows = list[Piece](), list[int](), 0, 0
-            count = file.metadata.num_row_groups
+            count, types = file.metadata.num_row_groups, {field.name: field.type for field in file.schema_arrow}
             for group in range(count):
                 groups.append(group)
                 rows += file.metadata.row_group(group).num_rows
                 if rows >= _PIECE or group == count - 1:
-                    found.append(Piece(self, file.metadata, tuple(groups), before, rows, columns))
+                    found.append(Piece(self, file.metadata, tuple(groups), before, rows, columns, types))
                     groups, before, rows = [], before + rows, 0
             return found
 

@@ -48,7 +48,9 @@ def scan(files: Sequence[FileSource], columns: Sequence[str] = ()) -> str:
     """Return SQL for the rows of files of the same shape, with these columns; by default all."""
     function, options, partition = files[0].shape
     paths = ", ".join(quoted(literal_path(file.path)) for file in files)
-    given = ", ".join([f"[{paths}]", *(f"{name}={value}" for name, value in options)])
+    # Parquet files may each have columns that others lack; text files of one shape have the same.
+    more = [("union_by_name", "true")] * (len(files) > 1 and function == "read_parquet")
+    given = ", ".join([f"[{paths}]", *(f"{name}={value}" for name, value in (*options, *more))])
     values = ((name, "NULL" if value is None else quoted(value)) for name, value in partition)
     added = {name: f"CAST({value} AS VARCHAR) AS {identifier(name)}" for name, value in values}
     chosen = [added.get(name, identifier(name)) for name in columns] or ["*", *added.values()]

@@ -1,7 +1,8 @@
 """A stream's state as bytes, whichever other streams it was kept with: so shards can be cut anew, bit for bit.
 
 Kinds of streams that are arrays are packed all at once: a *head* of so many numbers for each stream, and a *body* of so
-many for each height of its tree, or each of its copies. Any other stream is a safetensors file of its own.
+many for each height of its tree, or each of its copies. Guarded streams have records of their own. Of any other stream,
+the arrays and values of its state one after another.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from treecal._typing import Array, Integers
+from treecal.engine._guard_streams import GuardStreams
 from treecal.engine._kinds import streams_of
-from treecal.engine._mean_streams import MeanStreams
 from treecal.engine._scaling_streams import ScalingStreams
 from treecal.engine._streams import Streams
 from treecal.engine._tree_streams import TreeStreams
@@ -26,7 +28,7 @@ from treecal.state import _flat, _nested
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FIXED = (MeanStreams, ScalingStreams)  # always as many numbers for a stream
+_KINDS = ("<f8", "<i8", "<u8", "<i4", "<i2", "|i1", "|u1", "|b1")
 
 
 class Layout(NamedTuple):
@@ -54,9 +56,10 @@ class Layout(NamedTuple):
                 return np.array([streams._copies(count + before) for count in known.tolist()])[at]
 
             return cls({"seen": ()}, {"theta": theta, "curvature": A, "trust": trust}, copies)
-        if isinstance(streams, _FIXED):
-            own = one_row(streams)
-            return cls({name: array.shape for name, array in own.items() if name != "rounds"}, {})
+        # Otherwise, if a new stream is arrays of float64 with rows of its own, it is always as many numbers.
+        one, two = (_fresh(streams, count) for count in (1, 2))
+        if all(_rows_of(one[name], two[name]) for name in one if name != "rounds"):
+            return cls({name: array.shape for name, array in one.items() if name != "rounds"}, {})
         return None
 
     def sizes(self, rounds: Integers) -> Integers:
@@ -64,30 +67,52 @@ class Layout(NamedTuple):
         return np.asarray(8 * (_numbers(self.head) + _numbers(self.body) * self.lengths(rounds)))
 
 
-def one_row(streams: Streams) -> dict[str, Any]:
-    """Return the state of a new stream."""
+def _fresh(streams: Streams, count: int) -> dict[str, Any]:
+    """Return the state of new streams."""
     own = streams_of(streams.thing)
-    own.reserve(1)
-    return own.state(np.zeros(1, np.int64))
+    own.reserve(count)
+    return own.state(np.arange(count))
+
+
+def _rows_of(one: Any, two: Any) -> bool:
+    arrays = isinstance(one, np.ndarray) and one.dtype == np.float64
+    return bool(arrays and one.size and two.shape == (2 * len(one), *one.shape[1:]))
 
 
 def pack(streams: Streams) -> pa.Array:
     """Return the record of each stream."""
     pa, n = arrow(), len(streams.rounds)
     rows, layout = np.arange(n), Layout.of(streams)
+    if isinstance(streams, GuardStreams):
+        numbers, ends = streams.records(rows)
+        return _binary(numbers, 8 * ends)
     if layout is None or not n:
-        return pa.array([_file(streams.state(rows[i : i + 1])) for i in range(n)], pa.binary())
+        files = [_file(streams.state(rows[i : i + 1])) for i in range(n)]
+        _check_room(sum(map(len, files)), n)
+        return pa.array(files, pa.binary())
     state, ends = streams.state(rows), np.concatenate([[0], np.cumsum(layout.sizes(streams.rounds))])
-    if ends[-1] > np.iinfo(np.int32).max:
-        raise UnsupportedError(f"{n:,} keys are too many for one shard.", hint="more shards.")
     parts = [np.empty((n, 0)), *(state[name].reshape(n, -1) for name in layout.head)]
     if layout.body:
         body = (state[name].swapaxes(0, 1) if isinstance(streams, TreeStreams) else state[name] for name in layout.body)
         parts.append(np.concatenate([array.reshape(*array.shape[:2], -1) for array in body], axis=2).reshape(n, -1))
     numbers = np.concatenate(parts, axis=1).astype("<f8", copy=False)
+    assert layout.body or numbers.nbytes == ends[-1], "a kind of streams whose state grows has a body"
     if ends[-1] < numbers.nbytes:  # some streams are shorter than others
         numbers = numbers[_below(np.diff(ends) // 8, numbers.shape[1])]
-    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers)])
+    return _binary(numbers, ends)
+
+
+def _binary(numbers: Array, ends: Integers) -> pa.Array:
+    """Return records of numbers, each of which ends at some byte."""
+    pa, n = arrow(), len(ends) - 1
+    _check_room(ends[-1], n)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers.astype("<f8", copy=False))]
+    return pa.Array.from_buffers(pa.binary(), n, buffers)
+
+
+def _check_room(size: int, keys: int) -> None:
+    if size > np.iinfo(np.int32).max:
+        raise UnsupportedError(f"{keys:,} keys are too many for one shard.", hint="more shards.")
 
 
 def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
@@ -96,6 +121,12 @@ def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
     layout, n = Layout.of(new), len(rounds)
     if not n:
         return new
+    if isinstance(new, GuardStreams):
+        ends = _offsets(packed)
+        if (np.diff(ends) % 8).any():
+            raise SnapshotError("the state has a record of another kind or size, or a damaged one.")
+        own = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
+        return new.recorded(rounds, own, (ends - ends[0]) // 8)
     if layout is None:
         return new.resumed(_joined([_state(record.as_py()) for record in packed]))
     ends = _offsets(packed)
@@ -154,24 +185,47 @@ def _offsets(packed: pa.Array) -> Integers:
 
 
 def _file(state: dict[str, Any]) -> bytes:
-    """Return the state of one stream as a file."""
-    from safetensors.numpy import save
+    """Return the state of one stream: a JSON text of names, types and shapes, and of what is no array; then the arrays.
 
+    As safetensors does it, but a tenth of its time for the many small arrays of a stream.
+    """
     flat = _flat(state)
-    arrays = {name: np.ascontiguousarray(value) for name, value in flat.items() if isinstance(value, np.ndarray)}
+    arrays = {name: value for name, value in flat.items() if isinstance(value, np.ndarray)}
+    shapes = tuple((name, value.dtype.newbyteorder("<").str, value.shape) for name, value in arrays.items())
     rest = {name: value for name, value in flat.items() if name not in arrays}
-    return save(arrays, metadata={"state": json.dumps(rest, allow_nan=False)})
+    head = f"[{_listed(shapes)}, {json.dumps(rest, allow_nan=False)}]".encode()
+    parts = (
+        value.astype(kind, copy=False).tobytes() for (_, kind, _), value in zip(shapes, arrays.values(), strict=True)
+    )
+    return b"".join([len(head).to_bytes(4, "little"), head, *parts])
+
+
+@lru_cache(1024)
+def _listed(shapes: Any) -> str:
+    return json.dumps(shapes)
+
+
+@lru_cache(1024)
+def _read(head: bytes) -> Any:
+    return json.loads(head)
 
 
 def _state(content: bytes) -> dict[str, Any]:
-    """Return the state in such a file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
+    """Return the state in such a record."""
     try:
-        length = int.from_bytes(content[:8], "little")
-        return _nested(json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["state"]), load(content))
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        at = 4 + int.from_bytes(content[:4], "little")
+        shapes, rest = _read(content[4:at])
+        arrays: dict[str, Any] = {}
+        for name, kind, shape in shapes:
+            if kind not in _KINDS or name in arrays or name in rest:
+                raise ValueError(name)
+            count = math.prod(shape)
+            arrays[name] = np.frombuffer(content, kind, count, at).reshape(shape)
+            at += arrays[name].nbytes
+        if at != len(content):
+            raise ValueError(at)
+        return _nested(rest, arrays)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise SnapshotError("the state has a record of another kind or size, or a damaged one.") from error
 
 
@@ -191,10 +245,13 @@ def _joined(states: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _stacked(parts: list[Any]) -> Array:
     """Return the rows of all streams, with zeros where those of some are longer."""
-    if any(np.ndim(part) != np.ndim(parts[0]) or not np.ndim(part) for part in parts):
+    if any(not isinstance(part, np.ndarray) or part.ndim != parts[0].ndim or not part.ndim for part in parts):
         raise SnapshotError("the state has records of another kind or size.")
-    most = np.max([part.shape[1:] for part in parts], axis=0).astype(int)
-    wide = [
-        np.pad(part, [(0, 0), *((0, int(m) - k) for m, k in zip(most, part.shape[1:], strict=True))]) for part in parts
-    ]
-    return np.concatenate(wide)
+    most = tuple(map(max, zip(*(part.shape[1:] for part in parts), strict=True)))
+    if all(part.shape[1:] == most for part in parts):
+        return np.concatenate(parts)
+    whole, at = np.zeros((sum(map(len, parts)), *most), parts[0].dtype), 0
+    for part in parts:
+        whole[(slice(at, at + len(part)), *map(slice, part.shape[1:]))] = part
+        at += len(part)
+    return whole

@@ -31,6 +31,15 @@ class StreamEvidence(NamedTuple):
         The largest that each has been.
     alarmed
         Whether there was an alarm.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> space = tc.Simplex(2)
+    >>> bank = tc.Bank(space, streams=2, monitor=tc.Monitor(space))
+    >>> bank.update([0, 0, 0], [0, 0, 0])
+    >>> bank.evidence().rounds, bank.evidence().alarmed
+    (array([3, 0]), array([False, False]))
     """
 
     keys: Any
@@ -91,19 +100,20 @@ class WatchedStreams:
                     e.cells[row],
                     e.learned[row],
                     number=int(e.rounds[row]),
-                    value=float(self._values(np.array([row]))[0]),
+                    value=float(self.statistic(np.array([row]))[0]),
                     group=None,
                 )
 
-    def _values(self, rows: Integers) -> Array:
+    def statistic(self, rows: Integers) -> Array:
+        """Return the evidence of these rows now."""
         rounds, cells, learned = self._now
         own = Evidence(rounds[rows], cells[rows], learned[rows])
         return own.values(self.monitor._family.table.shares, restarts=self._restarts)
 
     def evidence(self, rows: Integers, keys: Any) -> StreamEvidence:
         """Return the evidence of these rows, which have these keys."""
-        peaks = self._peaks[rows]
-        return StreamEvidence(keys, self._now.rounds[rows], self._values(rows), peaks, peaks >= self.monitor.threshold)
+        rounds, peaks = self._now.rounds[rows], self._peaks[rows]
+        return StreamEvidence(keys, rounds, self.statistic(rows), peaks, peaks >= self.monitor.threshold)
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state of these rows, in this order."""
@@ -122,7 +132,7 @@ class WatchedStreams:
         twin._peaks = state["peaks"].copy()
         if (twin._now.rounds != rounds).any():
             raise SnapshotError("the evidence's rounds are not those of the streams.")
-        now = twin._values(np.arange(n))
+        now = twin.statistic(np.arange(n))
         if (twin._peaks < 0).any() or (twin._peaks > 2 * MOST).any() or (now > twin._peaks * (1 + 1e-9)).any():
             raise SnapshotError("the evidence is greater than it ever was.")
         if not isinstance(state["alarms"], list):

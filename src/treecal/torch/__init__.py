@@ -8,9 +8,10 @@ from treecal._optional import require
 
 require("torch", extra="torch", what="treecal.torch")
 
+from treecal.torch._bank import Bank, BankForecasts
 from treecal.torch._metric import CalibrationError
 from treecal.torch._monitor import Monitor
 from treecal.torch._recalibrate import Recalibrate
 from treecal.torch._replay import Replayed, replay
 
-__all__ = ["CalibrationError", "Monitor", "Recalibrate", "Replayed", "replay"]
+__all__ = ["Bank", "BankForecasts", "CalibrationError", "Monitor", "Recalibrate", "Replayed", "replay"]

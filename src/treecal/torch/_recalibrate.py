@@ -14,10 +14,11 @@ from treecal.correctors import TemperatureScaling, VectorScaling
 from treecal.correctors._newton import Newton
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._device import MOST_CLASSES, has_kernels
+from treecal.torch._device import MOST_CLASSES, has_kernels, runs_kernels
 from treecal.torch._read import class_names, read_logits, read_outcomes
 
 Method = Literal["vector", "temperature"]
+_AT_ONCE = 2**24  # probabilities that are held at a time
 _COPIES = 40  # that there is room for: a new one joins when the rounds have doubled
 
 
@@ -29,12 +30,13 @@ class Recalibrate(nn.Module):
     "by class") or `tc.TemperatureScaling` on the device: its parameters are buffers, so they are in `state_dict`, move
     with `to`, and are saved with the model.
 
-    *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64: after the
-    same probabilities, the softmax in float64 of the logits, the state is the corrector's bit for bit. They are
-    taken on the CPU, since each needs the one before it: on a GPU, `observe` waits for the rows. `mixture` is what the
-    corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust; the
-    corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax, in
-    float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
+    *What agrees.* `observe` takes the online Newton steps of the corrector, row by row in order, in float64, from the
+    softmax in float64 of the logits. On the CPU the state is then the corrector's bit for bit. On an NVIDIA GPU the
+    steps are taken there, each copy by a program of its own with all classes side by side, and nothing waits for the
+    device: sums over classes are added in another order, and the state agrees to 1e-10 of its size. `mixture` is what
+    the corrector announces, to 1e-12 in float64: the mean over its copies, which forget at different speeds, by trust;
+    the corrector's bounds are for it. `forward` uses the mean of their parameters instead, at the cost of one softmax,
+    in float32; with `forget=False`, or before 64 rounds, there is one copy and both are the same.
 
     Snapshots are those of the corrector: `tc.save(module.corrector(), path)`, and
     `Recalibrate.from_corrector(tc.load(path))`.
@@ -155,14 +157,40 @@ class Recalibrate(nn.Module):
         """
         x, y = read_logits(logits, self.classes), read_outcomes(outcomes, logits)
         with torch.no_grad():
+            if runs_kernels(x) and self.classes <= MOST_CLASSES:
+                for start in range(0, len(x), step := min(2**16, _AT_ONCE // self.classes)):
+                    self._step(x[start : start + step], y[start : start + step])
+                self._use(self.trust @ self.theta)
+                return
             p = torch.softmax(x, 1, dtype=torch.float64)
-            valid = (y >= 0) & (y < self.classes) & ~torch.isnan(p[:, 0])
+            valid = self._valid(p, y)
             p, y = p[valid].cpu(), y[valid].cpu()
             corrector = self.corrector()
             if len(y):
                 corrector.update_many(p.numpy(), y.numpy())
             self._take(corrector._state, corrector.rounds)
             self.invalid += len(valid) - len(y)
+
+    def _valid(self, p: Tensor, y: Tensor) -> Tensor:
+        return (y >= 0) & (y < self.classes) & ~torch.isnan(p[:, 0])
+
+    def _step(self, x: Tensor, y: Tensor) -> None:
+        """Take the steps of some rows on the device."""
+        from treecal.torch._triton.learning import Learned, take_steps
+
+        p = torch.softmax(x, 1, dtype=torch.float64)
+        valid = self._valid(p, y)
+        logs = p.clamp_(math.exp(self._least), 1.0).log_()
+        self.invalid += (~valid).sum()
+        now = Learned(self.theta, self.curvature, self.trust, self.seen, self.rounds)
+        numbers = self.rate, self.ridge, self.radius
+        take_steps(now, logs, y.long(), valid.to(torch.int8), numbers=numbers, forget=self.forget)
+
+    def _use(self, mean: Tensor) -> None:
+        """Put the mean of the copies' parameters, by trust, where `forward` reads it."""
+        self.slope.copy_(mean.expand(self.classes) if self.method == "temperature" else mean[: self.classes])
+        if self.method == "vector":
+            self.bias.copy_(mean[self.classes :])
 
     def corrector(self) -> TemperatureScaling | VectorScaling:
         """Return the corrector with the same state: what `tc.save` takes, and what predicts without torch."""
@@ -210,10 +238,7 @@ class Recalibrate(nn.Module):
             buffer[:count] = torch.from_numpy(np.array(part))
         self.seen.fill_(now.seen)
         self.rounds.fill_(rounds)
-        mean = torch.from_numpy(np.asarray(now.trust @ now.theta))
-        self.slope.copy_(mean.expand(self.classes) if self.method == "temperature" else mean[: self.classes])
-        if self.method == "vector":
-            self.bias.copy_(mean[self.classes :])
+        self._use(torch.from_numpy(np.asarray(now.trust @ now.theta)))
 
     def extra_repr(self) -> str:
         """Return the arguments, for `repr`."""

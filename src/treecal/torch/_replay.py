@@ -20,7 +20,7 @@ from treecal.forecast import Forecast
 from treecal.forecasters import TreeCal
 from treecal.forecasters._path import TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._device import HAS_TRITON
+from treecal.torch._device import runs_kernels
 
 if TYPE_CHECKING:
     from treecal.torch._triton.climbing import Bounds, Step
@@ -147,7 +147,7 @@ def _on_cpu(rows: Tensor, forecaster: TreeCal) -> Replayed:
 def _check_of(forecaster: TreeForecaster, rows: Tensor) -> int | None:
     """Return what the kernels check outcomes for, or None where there are none."""
     space = forecaster.space
-    if not (HAS_TRITON and rows.is_cuda and len(rows)) or forecaster._path.mix or forecaster.tree.arity > 1024:
+    if not runs_kernels(rows) or forecaster._path.mix or forecaster.tree.arity > 1024:
         return None
     from treecal.torch._triton.climbing import MOST_DIM, MOST_ROWS
 

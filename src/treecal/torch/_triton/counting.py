@@ -13,8 +13,8 @@ from treecal.torch._triton.kernels.count import tally_classes, tally_marked, wri
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two, vector
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_ROWS, _WARPS, _EACH, _STAGES = 4, 4, 3, 1  # of a program: its rows, each for a warp; programs on a multiprocessor
-_REGISTERS = 168  # of a thread, so that so many programs are on a multiprocessor
+_ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
+_HELD = 32  # numbers of a row that a thread holds
 _SCORED, _SCORED_WARPS = 128, 4  # of a program of the second kernel: its rows, and its warps
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
 
@@ -29,13 +29,13 @@ class _Shape(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Rows of a program; it has a warp for each of their groups."""
-        return _ROWS if self.groups == 1 else 1
+        """Rows of a program: two, which do not wait for each other, or as many as fit; one if a row has groups."""
+        return _ROWS * 32 * self.each // self.width if self.groups == 1 else 1
 
     @property
     def warps(self) -> int:
-        """Warps of a program."""
-        return _WARPS if self.groups == 1 else self.groups
+        """Warps of a program: one for each group of chunks."""
+        return self.groups
 
     @classmethod
     def of(cls, classes: int, size: int) -> _Shape:
@@ -44,16 +44,18 @@ class _Shape(NamedTuple):
         block = max(8 * each, power_of_two(classes))
         width = min(block, 32 * each)
         chunks = block // width
-        return cls(chunks, width, each, max(1, chunks * each // 32))
+        return cls(chunks, width, each, max(1, chunks * each // _HELD))
 
     def programs(self, rows: int, device: torch.device) -> int:
         """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
-        return min(-(-rows // self.rows), max(1, _EACH * _WARPS // self.warps) * multiprocessors(device))
+        held = self.rows * self.chunks * self.width // (32 * self.warps)  # numbers, by each thread
+        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32)
+        return min(-(-rows // self.rows), max(1, warps // self.warps) * multiprocessors(device))
 
     @property
     def record(self) -> int:
         """Integers of a row's record, with room so that it begins at a multiple of 32 bytes."""
-        return 8 if self.groups <= 4 else 16
+        return max(8, power_of_two(4 + self.groups))
 
 
 class _Room:
@@ -147,7 +149,6 @@ def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
         plan.shape.programs(rows, x.device),
         (x, y, records, words, sums, rows, stride, plan.limit, *plan.classes),
         num_warps=plan.shape.warps,
-        **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
     )
     launch(
         tally_marked,
@@ -180,7 +181,7 @@ def softmax_rows(logits: Tensor) -> Tensor:
     y = torch.zeros(rows, dtype=torch.int64, device=x.device)  # any class
     tally_classes[(plan.shape.programs(rows, x.device),)](
         x, y, room.records, room.words, room.sums, rows, x.stride(0), plan.limit, *plan.classes,
-        num_warps=plan.shape.warps, **({"maxnreg": _REGISTERS} if x.is_cuda else {}),
+        num_warps=plan.shape.warps,
     )  # fmt: skip
     write_softmax[(rows,)](
         x, room.records, out, rows, x.stride(0), classes, plan.shape.record, power_of_two(classes), x.is_cuda

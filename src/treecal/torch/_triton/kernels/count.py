@@ -1,7 +1,7 @@
 """Triton kernels of the metric: each row of logits is read once, and counted in integers as `_tally` does.
 
-The first kernel gives each warp a row. It keeps the sums of each class in registers, sums the squares of a row, and
-marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
+The first kernel gives each warp a row or two. It keeps the sums of each class in registers, sums the squares of a row,
+and marks where in the row the few probabilities are that are not in the lowest bin, or that are the largest. The second
 kernel gives each thread a row, goes from mark to mark, and counts what is there. What is in the lowest bin follows from
 the sums.
 
@@ -90,10 +90,10 @@ def tally_classes(
 ):
     """Add up the probabilities of each class; write a record of each row, and words for what is marked.
 
-    A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a row: all chunks, and
-    in each of them `EACH` neighbours, are one thread's. Its word is which of these are marked, 32 bits, and its largest
-    logit. A record is the row's largest logit, the inverse of its sum, its squares, and which words are not 0; those
-    that are 0 are not written. The sums are added in halves.
+    A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
+    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Its word is which of these are
+    marked, 32 bits, and its largest logit. A record is the row's largest logit, the inverse of its sum, its squares,
+    and which words are not 0; those that are 0 are not written. The sums are added in halves.
     """
     LANES: tl.constexpr = WIDTH // EACH
     DEEP: tl.constexpr = CHUNKS // GROUPS
@@ -104,7 +104,8 @@ def tally_classes(
     lane = tl.arange(0, LANES)
     own_bit = tl.full([LANES], 1, tl.int32) << lane
     group = tl.arange(0, GROUPS)
-    total = tl.zeros([ROWS, CHUNKS, WIDTH], tl.int64)
+    FOLD: tl.constexpr = LANES == 32  # a thread has the same classes of all rows
+    total = tl.zeros([1 if FOLD else ROWS, CHUNKS, WIDTH], tl.int64)
     first = tl.program_id(0)
     count = first * 0
     for at in tl.range(first, tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
@@ -123,7 +124,11 @@ def tally_classes(
         best = tl.where(valid, 1.0 / divisor, 0.0)
         p = _times(e, best[:, None, None], ASM)
         exact = _doubled(p, ASM)
-        total += (exact + 2.0).to(tl.int64, bitcast=True)
+        whole = (exact + 2.0).to(tl.int64, bitcast=True)
+        if FOLD:
+            total += tl.sum(whole, axis=0)[None, :, :]
+        else:
+            total += whole
         count += 1
         small = (exact * exact + _MAGIC).to(tl.int64, bitcast=True)
         small = tl.sum(tl.sum(small, axis=1), axis=1) - BASE
@@ -173,17 +178,82 @@ def _bin(p, BINS: tl.constexpr):
 
 @triton.jit
 def _lowest_bit(word):
-    """Return the place of the lowest bit of words that are not 0: the exponent of its float."""
-    low = (word & -word).to(tl.float32).to(tl.int32, bitcast=True)
-    return ((low >> 23) & 255) - 127  # that of the highest bit is negative
+    """Return the place of the lowest bit of 64 that are not 0: the exponent of its float."""
+    low = (word & -word).to(tl.float64).to(tl.int64, bitcast=True)
+    return (((low >> 52) & 2047) - 1023).to(tl.int32)  # that of the highest bit is negative
 
 
 @triton.jit
 def _next_word(words, home, which):
     """Return the next words of rows, whose they are, and which are left; where none is left, words are 0."""
     more = which != 0
-    lane = _lowest_bit(which)
-    return tl.load(words + home + lane, mask=more, other=0), tl.where(more, lane, 0), which & (which - 1)
+    lane = tl.where(more, _lowest_bit(which), 0)
+    return tl.load(words + home + lane, mask=more, other=0), lane, which & (which - 1)
+
+
+@triton.jit
+def _count_marked(
+    start, cells, lane, word, mark, most, best, square, top,
+    BINS: tl.constexpr, SIZE: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr,
+    DEEP: tl.constexpr, ASM: tl.constexpr,
+):  # fmt: skip
+    """Count the lowest mark of the words of rows; return the other marks, the squares, and the most likely class."""
+    here = mark != 0
+    place = _lowest_bit(mark.to(tl.int64) & 0xFFFFFFFF)
+    rest = mark & (mark - 1)
+    k = (lane // LANES * DEEP + place // EACH) * WIDTH + lane % LANES * EACH + place % EACH
+    # If only one is marked, it is the thread's largest.
+    several = here & ((rest != 0) | (word == 0))
+    x = tl.load(start + k, mask=several, other=0.0).to(tl.float32)
+    x = tl.where(several, x, (word >> 32).to(tl.int32).to(tl.float32, bitcast=True))
+    p = _probability(x, most, best, ASM)
+    exact = tl.where(here, p, 0.0).to(tl.float64)
+    bin_ = _bin(exact, BINS)
+    amount = _digits(exact, here)
+    at = cells + k * BINS + bin_
+    counted = here & (bin_ > 0)
+    tl.atomic_add(at, tl.full(k.shape, 1, tl.int64), mask=counted, sem="relaxed")
+    tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
+    tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
+    whole = (exact * exact * _SQUARE).to(tl.int64)
+    summed = (exact * exact + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
+    square += tl.where(here & (p >= 0.0625), whole - summed, 0)
+    return rest, square, tl.where(here & (p == best), tl.minimum(top, k), top)
+
+
+@triton.jit
+def _count_unmarked(
+    cells, real, valid, y, given, best,
+    CLASSES: tl.constexpr, BINS: tl.constexpr, SIZE: tl.constexpr, FEW: tl.constexpr,
+):  # fmt: skip
+    """Count what needs no marks: outcomes, the largest probabilities, and log scores."""
+    one = valid.to(tl.int64)
+    tl.atomic_add(cells + SIZE + y * BINS + _bin(given, BINS), one, mask=valid, sem="relaxed")
+    amount = _digits(best.to(tl.float64), valid)
+    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
+    if FEW > 0:
+        b = tl.arange(0, FEW)
+        here, above = place[:, None] == b[None, :], (b > 0) & (b < BINS)
+        many = tl.sum(tl.where(here, one.to(tl.int32)[:, None], 0), axis=0)
+        tl.atomic_add(last + b, many.to(tl.int64), mask=above, sem="relaxed")
+        part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
+        tl.atomic_add(last + 2 * SIZE + b, part >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * SIZE + b, part & _LOW, mask=above, sem="relaxed")
+    else:
+        above = valid & (place > 0)
+        tl.atomic_add(last + place, one, mask=above, sem="relaxed")
+        tl.atomic_add(last + 2 * SIZE + place, amount >> _HALF, mask=above, sem="relaxed")
+        tl.atomic_add(last + 3 * SIZE + place, amount & _LOW, mask=above, sem="relaxed")
+    scores, counts = cells + 4 * SIZE, cells + 4 * SIZE + 8
+    _add_halves(last + 2 * SIZE, SIZE, amount)
+    possible = valid & (given > 0)
+    log = tl.where(possible, -tl.log(tl.where(possible, given, 1.0)), 0.0)
+    log = tl.maximum(tl.minimum(log, _SCALE), 0.0) / _SCALE
+    _add_halves(scores + 2, 4, _digits(log, valid))
+    _add_halves(scores + 3, 4, _digits(log * log, valid))
+    tl.atomic_add(counts, tl.sum(one, axis=0), sem="relaxed")
+    tl.atomic_add(counts + 1, tl.sum((valid & (given <= 0)).to(tl.int64), axis=0), sem="relaxed")
+    tl.atomic_add(counts + 2, tl.sum((real & (best <= 0)).to(tl.int64), axis=0), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -212,6 +282,11 @@ def tally_marked(
     LANES: tl.constexpr = WIDTH // EACH
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     real = row < rows
+    known = row < CLASSES  # there are programs for as many classes as well
+    for half in tl.static_range(2):
+        added = tl.load(sums + half * CLASSES + row, mask=known, other=0)
+        tl.atomic_add(cells + (2 + half) * SIZE + row * BINS, added, mask=known, sem="relaxed")
+        tl.store(sums + half * CLASSES + row, tl.zeros([ROWS], tl.int64), mask=known)
     record = records + row.to(tl.int64) * RECORD
     most = tl.load(record, mask=real, other=0).to(tl.float32, bitcast=True)
     best = tl.load(record + 1, mask=real, other=0).to(tl.float32, bitcast=True)
@@ -223,79 +298,48 @@ def tally_marked(
     given = _probability(tl.load(start + y, mask=valid, other=0.0).to(tl.float32), most, best, ASM)
     given = tl.where(valid, given, 0.0).to(tl.float64)
     top = tl.full([ROWS], _NONE, tl.int32)
-    for group in tl.static_range(GROUPS):
+    for group in tl.static_range(0, GROUPS, 2):  # of two the words that are not 0 fit into 64 bits
         home = row.to(tl.int64) * (GROUPS * LANES) + group * LANES
-        which = tl.load(record + 4 + group, mask=valid, other=0)
+        which = tl.load(record + 4 + group, mask=valid, other=0).to(tl.int64) & 0xFFFFFFFF
+        if group + 1 < GROUPS:
+            which = which | (tl.load(record + 5 + group, mask=valid, other=0).to(tl.int64) << 32)
+        # Two words of a row are worked on at a time, and the next two are asked for before they are needed.
         word, lane, which = _next_word(words, home, which)
-        mark = word.to(tl.int32)
-        while tl.max((mark != 0).to(tl.int32), axis=0) > 0:
-            later, behind, left = _next_word(words, home, which)  # before it is needed
-            here = mark != 0
-            place = _lowest_bit(mark)
-            rest = mark & (mark - 1)
-            k = (group * DEEP + place // EACH) * WIDTH + lane * EACH + place % EACH
-            # If only one is marked, it is the thread's largest.
-            several = here & ((rest != 0) | (word == 0))
-            x = tl.load(start + k, mask=several, other=0.0).to(tl.float32)
-            x = tl.where(several, x, (word >> 32).to(tl.int32).to(tl.float32, bitcast=True))
-            p = _probability(x, most, best, ASM)
-            exact = tl.where(here, p, 0.0).to(tl.float64)
-            bin_ = _bin(exact, BINS)
-            amount = _digits(exact, here)
-            at = cells + k * BINS + bin_
-            counted = here & (bin_ > 0)
-            tl.atomic_add(at, tl.full([ROWS], 1, tl.int64), mask=counted, sem="relaxed")
-            tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
-            tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
-            whole = (exact * exact * _SQUARE).to(tl.int64)
-            summed = (exact * exact + _MAGIC).to(tl.int64, bitcast=True) - _MAGIC_BITS
-            square += tl.where(here & (p >= 0.0625), whole - summed, 0)
-            top = tl.where(here & (p == best), tl.minimum(top, k), top)
-            done = rest == 0
-            mark = tl.where(done, later.to(tl.int32), rest)
-            word = tl.where(done, later, 0)  # of one that had several, the largest is another
-            lane, which = tl.where(done, behind, lane), tl.where(done, left, which)
-    known = row < CLASSES  # there are programs for as many classes as well
-    for half in tl.static_range(2):
-        added = tl.load(sums + half * CLASSES + row, mask=known, other=0)
-        tl.atomic_add(cells + (2 + half) * SIZE + row * BINS, added, mask=known, sem="relaxed")
-        tl.store(sums + half * CLASSES + row, tl.zeros([ROWS], tl.int64), mask=known)
-    one = valid.to(tl.int64)
+        other, off, which = _next_word(words, home, which)
+        mark, spare = word.to(tl.int32), other.to(tl.int32)
+        if group == 0:  # while these are on their way
+            _count_unmarked(cells, real, valid, y, given, best, CLASSES, BINS, SIZE, FEW)
+        while tl.max(((mark | spare) != 0).to(tl.int32), axis=0) > 0:
+            third, behind, left = _next_word(words, home, which)
+            fourth, further, last = _next_word(words, home, left)
+            rest, square, top = _count_marked(
+                start, cells, group * LANES + lane, word, mark, most, best, square, top,
+                BINS, SIZE, LANES, EACH, WIDTH, DEEP, ASM,
+            )  # fmt: skip
+            more, square, top = _count_marked(
+                start, cells, group * LANES + off, other, spare, most, best, square, top,
+                BINS, SIZE, LANES, EACH, WIDTH, DEEP, ASM,
+            )  # fmt: skip
+            done, gone = rest == 0, more == 0
+            # Of a word that had several marks, the largest logit is another's.
+            word, lane = tl.where(done, third, 0), tl.where(done, behind, lane)
+            mark = tl.where(done, third.to(tl.int32), rest)
+            next_, place = tl.where(done, fourth, third), tl.where(done, further, behind)
+            other, off = tl.where(gone, next_, 0), tl.where(gone, place, off)
+            spare = tl.where(gone, next_.to(tl.int32), more)
+            which = tl.where(done & gone, last, tl.where(done | gone, left, which))
     hit = (valid & (top == y)).to(tl.int64)
-    tl.atomic_add(cells + SIZE + y * BINS + _bin(given, BINS), one, mask=valid, sem="relaxed")
-    amount = _digits(best.to(tl.float64), valid)
-    place = _bin(best.to(tl.float64), BINS)
-    last = cells + CLASSES * BINS
+    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
     if FEW > 0:
         b = tl.arange(0, FEW)
-        here = place[:, None] == b[None, :]
-        inside, above = b < BINS, (b > 0) & (b < BINS)
-        # Both counts in one number; there are fewer than 2^16 rows.
-        both = tl.sum(tl.where(here, (one + (hit << 16)).to(tl.int32)[:, None], 0), axis=0)
-        tl.atomic_add(last + b, (both & 0xFFFF).to(tl.int64), mask=above, sem="relaxed")
-        tl.atomic_add(last + SIZE + b, (both >> 16).to(tl.int64), mask=inside, sem="relaxed")
-        part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
-        tl.atomic_add(last + 2 * SIZE + b, part >> _HALF, mask=above, sem="relaxed")
-        tl.atomic_add(last + 3 * SIZE + b, part & _LOW, mask=above, sem="relaxed")
+        hits = tl.sum(tl.where(place[:, None] == b[None, :], hit.to(tl.int32)[:, None], 0), axis=0)
+        tl.atomic_add(last + SIZE + b, hits.to(tl.int64), mask=b < BINS, sem="relaxed")
     else:
-        above = valid & (place > 0)
-        tl.atomic_add(last + place, one, mask=above, sem="relaxed")
         tl.atomic_add(last + SIZE + place, hit, mask=valid, sem="relaxed")
-        tl.atomic_add(last + 2 * SIZE + place, amount >> _HALF, mask=above, sem="relaxed")
-        tl.atomic_add(last + 3 * SIZE + place, amount & _LOW, mask=above, sem="relaxed")
-    scores, counts = cells + 4 * SIZE, cells + 4 * SIZE + 8
-    _add_halves(last + 2 * SIZE, SIZE, amount)
     brier = (square.to(tl.float64) * (1.0 / _SQUARE) + 1.0) / 2.0 - given
-    possible = valid & (given > 0)
-    log = tl.where(possible, -tl.log(tl.where(possible, given, 1.0)), 0.0)
-    log = tl.maximum(tl.minimum(log, _SCALE), 0.0) / _SCALE
+    scores = cells + 4 * SIZE
     _add_halves(scores, 4, _digits(brier, valid))
     _add_halves(scores + 1, 4, _digits(brier * brier, valid))
-    _add_halves(scores + 2, 4, _digits(log, valid))
-    _add_halves(scores + 3, 4, _digits(log * log, valid))
-    tl.atomic_add(counts, tl.sum(one, axis=0), sem="relaxed")
-    tl.atomic_add(counts + 1, tl.sum((valid & (given <= 0)).to(tl.int64), axis=0), sem="relaxed")
-    tl.atomic_add(counts + 2, tl.sum((real & (best <= 0)).to(tl.int64), axis=0), sem="relaxed")
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -1,0 +1,120 @@
+"""Checks of the kernels against the CPU: on a GPU, or in Triton's interpreter (`TRITON_INTERPRET=1`), which needs none.
+
+`TRITON_INTERPRET=1 python -m tests.torch.kernels` runs all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import treecal as tc
+from treecal.engine._climb import KERNEL_DISTANCES
+from treecal.exceptions import OutcomeError
+from treecal.torch import Bank, CalibrationError, Recalibrate, replay
+from treecal.torch import _tally as tally
+
+
+def metric(device: str) -> None:
+    """Counts are those of torch's operations on the same probabilities, in all integers."""
+    for rows, classes, bins, kind in (
+        (20, 3, 10, torch.float32),
+        (20, 40, 15, torch.bfloat16),
+        (9, 200, 70, torch.float32),
+        (3, 1100, 15, torch.float16),
+    ):
+        drawn = torch.Generator().manual_seed(classes)
+        x = (4 * torch.randn(rows, classes, generator=drawn)).to(kind)
+        y = torch.randint(classes, (rows,), generator=drawn)
+        if rows > 6:
+            x[1, 0], x[2, 1], x[3], y[4], y[5] = np.nan, np.inf, -np.inf, classes, -100
+            x[6, 0] = 200.0  # a probability of 1
+        if classes < 10:
+            x[0] = 0.0  # all classes are alike
+        module, expected = CalibrationError(classes, bins).to(device), CalibrationError(classes, bins)
+        p = module.probabilities(x.to(device)).cpu()
+        assert torch.allclose(p, torch.softmax(x.float(), 1), rtol=1e-5, atol=1e-30, equal_nan=True) or rows > 6
+        for part in (slice(0, 2), slice(2, rows)):
+            module.update(x[part].to(device), y[part].to(device))
+        tally._add(expected._sums(), p.double(), y)
+        found, other = (tally.as_cells(each._sums()) for each in (module, expected))
+        assert all(np.array_equal(a, b) for a, b in zip(found, other, strict=True)), (rows, classes, bins, kind)
+
+
+def replays(device: str) -> None:
+    """Errors agree to 1e-12, and the next forecast bit for bit; the first invalid outcome is named."""
+    from treecal.torch._triton import climbing
+
+    many, climbing._MANY = climbing._MANY, 1  # two heights at a time
+    drawn = torch.Generator().manual_seed(0)
+    simplex = torch.rand(100, 4, generator=drawn, dtype=torch.float64)
+    for rows, forecaster in (
+        (torch.rand(300, 3, generator=drawn), tc.TreeCal(tc.Box([0, -1, 0], [1, 2, 3]), arity=4)),
+        (torch.rand(90, 2, generator=drawn).bfloat16(), tc.TreeCal(tc.Box(0, 1, dim=2), arity=3, depth=5)),
+        (simplex / simplex.sum(dim=1, keepdim=True), tc.TreeCal(tc.Simplex(4), arity=2)),
+        (torch.rand(60, 20, generator=drawn), tc.TreeCal(tc.Box(0, 1, dim=20), arity=2)),
+        (torch.randint(5, (150,), generator=drawn), tc.TreeCal(tc.Simplex(5), arity=4)),
+    ):
+        run = replay(rows.to(device), forecaster)
+        given = rows.float().numpy() if rows.dtype == torch.bfloat16 else rows.numpy()
+        other = tc.replay(given, forecaster)
+        for distance in KERNEL_DISTANCES:
+            expected = other.error(distance, per_node=True)
+            assert abs(run.error(distance) - expected) <= 1e-12 * expected, (forecaster, distance)
+        assert run.next is not None
+        assert run.next.points.tobytes() == other.forecast(len(rows)).points.tobytes(), forecaster
+    for where, value in ((70, 2.0), (200, np.nan), (299, -1.0)):
+        rows = torch.rand(300, 2, generator=drawn)
+        rows[where, 1] = value
+        with pytest.raises(OutcomeError, match=f"round {where + 1} "):
+            replay(rows.to(device), tc.Box(0, 1, dim=2), arity=2)
+    climbing._MANY = many
+
+
+def steps(device: str) -> None:
+    """What is learned is what the corrector learns, to 1e-10; `forward` is a softmax of it."""
+    tight: dict[str, Any] = {"radius": 2.1, "rate": 0.02, "ridge": 0.5}
+    drawn = torch.Generator().manual_seed(0)
+    x = 2 * torch.randn(80, 4, generator=drawn)
+    y = torch.randint(4, (80,), generator=drawn)
+    x[5, 1], y[7] = np.nan, -1
+    kept = [row for row in range(80) if row not in (5, 7)]
+    for method, given, rows in (("vector", {}, 80), ("vector", tight, 12), ("temperature", {"radius": 1.01}, 80)):
+        module, other = (Recalibrate(4, method=method, **given) for _ in range(2))  # type: ignore[arg-type]
+        module = module.to(device)
+        for part in (slice(0, 10), slice(10, rows)):
+            module.observe(x[part].to(device), y[part].to(device))
+        mirror, chosen = other.corrector(), [row for row in kept if row < rows]
+        mirror.update_many(torch.softmax(x[chosen].double(), 1).numpy(), y[chosen].numpy())
+        own, theirs = module.corrector().get_state(), mirror.get_state()
+        assert own["rounds"] == theirs["rounds"]
+        assert int(module.invalid) == 2
+        for name, value in theirs["own"].items():
+            assert np.allclose(own["own"][name], value, rtol=1e-10, atol=1e-13), (method, given, name)
+        expected = torch.softmax(module.slope * torch.log_softmax(x[:5].to(device), 1) + module.bias, 1)
+        assert torch.allclose(module(x[:5].to(device)), expected, atol=1e-6)
+
+
+def banks(device: str) -> None:
+    """State and points are those of `tc.Bank`, bit for bit."""
+    drawn = np.random.default_rng(0)
+    bank, mirror = Bank(tc.Simplex(3), streams=50, device=device), tc.Bank(tc.Simplex(3), streams=50)
+    for _ in range(5):
+        keys, rows = drawn.integers(50, size=200), drawn.dirichlet(np.ones(3), size=200)
+        bank.update(torch.from_numpy(keys).to(device), torch.from_numpy(rows).to(device))
+        mirror.update(keys, rows)
+    own, theirs = bank.bank().get_state(), mirror.get_state()
+    assert all(own[name].tobytes() == theirs[name].tobytes() for name in theirs)
+    assert bank.predict().points.cpu().numpy().tobytes() == mirror.predict().points.tobytes()
+
+
+CHECKS = metric, replays, steps, banks
+
+if __name__ == "__main__":
+    for check in CHECKS:
+        check("cpu")
+        print(check.__name__, "agrees", file=sys.stderr)
