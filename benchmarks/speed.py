@@ -175,7 +175,7 @@ def guarded() -> Iterator[Line]:
 def replay() -> Iterator[Line]:
     """Whole arrays, every check included, beside reading the same memory."""
     with ThreadPoolExecutor(2) as pool:
-        for dim, target, rounds in ((3, "", 8_000_000), (10, "≤ 7 ns", 2_500_000), (100, "", 500_000)):
+        for dim, target, rounds in ((3, "", 8_000_000), (10, "≤ 7 ns", 5_000_000), (100, "", 500_000)):
             space, outcomes = tc.Simplex(dim), one_hot(rounds, dim)
             singles, classes, flat = outcomes.astype(np.float32), outcomes.argmax(axis=1), outcomes.reshape(-1)
             halves = np.array_split(flat, 2)
