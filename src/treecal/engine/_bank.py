@@ -31,9 +31,9 @@ from treecal.monitor import Monitor
 class Bank(BankReports):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
-    Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means, grids,
-    scalings, and group means that do not forget are kept in arrays and stepped by compiled code, which the first call compiles or
-    loads from the cache. Anything else is kept as an object for each stream.
+    Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
+    grids, scalings, and group means that do not forget are kept in arrays and stepped by compiled code, which the first
+    call compiles or loads from the cache. Anything else is kept as an object for each stream.
 
     Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
     take several steps: after one of these that was cut in half the bank refuses to go on.

@@ -8,7 +8,6 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.engine._guard_kernels import _middlemost as middlemost
 from treecal.engine._kernels import add_outcome
 
 
@@ -31,7 +30,21 @@ def add(rows: Integers, outcomes: Any, sums: Array, rounds: Integers) -> None:
 
 
 @strict
-def choose(bias: Array, chosen: Integers, weights: Array) -> int:
+def _middlemost(rows: Integers, count: int, last: int) -> int:
+    """Keep those rows that are nearest to the middle, one or two; return how many."""
+    least = abs(2 * rows[0] - last)
+    for i in range(1, count):
+        least = min(least, abs(2 * rows[i] - last))
+    kept = 0
+    for i in range(count):
+        if abs(2 * rows[i] - last) == least:
+            rows[kept] = rows[i]
+            kept += 1
+    return kept
+
+
+@strict
+def choose_points(bias: Array, chosen: Integers, weights: Array) -> int:
     """Write the points of a grid to play, and their weights; return how many. `chosen` has room for all points."""
     bins, found = len(bias) - 1, 0
     for i in range(bins + 1):
@@ -39,7 +52,7 @@ def choose(bias: Array, chosen: Integers, weights: Array) -> int:
             chosen[found] = i
             found += 1
     if found:
-        count = middlemost(chosen, found, bins)
+        count = _middlemost(chosen, found, bins)
         for c in range(count):
             weights[c] = 1 / count
         return count
@@ -47,7 +60,7 @@ def choose(bias: Array, chosen: Integers, weights: Array) -> int:
         if bias[i] > 0 and bias[i + 1] < 0:
             chosen[found] = i
             found += 1
-    cells = middlemost(chosen, found, bins - 1)
+    cells = _middlemost(chosen, found, bins - 1)
     for c in range(cells - 1, -1, -1):
         i = chosen[c]
         both = abs(bias[i + 1]) + abs(bias[i])
@@ -62,7 +75,7 @@ def announce_grids(rows: Integers, biases: Array, points: Array, weights: Array,
     bins = biases.shape[1] - 1
     chosen = np.empty(bins + 4, np.int64)
     for i in range(len(rows)):
-        sizes[i] = choose(biases[rows[i]], chosen, weights[i])
+        sizes[i] = choose_points(biases[rows[i]], chosen, weights[i])
         for c in range(sizes[i]):
             points[i, c, 0], points[i, c, 1] = (bins - chosen[c]) / bins, chosen[c] / bins
 
@@ -74,7 +87,7 @@ def play_grids(rows: Integers, outcomes: Any, biases: Array, rounds: Integers) -
     chosen, weights, outcome = np.empty(bins + 4, np.int64), np.empty(4), np.empty(2)
     for i in range(len(rows)):
         bias = biases[rows[i]]
-        count = choose(bias, chosen, weights)
+        count = choose_points(bias, chosen, weights)
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, i)
         for c in range(count):
