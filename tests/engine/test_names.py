@@ -164,7 +164,7 @@ def test_names_that_are_added_go_if_nothing_is_learned() -> None:
     bank = tc.Bank(tc.TreeCal(tc.Simplex(2), arity=2, depth=1), names=["a"])
     with pytest.raises(tc.TreeCalError, match="stream 'b': round 3 is beyond"):
         bank.update(["a", "b", "b", "b"], [0, 0, 1, 0], add=True)
-    for bad in ([0, 2], [[1, 0], [0, np.nan]]):
+    for bad in (np.array([0, 2]), np.array([[1, 0], [0, np.nan]])):
         with pytest.raises(tc.TreeCalError, match="row 1"):
             bank.update(["a", "b"], bad, add=True)
     assert bank.keys.tolist() == ["a"]

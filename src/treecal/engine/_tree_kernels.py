@@ -22,7 +22,7 @@ from treecal.forecasters._weighting import Weighting
 
 L1, L2, LINF = 1, 2, 3
 """The norm of costs. Others, and those of more than 128 coordinates, are computed by NumPy, between two kernels."""
-_FEW = 8
+_FEW = 16
 
 
 class Records(NamedTuple):
