@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
@@ -174,7 +175,7 @@ def guarded() -> Iterator[Line]:
 def replay() -> Iterator[Line]:
     """Whole arrays, every check included, beside reading the same memory."""
     with ThreadPoolExecutor(2) as pool:
-        for dim, target, rounds in ((3, "", 8_000_000), (10, "≤ 7 ns", 2_500_000), (100, "", 500_000)):
+        for dim, target, rounds in ((3, "", 8_000_000), (10, "≤ 7 ns", 5_000_000), (100, "", 500_000)):
             space, outcomes = tc.Simplex(dim), one_hot(rounds, dim)
             singles, classes, flat = outcomes.astype(np.float32), outcomes.argmax(axis=1), outcomes.reshape(-1)
             halves = np.array_split(flat, 2)
@@ -220,23 +221,44 @@ def growth() -> Iterator[Line]:
 
 def bank() -> Iterator[Line]:
     """A step of many streams against adding two arrays."""
-    streams, dim = 100_000, 10
+    for make, streams, dim, target in (
+        (tc.TreeCal, 100_000, 10, "≤ 4×"),
+        (tc.AdaptiveTreeCal, 1_000_000, 3, "≤ 6×"),
+        (tc.AdaptiveTreeCal, 1_000_000, 10, ""),
+    ):
+        rng = np.random.default_rng(0)
+        keys, outcomes, classes = np.arange(streams), one_hot(streams, dim), rng.integers(dim, size=streams)
+        many, total = tc.Bank(make(tc.Simplex(dim)), streams=streams), np.zeros((streams, dim))
+        for _ in range(20):  # so that streams differ in their rounds
+            many.update(rng.integers(streams, size=streams), outcomes)
+        add, update, by_class, mixed, predict = times(
+            60 if streams <= 100_000 else 9,
+            partial(np.add, total, outcomes, out=total),
+            partial(many.update, keys, outcomes),
+            partial(many.update, keys, classes),
+            partial(many.update, rng.permutation(streams), outcomes),
+            partial(many.predict, keys[:10_000]),
+        )
+        note = f"{np.median(update) / streams * 1e9:.0f} ns a stream"
+        yield line(f"bank of {make.__name__}, {streams:,} streams × d = {dim} / a += b", target, update / add, note)
+        yield line("  outcomes given as classes / a += b", "", by_class / add)
+        yield line("  keys in random order / a += b", "", mixed / add)
+        yield line("  forecasts of 10^4 streams / a += b", "", predict / add)
+    yield from named()
+
+
+def named() -> Iterator[Line]:
+    """A step of streams that have names, against the same streams with numbers."""
+    streams = 1_000_000
     rng = np.random.default_rng(0)
-    keys, outcomes, classes = np.arange(streams), one_hot(streams, dim), rng.integers(dim, size=streams)
-    many, total = tc.Bank(tc.Simplex(dim), streams=streams), np.zeros((streams, dim))
-    for _ in range(20):  # so that streams differ in their rounds
-        many.update(rng.integers(streams, size=streams), outcomes)
-    add, update, by_class, predict = times(
-        60,
-        lambda: np.add(total, outcomes, out=total),
-        lambda: many.update(keys, outcomes),
-        lambda: many.update(keys, classes),
-        lambda: many.predict(keys[:10_000]),
+    names = np.array([f"customer-{key:08}" for key in rng.permutation(streams)], np.dtypes.StringDType())
+    column, classes = pa.array(names.tolist()), rng.integers(2, size=streams)
+    by_name, by_number = tc.Bank(tc.TreeCal(tc.Simplex(2)), names=column), tc.Bank(tc.Simplex(2), streams=streams)
+    number, name = times(
+        9, partial(by_number.update, rng.permutation(streams), classes), partial(by_name.update, column, classes)
     )
-    note = f"{np.median(update) / streams * 1e9:.0f} ns a stream"
-    yield line("bank, 10^5 streams × d = 10 / a += b", "≤ 4×", update / add, note)
-    yield line("  outcomes given as classes / a += b", "", by_class / add)
-    yield line("  forecasts of 10^4 streams / a += b", "", predict / add)
+    note = f"{np.median(name) / streams * 1e9:.0f} ns a name"
+    yield line("bank with 10^6 names / with numbers in random order", "", name / number, note)
 
 
 def late() -> Iterator[Line]:

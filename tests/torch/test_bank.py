@@ -57,6 +57,20 @@ def test_bit_for_bit(forecaster: tc.TreeCal, points: bool) -> None:
     assert same(bank, mirror)
 
 
+def test_what_only_the_cpu_reads() -> None:
+    ball = tc.Ball(2)
+    for space, rows in (
+        (tc.Simplex(2), torch.tensor([[1, 0], [0, 1]])),
+        (ball, torch.tensor([[0.6, 0.8], [0.0, -1.0]], dtype=torch.float64)),
+    ):
+        bank, mirror = Bank(space, streams=2), tc.Bank(space, streams=2)
+        bank.update(torch.tensor([0, 1]), rows)
+        mirror.update([0, 1], rows.numpy())
+        assert same(bank, mirror)
+    with pytest.raises(OutcomeError, match="in row 1"):
+        Bank(ball, streams=2).update(torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
+
+
 def test_snapshots_are_those_of_the_cpu(tmp_path: Path) -> None:
     bank = Bank(tc.Simplex(2), streams=4)
     bank.update(torch.tensor([0, 3, 3]), torch.tensor([0, 1, 1]))

@@ -132,14 +132,14 @@ def collect(tables: Tables, found: Found, ranks: Array, cells: Cells) -> None:
 def count_combinations(codes: Any, stride: Integers, counts: Integers) -> None:
     """Count rows by all their codes, those of each column being so many places apart."""
     columns, n = codes.shape
-    at = np.empty(BLOCK, np.int64)
+    at = np.empty(BLOCK, np.int32)
     for begin in range(0, n, BLOCK):
         size = min(BLOCK, n - begin)
         at[:] = 0
         for c in range(columns):
-            row, step = codes[c, begin : begin + size], stride[c]
+            row, step = codes[c, begin : begin + size], np.int32(stride[c])
             for i in range(size):
-                at[i] += row[i] * step
+                at[i] += np.int32(row[i]) * step
         for i in range(size):
             counts[np.uint64(at[i])] += 1
 

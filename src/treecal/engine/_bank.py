@@ -31,8 +31,9 @@ from treecal.monitor import Monitor
 class Bank(BankReports):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
-    Each stream has its own rounds: any of them can be updated, in any order, and those that are in one call are stepped
-    by compiled code. The first call compiles it, or loads it from the cache.
+    Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
+    grids, scalings, and group means that do not forget are kept in arrays and stepped by compiled code, which the first
+    call compiles or loads from the cache. Anything else is kept as an object for each stream.
 
     Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
     take several steps: after one of these that was cut in half the bank refuses to go on.
@@ -40,9 +41,11 @@ class Bank(BankReports):
     Parameters
     ----------
     thing
-        A new forecaster, which is not changed; or a set, for `TreeCal` on it.
+        A new forecaster; a corrector, which may have been fitted; or a set, for `TreeCal` on it. It is copied.
     streams
-        Number of streams; `add` adds more.
+        Number of streams, whose keys are 0, 1, 2, …; `add` adds more.
+    names
+        Instead, the names of the streams: their keys are then text.
     scores
         Whether what each stream announces is scored: see `scores()`.
     monitor
@@ -58,6 +61,17 @@ class Bank(BankReports):
     >>> bank.predict([0, 2]).mean
     array([[0.75, 0.25],
            [0.  , 1.  ]])
+
+    Names, and correctors, which take the model's forecasts:
+
+    >>> bank = tc.Bank(tc.RunningMean(tc.Simplex(2)), names=["Oslo"])
+    >>> bank.update(["Oslo", "Rome"], [0, 1], add=True)
+    >>> bank.predict(["Rome"]).mean
+    array([[0., 1.]])
+    >>> bank = tc.Bank(tc.PlattScaling(tc.Simplex(2)), streams=2)
+    >>> bank.update([0, 1], [0, 1], forecasts=[[0.1, 0.9], [0.1, 0.9]])
+    array([[0.1, 0.9],
+           [0.1, 0.9]])
     """
 
     def __init__(
@@ -168,6 +182,8 @@ class Bank(BankReports):
             Points of the set, `(n, d)`; or, on a simplex, the `n` classes.
         forecasts
             For correctors, the model's forecasts, `(n, dim)`.
+        add
+            Whether names that are not known are new streams.
 
         Returns
         -------

@@ -14,6 +14,7 @@ from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits
 from treecal.engine._kernels import place
+from treecal.engine._simple_kernels import choose_points
 from treecal.engine._state import TreeArgs
 
 
@@ -92,43 +93,10 @@ def _tree_learn(
 
 
 @strict
-def _middlemost(rows: Integers, count: int, last: int) -> int:
-    """Keep those rows that are nearest to the middle, one or two; return how many."""
-    least = abs(2 * rows[0] - last)
-    for i in range(1, count):
-        least = min(least, abs(2 * rows[i] - last))
-    kept = 0
-    for i in range(count):
-        if abs(2 * rows[i] - last) == least:
-            rows[kept] = rows[i]
-            kept += 1
-    return kept
-
-
-@strict
 def _grid_speak(part: GridParts, stream: int, rounds: int, spoken: Spoken) -> int:
     """Write the grid points to play, and their weights; return how many they are."""
-    bias, rows, weights, found = part.bias[stream], spoken.rows, spoken.weights, 0
-    bins = len(bias) - 1
-    for i in range(bins + 1):
-        if bias[i] == 0:
-            rows[found] = i
-            found += 1
-    if found:
-        count = _middlemost(rows, found, bins)
-        weights[:count] = 1 / count
-    else:
-        for i in range(bins):
-            if bias[i] > 0 and bias[i + 1] < 0:
-                rows[found] = i
-                found += 1
-        cells = _middlemost(rows, found, bins - 1)
-        for c in range(cells - 1, -1, -1):
-            i = rows[c]
-            both = abs(bias[i + 1]) + abs(bias[i])
-            rows[2 * c], rows[2 * c + 1] = i, i + 1
-            weights[2 * c], weights[2 * c + 1] = abs(bias[i + 1]) / both / cells, abs(bias[i]) / both / cells
-        count = 2 * cells
+    bins, rows = part.bias.shape[1] - 1, spoken.rows
+    count = choose_points(part.bias[stream], rows, spoken.weights)
     for c in range(count):
         spoken.points[c, 0], spoken.points[c, 1] = (bins - rows[c]) / bins, rows[c] / bins
     return count

@@ -10,10 +10,11 @@ from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.engine._mean_streams import MeanStreams, has_columns
 from treecal.engine._object_streams import ObjectStreams
 from treecal.engine._scaling_streams import ScalingStreams
+from treecal.engine._simple_streams import GridStreams, RunningMeanStreams
 from treecal.engine._streams import Streams
 from treecal.engine._tree_streams import TreeStreams
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, BinaryGrid, Forecaster, RunningMean, TreeCal
 
 
 def streams_of(thing: Any) -> Streams:
@@ -31,6 +32,10 @@ def streams_of(thing: Any) -> Streams:
         return TreeStreams(copy(thing))  # type: ignore[arg-type]
     if is_compiled(thing):
         return GuardStreams(copy(thing))  # type: ignore[arg-type]
+    if type(thing) is RunningMean:
+        return RunningMeanStreams(copy(thing))
+    if type(thing) is BinaryGrid:
+        return GridStreams(copy(thing))
     return ObjectStreams(copy(thing))
 
 

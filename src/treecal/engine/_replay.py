@@ -20,7 +20,7 @@ from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, new_tree_forecaster
 from treecal.engine._weights import Weights
-from treecal.exceptions import ParameterError, UnsupportedError
+from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.forecasters._path import TreeState
@@ -244,18 +244,17 @@ class Run:
         plan, above, errors = self._plan, Above(self._plan), Errors(others)
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
             errors.add_piece(piece.errors)
-            rounds, levels = len(piece.raw), []
-            if others:
-                rows = as_float_or_class(plan.space, piece.raw, before=index)
-                levels = plan.levels(plan.dense(rows), rounds, index)[0]
-            ended = self._end(above, index, rounds, piece.total)
-            for level in levels + ended:
-                errors.add_level(level, _equal_weights(level))
+            ended = self._end(above, index, len(piece.raw), piece.total)
             for level in ended:
                 errors.add_node(level)
+            if others:
+                rows = as_float_or_class(plan.space, piece.raw, before=index)
+                for level in plan.levels(plan.dense(rows), len(rows), index)[0] + ended:
+                    errors.add_level(level, _equal_weights(level))
         for level in above.open():
-            errors.add_level(level, _equal_weights(level))
             errors.add_node(level)
+            if others:
+                errors.add_level(level, _equal_weights(level))
         return errors.totals()
 
     def _measure(self, chunks: Iterable[Any], distances: tuple[Distance, ...]) -> dict[Distance, float]:
@@ -301,22 +300,41 @@ def _equal_weights(level: Level, unit: float = 1.0) -> Array:
 
 
 def _in_order(plan: Plan, pieces: Iterator[NDArray[Any]], threads: int) -> Iterator[tuple[int, Piece]]:
-    """Climb pieces in parallel; yield them, with the number of their first round, in the order of the stream."""
+    """Climb pieces in parallel; yield them, with the number of their first round, in the order of the stream.
+
+    This thread is one of those that climb: one that only waited would take the processor from them now and then.
+    """
     starts = itertools.count(0, plan.piece)
     if threads == 1:
         yield from ((index, climb_piece(plan, raw, index)) for index, raw in zip(starts, pieces, strict=False))
         return
-    waiting: deque[tuple[int, Future[Piece]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
+    waiting: deque[tuple[int, NDArray[Any], Future[Piece]]] = deque()
+    with ThreadPoolExecutor(threads - 1) as pool:
         try:
             for index, raw in zip(starts, pieces, strict=False):
-                waiting.append((index, pool.submit(climb_piece, plan, raw, index)))
-                if len(waiting) > 2 * threads:  # no more than that is held in memory
-                    start, future = waiting.popleft()
-                    yield start, future.result()
+                busy = sum(not future.done() for *_, future in waiting) >= 2 * (threads - 1)
+                climbing = _climbed(plan, raw, index) if busy else pool.submit(climb_piece, plan, raw, index)
+                waiting.append((index, raw, climbing))
+                while waiting and (waiting[0][2].done() or len(waiting) > 2 * threads):  # no more are held in memory
+                    start, _, climbing = waiting.popleft()
+                    yield start, climbing.result()
+            for place in reversed(range(len(waiting))):  # those that no thread has taken yet
+                start, raw, climbing = waiting[place]
+                if climbing.cancel():
+                    waiting[place] = start, raw, _climbed(plan, raw, start)
             while waiting:
-                start, future = waiting.popleft()
-                yield start, future.result()
+                start, _, climbing = waiting.popleft()
+                yield start, climbing.result()
         finally:
-            for _, future in waiting:
-                future.cancel()
+            for *_, climbing in waiting:
+                climbing.cancel()
+
+
+def _climbed(plan: Plan, raw: NDArray[Any], index: int) -> Future[Piece]:
+    """Climb a piece in this thread; what is invalid in it is raised when its turn has come."""
+    climbed: Future[Piece] = Future()
+    try:
+        climbed.set_result(climb_piece(plan, raw, index))
+    except TreeCalError as error:
+        climbed.set_exception(error)
+    return climbed

@@ -11,11 +11,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits, weigh
-from treecal.engine._kernels import add_outcome, after_round, place
+from treecal.engine._kernels import after_round, place
 from treecal.engine._state import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
 
@@ -34,19 +35,38 @@ class Records(NamedTuple):
     heights: int
 
 
-@strict
-def _carry(row: int, now: int, outcomes: Any, i: int, tree: TreeArgs, records: Records) -> None:
-    """Add an outcome that ends the last leaf of its parent: finished sums go one height up."""
+def part(outcomes: Any, i: int, k: int) -> float:
+    """Return coordinate `k` of outcome `i`, a row of numbers or a class."""
+    raise NotImplementedError
+
+
+@overload(part)
+def _part(outcomes: Any, i: Any, k: Any) -> Any:
+    if outcomes.ndim == 1:
+
+        def found(outcomes: Any, i: Any, k: Any) -> Any:
+            return 1.0 if outcomes[i] == k else 0.0
+
+    else:
+
+        def found(outcomes: Any, i: Any, k: Any) -> Any:
+            return outcomes[i, k]
+
+    return found
+
+
+@inlined
+def _carry(row: int, risen: int, outcomes: Any, i: int, tree: TreeArgs, records: Records) -> None:
+    """Add an outcome with which nodes of so many heights end: finished sums go one height up."""
     numbers, head, width, dim = records.numbers, records.head, records.width, len(tree.first)
-    add_outcome(numbers[row, head : head + dim], outcomes, i)
-    risen = carries(now, tree.arity)
-    if risen == tree.depth:  # a tree of fixed depth is full: nothing is carried
-        return
-    for height in range(risen):
-        at = head + height * width
-        for k in range(at, at + dim):
-            numbers[row, k + width] += numbers[row, k]
-            numbers[row, k] = 0.0
+    for k in range(dim):
+        numbers[row, head + k] += part(outcomes, i, k)
+    if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+        for height in range(risen):
+            at = head + height * width
+            for k in range(at, at + dim):
+                numbers[row, k + width] += numbers[row, k]
+                numbers[row, k] = 0.0
 
 
 @strict
@@ -57,11 +77,12 @@ def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, records: Recor
         row = rows[i]
         now = whole[row, 0] + 1
         if now % arity != 0:
-            add_outcome(numbers[row, 1 : 1 + dim], outcomes, i)
+            for k in range(dim):
+                numbers[row, 1 + k] += part(outcomes, i, k)
         elif tree.depth == 0 and digits(now, arity) > records.heights:
             return i
         else:
-            _carry(row, now, outcomes, i, tree, records)
+            _carry(row, carries(now, arity), outcomes, i, tree, records)
         whole[row, 0] = now
     return len(rows)
 
@@ -108,68 +129,63 @@ def _added(entries: Array) -> float:
 
 
 @inlined
-def _sort(gap: Array) -> None:
-    """Sort in place; few entries without branches, which random gaps would make the processor guess wrong."""
-    if len(gap) > _FEW:
+def _size(gap: Array, norm: int) -> float:
+    """Return the norm of a gap, rounded as `AdaptiveTreeCal` rounds it; the gap is overwritten."""
+    dim, largest, size = len(gap), 0.0, 0.0
+    if norm != LINF and dim > _FEW:
         gap.sort()
-    else:
-        for last in range(len(gap) - 1, 0, -1):
+    elif norm != LINF:  # without branches, which random gaps would make the processor guess wrong
+        for last in range(dim - 1, 0, -1):
             for k in range(last):
                 low, high = min(gap[k], gap[k + 1]), max(gap[k], gap[k + 1])
                 gap[k], gap[k + 1] = low, high
+    if norm == L1 and dim < 8:  # as many as NumPy adds up from left to right
+        for k in range(dim):
+            size += abs(gap[k])
+    else:
+        for k in range(dim):
+            gap[k] = abs(gap[k])
+            largest = max(largest, gap[k])
+        if norm == LINF:
+            size = largest
+        elif norm == L1:
+            size = _added(gap)
+        else:
+            scale = math.ldexp(1.0, min(max(math.frexp(largest)[1], -1021), 1022))
+            for k in range(dim):
+                scaled = gap[k] / scale
+                gap[k] = scaled * scaled
+            size = scale * math.sqrt(_added(gap))
+    return size
 
 
-@strict
-def _size(gap: Array, norm: int) -> float:
-    """Return the norm of a gap, rounded as `AdaptiveTreeCal` rounds it; the gap is overwritten."""
-    largest = 0.0
-    if norm != LINF:
-        _sort(gap)
-    for k in range(len(gap)):
-        gap[k] = abs(gap[k])
-        largest = max(largest, gap[k])
-    if norm == LINF:
-        return largest
-    if norm == L1:
-        return _added(gap)
-    scale = math.ldexp(1.0, min(max(math.frexp(largest)[1], -1021), 1022))
-    for k in range(len(gap)):
-        scaled = gap[k] / scale
-        gap[k] = scaled * scaled
-    return scale * math.sqrt(_added(gap))
-
-
-@strict
-def _gaps(
+@inlined
+def _gap(
     row: int,
-    now: int,
-    outcomes: Any,
-    i: int,
+    count: int,
+    length: int,
+    at: int,
+    total: Array,
     tree: TreeArgs,
     mix: Mix | None,
-    records: Records,
-    ended: int,
-    gaps: Array,
+    numbers: Array,
+    gap: Array,
 ) -> None:
-    """Write the gaps of the nodes that end with an outcome: outcome sum less point times rounds, lowest height first.
-
-    `gaps` has a row more than nodes.
-    """
-    total, length, nodes = gaps[ended], 1, now - 1
-    total[:] = 0.0
-    add_outcome(total, outcomes, i)
-    for height in range(ended):
-        at = records.head + height * records.width
-        own, gap = records.numbers[row, at : at + len(total)], gaps[height]
-        place(own, nodes % tree.arity * length, tree, mix, gap)
-        for k in range(len(total)):
-            gap[k] = total[k] - length * gap[k]
-            total[k] = own[k] + total[k]
-        length *= tree.arity
-        nodes //= tree.arity
+    """Write the gap of a node that ends: outcome sum less point times rounds. The total becomes that of its parent."""
+    divisor = float(max(count, 1))
+    for k in range(len(gap)):
+        own = numbers[row, at + k]
+        point = own / divisor
+        if mix is not None:
+            point = point * mix.share
+            point = point + mix.pull[k]
+        if count == 0:
+            point = tree.first[k]
+        gap[k] = total[k] - length * point
+        total[k] = own + total[k]
 
 
-@strict
+@inlined
 def _weigh(
     row: int, now: int, heights: int, ended: Array, rule: Weighting, records: Records, costs: Array, weights: Array
 ) -> None:
@@ -196,28 +212,32 @@ def learn_weighted(
 ) -> int:
     """Add outcomes and update weights, as `learn` does, with costs in a norm that is compiled."""
     numbers, whole, arity, dim, most = records.numbers, records.whole, tree.arity, len(tree.first), len(rule.rates)
-    head, cost_at = records.head, records.head + dim
-    gaps, sizes, costs, weights = np.empty((most + 1, dim)), np.empty(most), np.empty(most), np.empty(most)
-    leaf = gaps[0]
+    gap, total, sizes, costs, weights = np.empty(dim), np.empty(dim), np.empty(most), np.empty(most), np.empty(most)
     for i in range(at, len(rows)):
         row = rows[i]
         now = whole[row, 0] + 1
-        if now % arity != 0:  # only a leaf ends, and heights keep their weights
-            _gaps(row, now, outcomes, i, tree, mix, records, 1, gaps)
-            cost = _size(leaf, norm)
-            numbers[row, cost_at] += cost
-            if not rule.block:
-                numbers[row, 1] = max(numbers[row, 1], cost)
-            add_outcome(numbers[row, head : head + dim], outcomes, i)
-        else:
+        heights, ended, risen = 0, 1, 0
+        if now % arity == 0:
             heights, ended = after_round(now, arity, tree.depth)
+            risen = carries(now, arity)
             if heights > records.heights:
                 return i
-            _gaps(row, now, outcomes, i, tree, mix, records, ended, gaps)
-            for height in range(ended):
-                sizes[height] = _size(gaps[height], norm)
-            _carry(row, now, outcomes, i, tree, records)
+        for k in range(dim):
+            total[k] = part(outcomes, i, k)
+        length, nodes = 1, now - 1
+        for height in range(ended):
+            start = records.head + height * records.width
+            _gap(row, nodes % arity * length, length, start, total, tree, mix, numbers, gap)
+            sizes[height] = _size(gap, norm)
+            length *= arity
+            nodes //= arity
+        _carry(row, risen, outcomes, i, tree, records)
+        if heights > 0:
             _weigh(row, now, heights, sizes[:ended], rule, records, costs, weights)
+        else:  # only a leaf ends, and heights keep their weights
+            numbers[row, 2 + dim] += sizes[0]
+            if not rule.block:
+                numbers[row, 1] = max(numbers[row, 1], sizes[0])
         whole[row, 0] = now
     return len(rows)
 
@@ -237,17 +257,24 @@ def learn_gaps(
 
     Return the first outcome that needs more heights or whose nodes do not fit, and how many gaps there are.
     """
-    used = 0
+    used, numbers, total = 0, records.numbers, np.empty(gaps.shape[1])
     for i in range(at, min(len(rows), at + len(nows))):
         row = rows[i]
         now = records.whole[row, 0] + 1
         heights, ended = after_round(now, tree.arity, tree.depth)
-        if heights > records.heights or used + ended >= len(gaps):
+        if heights > records.heights or used + ended > len(gaps):
             return i, used
-        _gaps(row, now, outcomes, i, tree, mix, records, ended, gaps[used:])
-        _carry(row, now, outcomes, i, tree, records)
+        for k in range(len(total)):
+            total[k] = part(outcomes, i, k)
+        length, nodes = 1, now - 1
+        for height in range(ended):
+            start = records.head + height * records.width
+            _gap(row, nodes % tree.arity * length, length, start, total, tree, mix, numbers, gaps[used])
+            length *= tree.arity
+            nodes //= tree.arity
+            used += 1
+        _carry(row, carries(now, tree.arity), outcomes, i, tree, records)
         records.whole[row, 0] = nows[i - at] = now
-        used += ended
     return min(len(rows), at + len(nows)), used
 
 

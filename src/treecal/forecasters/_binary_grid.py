@@ -108,13 +108,18 @@ class BinaryGrid(Forecaster):
     def _check(self, state: Biases) -> None:
         super()._check(state)
         check_array("bias", state.bias, (self.bins + 1,))
+        self._check_streams(np.array([state.rounds]), state.bias[None])
+
+    def _check_streams(self, rounds: Integers, biases: Array) -> None:
+        """Raise unless streams of so many rounds can have these biases, `(n, bins + 1)`."""
         # A point p that was played with weight w has a bias of −wp to w(1 − p); all weights add up to the rounds.
         below, above = self._grid[:, 1], self._grid[:, 0]
-        room = (1 + slack(state.rounds)) * state.rounds
-        weights = np.where(state.bias > 0, state.bias, -state.bias)
-        reach = np.where(state.bias > 0, above, below)
-        if (weights > reach * room).any() or np.sum(weights / np.where(reach > 0, reach, 1.0)) > room:
-            raise SnapshotError(f"the biases are more than {state.rounds} rounds can give.")
+        room = (1 + slack(float(rounds.max(initial=0)))) * rounds[:, None]
+        weights, reach = np.abs(biases), np.where(biases > 0, above, below)
+        if (weights > reach * room).any() or (
+            np.sum(weights / np.where(reach > 0, reach, 1.0), axis=1) > room[:, 0]
+        ).any():
+            raise SnapshotError("the biases are more than their rounds can give.")
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

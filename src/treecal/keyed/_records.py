@@ -128,10 +128,10 @@ def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
         own = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
         return new.recorded(rounds, own, (ends - ends[0]) // 8)
     if layout is None:
-        own = new.resumed(_joined([_state(record.as_py()) for record in packed]))
-        if not np.array_equal(own.rounds, rounds):
+        found = new.resumed(_joined([_state(record.as_py()) for record in packed]))
+        if not np.array_equal(found.rounds, rounds):
             raise SnapshotError("the state has a record that is not one of so many rounds.")
-        return own
+        return found
     ends = _offsets(packed)
     flat = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
     sizes, most = np.diff(ends) // 8, int(layout.lengths(rounds).max())

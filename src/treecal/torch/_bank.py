@@ -16,6 +16,8 @@ from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecasters import TreeCal
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Simplex
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
 
 class BankForecasts(NamedTuple):
     """The forecasts of many streams, as tensors: what `tc.Bank.predict` returns as arrays.
@@ -196,17 +198,15 @@ class Bank:
     def _rows(self, outcomes: Any) -> Tensor:
         """Return outcomes as float64 rows or as classes, or raise."""
         given = _tensor("outcomes", outcomes, self.device)
-        if given.ndim == 1 and isinstance(self.space, Simplex) and not given.is_floating_point():
+        if given.ndim == 1 and isinstance(self.space, Simplex) and given.dtype in _WHOLE:
             rows = given.long()
             fine = ((rows >= 0) & (rows < self.space.dim)).all()
         elif given.ndim == 2 and given.shape[1] == self.space.dim and given.is_floating_point():
             rows = given.double()
             fine = self._inside(rows)
         else:
-            fine = torch.tensor(False)
-        if not bool(fine):
-            self._refuse(given)
-        return rows
+            return self._read(given)
+        return rows if bool(fine) else self._read(given)
 
     def _inside(self, rows: Tensor) -> Tensor:
         """Return whether all rows are surely points of the set; of sets but simplices and boxes the CPU knows."""
@@ -217,11 +217,12 @@ class Bank:
             return ((rows >= low) & (rows <= high)).all()
         return torch.tensor(False)
 
-    def _refuse(self, given: Tensor) -> None:
-        """Raise what `tc.Bank` would, unless it takes the outcomes."""
+    def _read(self, given: Tensor) -> Tensor:
+        """Return outcomes as the CPU reads them, or raise what it raises."""
         held = given.cpu()
+        held = held.float() if held.dtype in (torch.bfloat16, torch.float16) else held
         try:
-            read_outcomes(self.space, (held.float() if held.dtype in (torch.bfloat16, torch.float16) else held).numpy())
+            return torch.from_numpy(np.array(read_outcomes(self.space, held.numpy()))).to(self.device)
         except OutcomeError as error:
             if error.round:  # these are rows, not rounds
                 raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None
