@@ -38,10 +38,11 @@ def one_epoch(keys: int, number: int, *, classes: int = CLASSES) -> pa.Table:
     return pa.table({"key": names.take(pa.array(order // OUTCOMES)), "seq": seq, "outcome": outcome})
 
 
-def sizes(keys: int = 100_000, epochs: int = 4) -> None:
+def sizes(epochs: int = 4) -> None:
     """Print the bytes of a key and of a row, and the speed of the step alone."""
-    things: list[tc.TreeCal | tc.AdaptiveTreeCal] = [tc.TreeCal(tc.Simplex(3)), tc.AdaptiveTreeCal(tc.Simplex(3))]
-    for thing in [*things, tc.TreeCal(tc.Simplex(10))]:
+    three = tc.Simplex(3)
+    for thing in (tc.TreeCal(three), tc.AdaptiveTreeCal(three), tc.TreeCal(tc.Simplex(10)), tc.Guarded(three)):
+        keys = 10_000 if isinstance(thing, tc.Guarded) else 100_000
         state, rates = no_state(), dict[bool, float]()
         for number in range(epochs):
             rows = one_epoch(keys, number, classes=thing.space.dim)

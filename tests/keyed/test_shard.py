@@ -275,8 +275,10 @@ def test_a_damaged_record_is_refused(kind: Any) -> None:
     state = advance(no_state(), table(("a", 0, A), ("b", 0, A), ("b", 1, B)), forecaster).state
     good = state["record"].to_pylist()
     length = int.from_bytes(good[0][:4], "little")
-    more = good[0].replace(b'"rounds"', b'"Rounds"')
-    for bad in (b"", good[0][:-1], good[0] + b"x", b"\xff" * 4 + good[0][4:], good[0][: 4 + length], more, good[1]):
+    bads = [b"", good[0][:-1], good[0] + b"x", b"\xff" * 4 + good[0][4:], good[0][: 4 + length], good[1]]
+    if kind is not tc.Guarded:  # whose records have no names
+        bads.append(good[0].replace(b'"rounds"', b'"Rounds"'))
+    for bad in bads:
         other = state.set_column(4, "record", pa.array([bad, good[1]], pa.binary()))
         with pytest.raises(SnapshotError):
             forecasts(other, forecaster)
