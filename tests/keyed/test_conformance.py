@@ -51,6 +51,7 @@ def test_any_forecaster_in_a_pool(name: str) -> None:
     assert advance(state, days[0], forecaster).state.sort_by("key") == state.sort_by("key")  # all of them duplicates
 
 
+@pytest.mark.heavy
 @pytest.mark.xdist_group("spark")
 def test_guarded_ones_on_spark(cluster: Any, tmp_path: Path) -> None:
     forecaster, path = OTHERS["guarded"], str(tmp_path / "state")
@@ -143,6 +144,7 @@ def in_one_shard(days: list[pa.Table], forecaster: Any) -> pa.Table:
 
 
 @ON_SPARK
+@pytest.mark.heavy
 @pytest.mark.xdist_group("spark")
 def test_in_a_stream_of_spark(
     days: list[pa.Table],

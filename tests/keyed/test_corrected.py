@@ -76,6 +76,7 @@ def test_in_a_pool(days: list[pa.Table], corrector: tc.Corrector, alone: Any, sh
             state = step.state
 
 
+@pytest.mark.heavy
 @pytest.mark.xdist_group("spark")
 def test_in_epochs_of_spark(
     days: list[pa.Table], corrector: tc.Corrector, alone: Any, cluster: Any, tmp_path: Path

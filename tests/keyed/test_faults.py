@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-@pytest.mark.parametrize("kind", ["batch", pytest.param("stream", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("kind", ["batch", "stream"])
 def test_a_killed_driver_goes_on(kind: str, cluster: Any, tmp_path: Path) -> None:
     check(kind, cluster, tmp_path, kills=1, days=3)
 

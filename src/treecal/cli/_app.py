@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> int:
         if piped and arguments[:1] == ["replay"]:
             raise TreeCalError(
                 "replay reads a file, some of it twice, and so not standard input.",
-                hint="write it to a file first; forecast and recalibrate read pipes.",
+                hint="write it to a file first; audit, forecast and recalibrate read pipes.",
             )
         _prepare_streams()
         interrupts.check()
