@@ -233,28 +233,8 @@ def _state(content: bytes) -> dict[str, Any]:
 
 
 def _joined(states: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the state of many streams, given that of each."""
-    if all(state.keys() == {"rounds", "objects"} for state in states):
-        own = {str(i): state["objects"].get("0") for i, state in enumerate(states)}
-        return {"rounds": np.concatenate([state["rounds"] for state in states]), "objects": own}
-    if any(state.keys() != states[0].keys() for state in states):
+    """Return the state of many streams, an object each, given that of each."""
+    if any(state.keys() != {"rounds", "objects"} for state in states):
         raise SnapshotError("the state has records of another kind or size.")
-    whole: dict[str, Any] = {}
-    for name, first in states[0].items():
-        parts = [state[name] for state in states]
-        whole[name] = _joined(parts) if isinstance(first, dict) else _stacked(parts)
-    return whole
-
-
-def _stacked(parts: list[Any]) -> Array:
-    """Return the rows of all streams, with zeros where those of some are longer."""
-    if any(not isinstance(part, np.ndarray) or part.ndim != parts[0].ndim or not part.ndim for part in parts):
-        raise SnapshotError("the state has records of another kind or size.")
-    most = tuple(map(max, zip(*(part.shape[1:] for part in parts), strict=True)))
-    if all(part.shape[1:] == most for part in parts):
-        return np.concatenate(parts)
-    whole, at = np.zeros((sum(map(len, parts)), *most), parts[0].dtype), 0
-    for part in parts:
-        whole[(slice(at, at + len(part)), *map(slice, part.shape[1:]))] = part
-        at += len(part)
-    return whole
+    own = {str(i): state["objects"].get("0") for i, state in enumerate(states)}
+    return {"rounds": np.concatenate([state["rounds"] for state in states]), "objects": own}
