@@ -15,7 +15,7 @@ import numpy as np
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
-from treecal.engine._streams import Streams, waves
+from treecal.engine._streams import Streams
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.geometry._rows import read_forecast_rows
@@ -290,18 +290,11 @@ def _streams(state: pa.Table, thing: Keyed) -> Streams:
 
 
 def _play(own: Streams, home: Integers, rows: Rows) -> list[pa.Array]:
-    """Learn rows; return the columns of what was announced before each, round by round."""
-    if rows.forecasts is not None:
-        corrected = own.learn(home, rows.outcomes, rows.forecasts)
-        assert corrected is not None
-        return forecast_columns(corrected[:, None], None, np.ones(len(home), np.int64))
-    pa, parts, order = arrow(), [forecast_columns(np.empty((0, 1, 1)), None, home[:0])], [home[:0]]
-    for wave in waves(home):
-        parts.append(_columns(own.announce(home[wave], None)))
-        order.append(wave)
-        own.learn(home[wave], rows.outcomes[wave], None)
-    back = pa.array(np.argsort(np.concatenate(order)))
-    return [pa.concat_arrays(column).take(back) for column in zip(*parts, strict=True)]
+    """Learn rows; return the columns of what was announced before each."""
+    found = own.play(home, rows.outcomes, rows.forecasts)
+    if isinstance(found, np.ndarray):
+        return forecast_columns(found[:, None], None, np.ones(len(home), np.int64))
+    return _columns(found)
 
 
 def _columns(found: Any) -> list[pa.Array]:
