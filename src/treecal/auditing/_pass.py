@@ -6,7 +6,6 @@ first invalid row, windows of time, and sums of floats.
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._processors import processors
 from treecal._typing import Integers
 from treecal.auditing._codes import count_codes
 from treecal.auditing._counts import Actions, Cells, Rows
@@ -140,8 +140,7 @@ class _Lanes:
 
     def run(self, watch: Watch) -> tuple[int, Cells]:
         """Count all pieces; return the number of rows that count, and the cells."""
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        threads, total = min(cores, _THREADS, len(self._pieces)), sum(piece.rows for piece in self._pieces)
+        threads, total = min(processors(), _THREADS, len(self._pieces)), sum(piece.rows for piece in self._pieces)
         with ThreadPoolExecutor(threads) as pool:
             lanes = {pool.submit(self._lane) for _ in range(threads)}
             try:

@@ -120,6 +120,20 @@ def put(typing: Any, array: Any, at: Any, value: Any) -> Any:
     return types.void(array, types.intp, types.float64), build
 
 
+@_compiled
+def prefetch(typing: Any, array: Any, at: Any) -> Any:
+    """Ask for an entry of an array that will be read and written soon; one that is not there does no harm."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        data, start = values
+        place = builder.gep(context.make_array(array)(context, builder, value=data).data, [start])
+        place = builder.bitcast(place, ir.IntType(8).as_pointer())
+        _call(builder, "llvm.prefetch.p0", ir.VoidType(), place, _INT(1), _INT(3), _INT(1))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), build
+
+
 # Chunks.
 
 
@@ -209,6 +223,62 @@ def plus(typing: Any, a: Any, b: Any) -> Any:
         return builder.fadd(*values)
 
     return _LANES(_LANES, _LANES), build
+
+
+@_compiled
+def minus(typing: Any, a: Any, b: Any) -> Any:
+    """Return `a − b`."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        return builder.fsub(*values)
+
+    return _LANES(_LANES, _LANES), build
+
+
+@_compiled
+def times(typing: Any, a: Any, b: Any) -> Any:
+    """Return `a * b`."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        return builder.fmul(*values)
+
+    return _LANES(_LANES, _LANES), build
+
+
+@_compiled
+def over(typing: Any, a: Any, b: Any) -> Any:
+    """Return `a / b`."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        return builder.fdiv(*values)
+
+    return _LANES(_LANES, _LANES), build
+
+
+@_compiled
+def where_zero(typing: Any, lanes: Any, a: Any, b: Any) -> Any:
+    """Return `a` in the lanes that are 0, and `b` elsewhere."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("==", values[0], ir.Constant(_VECTOR, None)), *values[1:])
+
+    return _LANES(_LANES, _LANES, _LANES), build
+
+
+@_compiled
+def transposed(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the columns of four rows."""
+    kind = types.UniTuple(_LANES, WIDTH)
+
+    def build(context: Any, builder: Any, _: Any, rows: Any) -> Any:
+        orders = [0, 4, 2, 6], [1, 5, 3, 7]
+        pairs = [_shuffled(builder, rows[i], rows[i + 1], order) for i in (0, 2) for order in orders]
+        columns = [
+            _shuffled(builder, pairs[i], pairs[i + 2], order) for order in ([0, 1, 4, 5], [2, 3, 6, 7]) for i in (0, 1)
+        ]
+        return context.make_tuple(builder, kind, columns)
+
+    return kind(_LANES, _LANES, _LANES, _LANES), build
 
 
 @_compiled

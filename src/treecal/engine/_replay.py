@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._processors import processors
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, climb_piece
@@ -100,7 +100,7 @@ def replay(
 
         return guarded_run(forecaster, outcomes)
     if threads is None:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = processors()
     whole_number("threads", threads, least=1)
     others = tuple(distance for distance in map(as_distance, distances) if distance not in KERNEL_DISTANCES)
     return Run(new_tree_forecaster(forecaster), outcomes, others, threads)

@@ -42,6 +42,9 @@ class Streams(ABC):
     torn: bool = False
     """True while an update is half done; if it stays so, the bank refuses to go on."""
 
+    threads: int | None = None
+    """How many may learn at once, where a kind can; by default as many as there are processors."""
+
     def __init__(self, thing: Thing) -> None:
         self.thing = thing
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
+from treecal._processors import processors
 from treecal._states import check_like
 from treecal._typing import Array, Integers
 from treecal.engine._forecasts import TreeForecasts
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._state import TreeForecaster, kernel_args, node_costs
 from treecal.engine._streams import RowError, Streams
+from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.exceptions import HorizonError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import Lp
 
+_SHARE = 2**16  # outcomes that are worth a thread
 _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
 _MOST = 128  # coordinates of a gap that kernels add up: NumPy adds up more of them in another order
 _COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
@@ -24,44 +30,44 @@ _COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
 
 
 class TreeStreams(Streams):
-    """A record for each stream, `(rows, head + heights·width)`: see `_tree_kernels`.
-
-    All records have the heights of the longest stream.
-    """
+    """A near and a far record for each stream. All far ones have the heights of the longest stream."""
 
     thing: TreeForecaster
 
     def __init__(self, thing: TreeForecaster) -> None:
         super().__init__(thing)
         self._weighted, dim = isinstance(thing, AdaptiveTreeCal), thing.space.dim
-        self._head, self._width = (2, dim + 2) if self._weighted else (1, dim)
-        fresh = self._packed(vars(thing._state))
-        self._fresh, self._numbers = fresh[0], fresh[:0]
+        self._head = 3 if self._weighted else 1
+        self._fresh = self._packed(vars(thing._state))
+        self._near, self._far, self._stakes = (records[:0] for records in self._fresh)
         norm = thing.norm if isinstance(thing, AdaptiveTreeCal) else None
         self._norm = _COMPILED.get(norm.p, 0) if isinstance(norm, Lp) and dim <= _MOST else 0
 
     @property
     def _heights(self) -> int:
-        return int(self._numbers.shape[1] - self._head) // self._width
+        return 1 + int(self._far.shape[1]) // self.thing.space.dim
 
     @property
     def rounds(self) -> Integers:
-        return self._numbers.view(np.int64)[:, 0]
+        return self._near.view(np.int64)[:, 0]
 
     def reserve(self, rows: int) -> None:
         self._resize(rows, self._heights)
 
     def _resize(self, rows: int, heights: int) -> None:
         """Make room for so many rows and heights, each at least what there is."""
-        old = self._numbers
-        new = np.zeros((rows, self._head + heights * self._width))
-        new[: len(old), : old.shape[1]] = old
-        new[len(old) :, : len(self._fresh)] = self._fresh
-        self._numbers = new
+        dim, weights = self.thing.space.dim, 2 * heights - 1 if self._weighted else 0
+        widths = self._near.shape[1], (heights - 1) * dim, weights
+        new = [np.zeros((rows, width)) for width in widths]
+        for records, old, fresh in zip(new, (self._near, self._far, self._stakes), self._fresh, strict=True):
+            records[: len(old), : old.shape[1]] = old
+            records[len(old) :, : fresh.shape[1]] = fresh
+        self._near, self._far, self._stakes = new
 
     def clear(self, rows: Integers) -> None:
-        self._numbers[rows] = 0.0
-        self._numbers[rows, : len(self._fresh)] = self._fresh
+        for records, fresh in zip((self._near, self._far, self._stakes), self._fresh, strict=True):
+            records[rows] = 0.0
+            records[rows, : fresh.shape[1]] = fresh
 
     def check(self, rows: Integers, *, predict: bool = False) -> None:
         """Raise if one more round for each row would be more than a tree of fixed depth has."""
@@ -79,10 +85,9 @@ class TreeStreams(Streams):
         except HorizonError as error:
             raise RowError(int(streams[after.argmax()]), error) from None
 
-    def _records(self) -> Any:
-        from treecal.engine._tree_kernels import Records
-
-        return Records(self._numbers, self._numbers.view(np.int64), self._head, self._width, self._heights)
+    def _records(self) -> Records:
+        near = self._near
+        return Records(near, near.view(np.int64), self._far, self._stakes, self._head, self._heights)
 
     def announce(self, rows: Integers, forecasts: Array | None) -> TreeForecasts:
         from treecal.engine._tree_kernels import places
@@ -94,8 +99,7 @@ class TreeStreams(Streams):
         places(rows, self._records(), *kernel_args(self.thing._path), points)
         weights = None
         if self._weighted:
-            columns = self._head + dim + 1 + self._width * np.arange(points.shape[1])
-            weights = self._numbers[rows[:, None], columns]
+            weights = self._stakes[rows[:, None], 2 * np.arange(points.shape[1])]
         return TreeForecasts(points, weights, heights, rounds, tree.arity, self.thing.space)
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> None:
@@ -103,19 +107,44 @@ class TreeStreams(Streams):
             return self._learn_in_parts(rows, outcomes)
         from treecal.engine import _tree_kernels as kernels
 
-        tree, mix = kernel_args(self.thing._path)
-        done = 0
-        while True:
-            if isinstance(self.thing, AdaptiveTreeCal):
-                rule, norm = self.thing._weighting, self._norm
-                done = kernels.learn_weighted(rows, outcomes, done, tree, mix, rule, norm, self._records())
-            else:
-                done = kernels.learn(rows, outcomes, done, tree, self._records())
-            if done == len(rows):
-                self.torn = False
-                return None
+        if self._weighted:
+            return self._learn_in_blocks(rows, outcomes)
+        (tree, _), done = kernel_args(self.thing._path), 0
+        while (done := kernels.learn(rows, outcomes, done, tree, self._records())) < len(rows):
             self.torn = True
-            self._resize(len(self._numbers), self._heights + 1)
+            self._resize(len(self._near), self._heights + 1)
+        self.torn = False
+        return None
+
+    def _learn_in_blocks(self, rows: Integers, outcomes: Outcomes) -> None:
+        """Learn outcomes block by block; if there are many, threads share the streams."""
+        from treecal.engine._block_kernels import SIZE, Queue, learn_weighted
+        from treecal.engine._norm_kernels import network
+
+        assert isinstance(self.thing, AdaptiveTreeCal)
+        args = *kernel_args(self.thing._path), self.thing._weighting, self._norm, network(self.thing.space.dim)
+        threads = min(self.threads or processors(), 1 + len(rows) // _SHARE)
+        bounds = np.linspace(0, len(self._near), threads + 1, dtype=np.int64).tolist()
+        queues = [Queue(0, 0, np.empty(2 * SIZE, np.int64), low, high) for low, high in pairwise(bounds)]
+
+        def learn(queue: Queue) -> Queue:
+            return learn_weighted(rows, outcomes, queue, *args, self._records())
+
+        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
+            self.torn = threads > 1
+            while True:
+                queues = list(pool.map(learn, queues) if pool else map(learn, queues))
+                if all(queue.at == len(rows) and not queue.held for queue in queues):
+                    break
+                self.torn = True
+                if self.thing.depth is None:
+                    self._resize(len(self._near), self._heights + 1)
+                    continue
+                for queue in queues:  # the last rounds of trees of fixed depth, which carry nothing up
+                    places = queue.waiting[: queue.held]
+                    self._learn_in_parts(rows[places], outcomes[places])
+                queues = [queue._replace(held=0) for queue in queues]
+        self.torn = False
 
     def _learn_in_parts(self, rows: Integers, outcomes: Outcomes) -> None:
         """Learn outcomes; then update the weights, given the norms of the gaps of the nodes that ended."""
@@ -137,20 +166,20 @@ class TreeStreams(Streams):
             costs = node_costs(norm, gaps[:used])
             kernels.weigh_rows(rows[before:done], nows, costs, rule, self._records())
             if done == before:
-                self._resize(len(self._numbers), self._heights + 1)
+                self._resize(len(self._near), self._heights + 1)
         self.torn = False
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state as the forecaster has it, with a column for each stream."""
         rounds = self.rounds[rows]
         heights = self.thing.tree.heights(int(rounds.max(initial=0)))
-        kept = self._numbers[rows, self._head : self._head + heights * self._width]
-        path = np.ascontiguousarray(kept.reshape(len(rows), heights, self._width).swapaxes(0, 1))
-        dim = self.thing.space.dim
-        state = {"rounds": rounds, "sums": path[..., :dim].copy()}
+        n, dim, near, stakes = len(rows), self.thing.space.dim, self._near[rows], self._stakes[rows]
+        higher = self._far[rows, : (heights - 1) * dim].reshape(n, heights - 1, dim).swapaxes(0, 1)
+        state = {"rounds": rounds, "sums": np.concatenate([near[None, :, self._head :], higher])}
         if self._weighted:
-            state |= {"costs": path[..., dim].copy(), "weights": path[..., dim + 1].copy()}
-            state["scale"] = self._numbers[rows, 1]
+            state["costs"] = np.vstack([near[:, COST], stakes[:, 1 : 2 * heights - 1 : 2].T])
+            state["weights"] = stakes[:, : 2 * heights : 2].T.copy()
+            state["scale"] = near[:, SCALE]
         return state
 
     def resumed(self, state: dict[str, Any]) -> Self:
@@ -158,17 +187,16 @@ class TreeStreams(Streams):
         check_like(vars(fresh), state)
         self.thing._check_streams(type(fresh)(**state))
         twin = type(self)(self.thing)
-        twin._numbers = self._packed(state)
+        twin._near, twin._far, twin._stakes = self._packed(state)
         return twin
 
-    def _packed(self, state: dict[str, Any]) -> Array:
+    def _packed(self, state: dict[str, Any]) -> tuple[Array, Array, Array]:
         """Return the records of a state."""
         heights, n, dim = state["sums"].shape
-        numbers = np.zeros((n, self._head + heights * self._width))
-        numbers.view(np.int64)[:, 0] = state["rounds"]
-        path = numbers[:, self._head :].reshape(n, heights, self._width)  # a view
-        path[..., :dim] = state["sums"].swapaxes(0, 1)
+        near, stakes = np.zeros((n, self._head + dim)), np.zeros((n, 2 * heights - 1 if self._weighted else 0))
+        near.view(np.int64)[:, 0] = state["rounds"]
+        near[:, self._head :] = state["sums"][0]
         if self._weighted:
-            path[..., dim], path[..., dim + 1] = state["costs"].T, state["weights"].T
-            numbers[:, 1] = state["scale"]
-        return numbers
+            near[:, SCALE], near[:, COST] = state["scale"], state["costs"][0]
+            stakes[:, ::2], stakes[:, 1::2] = state["weights"].T, state["costs"][1:].T
+        return near, state["sums"][1:].swapaxes(0, 1).reshape(n, (heights - 1) * dim).copy(), stakes

@@ -21,7 +21,9 @@ WeightState = tuple[list[float], list[float], float]
 
 
 class Weighting(NamedTuple):
-    """Exponential weights over the heights. `depth` is 0 for a growing tree; `rates` go by the number of heights.
+    """Exponential weights over the heights. `depth` is 0 for a growing tree.
+
+    By the number of heights: `rates`, and in `longest` the rounds of the top nodes.
 
     With `block`, weights change only when a top node starts (Hedge, which restarts when the tree grows); otherwise
     whenever nodes start.
@@ -31,6 +33,7 @@ class Weighting(NamedTuple):
     depth: int
     block: bool
     rates: Array
+    longest: Array
 
 
 def weighting(tree: Tree, *, block: bool, rate: float) -> Weighting:
@@ -38,7 +41,8 @@ def weighting(tree: Tree, *, block: bool, rate: float) -> Weighting:
     rates = np.full(tree.most_heights + 1, rate)
     if block:
         rates[1:] = [hedge_rate(tree.arity, heights, grows=tree.depth is None) for heights in range(1, len(rates))]
-    return Weighting(tree.arity, tree.depth or 0, block, rates)
+    longest = np.array([0.0, *(float(tree.arity**height) for height in range(tree.most_heights))])
+    return Weighting(tree.arity, tree.depth or 0, block, rates, longest)
 
 
 def weigh(
@@ -74,7 +78,7 @@ def weigh(
     if starting < heights and (starting == 1 or rule.block):
         return scale
 
-    longest = float(rule.arity ** (heights - 1))
+    longest = rule.longest[heights]
     unit = scale * longest if rule.block else scale * (1 + math.sqrt(float(rounds) * longest))
     if unit == 0:
         unit = 1.0  # without any gap yet, all costs are 0

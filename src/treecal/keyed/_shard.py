@@ -286,7 +286,9 @@ def _check_state(state: pa.Table, thing: Keyed) -> None:
 
 def _streams(state: pa.Table, thing: Keyed) -> Streams:
     """Return the streams of a state, in its order."""
-    return unpack(thing, state.column("rounds").to_numpy(), state.column("record").combine_chunks())
+    streams = unpack(thing, state.column("rounds").to_numpy(), state.column("record").combine_chunks())
+    streams.threads = 1  # other shards run beside this one
+    return streams
 
 
 def _play(own: Streams, home: Integers, rows: Rows) -> list[pa.Array]:

@@ -1,0 +1,92 @@
+"""Weighted streams learn in blocks: whatever comes together, each is bit for bit what it would be alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from treecal._typing import Integers
+from treecal.engine._block_kernels import SIZE
+from treecal.engine._norm_kernels import network, norms
+from treecal.engine._state import node_costs
+
+STREAMS = 3 * SIZE
+
+
+def keys_of(order: str, rng: np.random.Generator) -> Integers:
+    """Return keys: each once, some often, some in runs that fill what waits, or one alone."""
+    match order:
+        case "shuffled":
+            return rng.permutation(STREAMS)
+        case "repeated":
+            return rng.integers(STREAMS, size=2 * STREAMS) ** 2 // STREAMS
+        case "runs":
+            return np.repeat(rng.permutation(STREAMS // 3), 9)
+        case _:
+            return np.zeros(4 * SIZE, np.int64)
+
+
+@pytest.mark.parametrize("order", ["shuffled", "repeated", "runs", "one"])
+@pytest.mark.parametrize("dim", [3, 10])
+def test_blocks(order: str, dim: int) -> None:
+    """Trees grow within an update, streams wait for their turn, and classes are corners."""
+    space, rng = tc.Simplex(dim), np.random.default_rng(dim)
+    bank = tc.Bank(tc.AdaptiveTreeCal(space), streams=STREAMS)
+    alone = [tc.AdaptiveTreeCal(space) for _ in range(STREAMS)]
+    for turn in range(6):
+        keys = keys_of(order, rng)
+        classes = rng.integers(dim, size=len(keys))
+        outcomes: Any = np.eye(dim)[classes] if turn % 2 else rng.dirichlet(np.ones(dim), len(keys))
+        bank.update(keys, classes if turn % 2 else outcomes)
+        for key, outcome in zip(keys.tolist(), outcomes, strict=True):
+            alone[key].update(outcome)
+    state = bank.get_state()
+    for key, forecaster in enumerate(alone):
+        own = vars(forecaster._state)
+        heights = len(own["sums"])
+        assert (state["rounds"][key], state["scale"][key]) == (own["rounds"][0], own["scale"][0])
+        for name in ("sums", "costs", "weights"):
+            assert state[name][:heights, key].tobytes() == own[name][:, 0].tobytes()
+            assert not state[name][heights:, key].any()
+
+
+@pytest.mark.parametrize("depth", [None, 3])
+def test_threads(depth: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads share streams, whose results do not depend on how many there are; fixed trees are filled."""
+    monkeypatch.setattr("treecal.engine._tree_streams._SHARE", 100)
+    rng, states = np.random.default_rng(0), []
+    orders = [rng.permutation(STREAMS) for _ in range(8)]
+    classes = rng.integers(3, size=(8, STREAMS))
+    for threads in (1, 2, 5):
+        bank = tc.Bank(tc.AdaptiveTreeCal(tc.Simplex(3), arity=2, depth=depth), streams=STREAMS)
+        bank._streams.threads = threads
+        for keys, outcomes in zip(orders, classes, strict=True):
+            bank.update(keys, outcomes)
+        states.append({name: array.tobytes() for name, array in bank.get_state().items()})
+    assert states[0] == states[1] == states[2]
+
+
+@pytest.mark.parametrize("dim", [*range(1, 14), 127, 128])
+def test_networks_sort(dim: int) -> None:
+    """A network sorts everything if it sorts all zeros and ones: all of them if they are few."""
+    rng = np.random.default_rng(dim)
+    rows = np.arange(2**dim)[:, None] >> np.arange(dim) & 1 if dim < 14 else rng.integers(2, size=(5000, dim))
+    for low, high in network(dim).tolist():
+        pair = rows[:, [low, high]]
+        rows[:, low], rows[:, high] = pair.min(axis=1), pair.max(axis=1)
+    assert (np.diff(rows, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize(("norm", "number"), [("l1", 1), ("l2", 2), ("linf", 3)])
+@pytest.mark.parametrize("dim", [1, 2, 7, 8, 9, 31, 128])
+def test_norms(norm: str, number: int, dim: int) -> None:
+    """As AdaptiveTreeCal computes them one by one, tiny and huge ones too."""
+    rng = np.random.default_rng(dim)
+    gaps = rng.normal(size=(50, dim)) * 10.0 ** rng.integers(-200, 150, size=(50, 1))
+    gaps[:5] = rng.integers(-1, 2, size=(5, dim))
+    sizes = np.empty(50)
+    norms(gaps.T.copy(), 50, dim, number, network(dim), sizes)
+    assert sizes.tobytes() == node_costs(tc.geometry.as_norm(norm), gaps).tobytes()
