@@ -2,27 +2,32 @@
 
     python benchmarks/spark.py --master local[2]
     python -m tests.keyed.cluster benchmarks/spark.py    # on a standalone cluster of two workers
+    python -m tests.keyed.cluster benchmarks/spark.py --lose    # one of which is killed half-way through the last epoch
     python benchmarks/spark.py --sizes
 
 Each engine reads an epoch's outcomes from Parquet, takes all keys through it, and writes state, forecasts and problems
-to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles.
+to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles. After the last one all
+forecasts are compared, bit for bit.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
+from threading import Timer
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import treecal as tc
-from treecal.keyed import advance, local, no_state, spark
+from treecal.keyed import Step, advance, local, no_state, spark
 from treecal.keyed._packing import dumps, packed
 from treecal.keyed.session import session
 
@@ -71,11 +76,26 @@ def _bytes(table: pa.Table) -> int:
     return int(sink.getvalue().size)
 
 
+def lose_worker(after: float) -> Timer:
+    """Kill one of the cluster's workers with its executor, after so many seconds."""
+    timer = Timer(after, os.killpg, (int(os.environ["WORKERS"].split()[0]), signal.SIGKILL))
+    timer.start()
+    return timer
+
+
+def check(done: spark.Epoch, step: Step) -> None:
+    """Raise unless every forecast is the pool's."""
+    here = step.forecasts.sort_by("key").combine_chunks()
+    there = pq.read_table(f"{done.path.removeprefix('file:')}/table=forecasts").select(here.column_names)
+    assert there.sort_by("key").combine_chunks().cast(here.schema).equals(here)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--master", help="by default that of spark-submit")
+    parser.add_argument("--lose", action="store_true", help="kill a worker half-way through the last epoch")
     parser.add_argument("--sizes", action="store_true", help="print bytes of a key and of a row instead, without Spark")
     given = parser.parse_args()
     if given.sizes:
@@ -95,17 +115,21 @@ def main() -> None:
             step = local.epoch(state, pq.read_table(day), tree, pool=pool)
             for part, table in step._asdict().items():
                 pq.write_table(table, folder / f"{part}.parquet")
-            state, middle = step.state, time.perf_counter()
+            state, middle, lost = step.state, time.perf_counter(), given.lose and number == given.epochs - 1
+            killer = lose_worker(median(seconds["spark"]) / 2) if lost else None
             done = spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), tree)
             taken = {"pool": middle - start, "spark": time.perf_counter() - middle}
             print(f"epoch {number}: pool {taken['pool']:6.2f} s   spark {taken['spark']:6.2f} s", flush=True)
-            if number:
+            assert killer is None or killer.finished.is_set(), "the epoch ended before the worker"
+            if number and not lost:
                 for engine, times in seconds.items():
                     times.append(taken[engine])
-        assert done.forecasts.count() == len(step.forecasts)
+        check(done, step)
     for engine, times in seconds.items():
         print(f"{engine:6} {given.keys * OUTCOMES / median(times):12,.0f} outcomes a second")
     print(f"spark takes {median(seconds['spark']) / median(seconds['pool']):.2f} times as long")
+    if given.lose:
+        print(f"with a worker lost, {taken['spark'] / median(seconds['spark']):.2f} times as long as with both")
     cluster.stop()
 
 

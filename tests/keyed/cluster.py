@@ -2,7 +2,8 @@
 
     python -m tests.keyed.cluster SCRIPT ARGUMENTS…
 
-starts one, with two workers of one core each, runs a script on it by `spark-submit`, and stops it.
+starts one, with two workers of one core each, runs a script on it by `spark-submit`, and stops it. `$WORKERS` are the
+process groups of the workers, for a script that kills one.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ class Cluster:
         for key, value in (SETTINGS | (settings or {})).items():
             command += ["--conf", f"{key}={value}"]
         env = self._env | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": options.pop("driver", python)}
+        env |= {"WORKERS": " ".join(str(worker.pid) for worker in self.workers if worker.poll() is None)}
         return subprocess.Popen([*command, *words], env=env, cwd=self.folder, start_new_session=True, **options)
 
     def run(self, python: str, *words: str) -> str:
@@ -147,7 +149,8 @@ def cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
 def main() -> int:
     with tempfile.TemporaryDirectory() as name, cluster(Path(name) / "cluster") as found:
         needs, package = environment(Path(name) / "needs"), wheel(Path(name))
-        driver = found.submit("--py-files", str(package), *sys.argv[1:], python=str(needs / "bin" / "python"))
+        words = ("--py-files", str(package), os.path.abspath(sys.argv[1]), *sys.argv[2:])  # its folder is another
+        driver = found.submit(*words, python=str(needs / "bin" / "python"))
         return int(driver.wait())
 
 
