@@ -85,6 +85,7 @@ def test_keys_are_replayed_alike_on_spark(
 ) -> None:
     rows = days.to_pylist()
     rows += [
+        {"city": "", "day": 1, "sky": "sun"},  # a key in Parquet, and none in text
         {"city": "Oslo", "day": 1000, "sky": "hail"},  # no class
         {"city": "Bonn", "day": 1, "sky": "sun"},
         {"city": "Bonn", "day": 1, "sky": "fog"},  # two outcomes for one number
@@ -102,7 +103,12 @@ def test_keys_are_replayed_alike_on_spark(
         found = said(capsys, *words, "--engine", engine, "--csv", str(out), code=1)
         tables.append((found | {"invalid_rows": None}, out.read_text()))
     assert tables[0] == tables[1]
-    assert tables[0][0]["invalid"] == 4
+    stop = [word for word in words if word not in ("--on-error", "skip")]
+    with pytest.raises(
+        FileError, match=r"invalid rows?, such as city .*: expected a key, a whole number for day, and one"
+    ):
+        app([*stop, "--engine", "spark"], result_action="return_value")
+    assert tables[0][0]["invalid"] == 4 + (kind != "parquet")
     assert tables[0][0]["problems"] == ["city 'Bonn', day 1 has two different outcomes."]
 
 

@@ -22,6 +22,7 @@ from treecal.keyed import Errors, errors
 
 if TYPE_CHECKING:
     from treecal.forecasters import Forecaster
+
 _SHOWN = 5  # of the keys left out
 
 
@@ -89,7 +90,7 @@ class Log:
         """Replay on Spark."""
         from pyspark.sql import functions
 
-        from treecal.cli._spark import read
+        from treecal.cli._spark import quoted, read
         from treecal.keyed import spark
         from treecal.keyed.session import session
 
@@ -97,14 +98,14 @@ class Log:
         log = read(session(master), self.path)
         check_columns(self.path, log.columns, names)
         self.keys.check(self.path, dict(log.dtypes))
-        key, seq, outcome = (log[f"`{name.replace('`', '``')}`"].cast("string") for name in names)
+        key, seq, outcome = (log[quoted(name)] for name in names)
+        key, seq = key.cast("string"), seq.cast("string")
         label, labels = functions.lit(None).cast("long"), class_labels(forecaster.space)
         for k, name in enumerate(labels):
             label = functions.when(outcome == name, k).otherwise(label)
         number = functions.when(seq.rlike(NUMBER), functions.trim(seq)).cast("long")
-        rows = log.select(
-            key.alias("key"), number.alias("seq"), label.alias("outcome"), seq.alias("n"), outcome.alias("y")
-        )
+        columns = {"key": key, "seq": number, "outcome": label, "number": seq, "class": outcome.cast("string")}
+        rows = log.select(*(column.alias(name) for name, column in columns.items()))
         valid = "key IS NOT NULL AND seq IS NOT NULL AND outcome IS NOT NULL"
         invalid = rows.where(f"NOT ({valid})")
         problems = Problems(self.path, self.on_error)
@@ -112,9 +113,8 @@ class Log:
         if problems.count and self.on_error == "stop":
             first = invalid.first()
             assert first is not None
-            example = ", ".join(
-                f"{name} {cell!r}" for name, cell in zip(names, (first.key, first.n, first.y), strict=True)
-            )
+            cells = (first[name] for name in ("key", "number", "class"))
+            example = ", ".join(f"{name} {cell!r}" for name, cell in zip(names, cells, strict=True))
             raise FileError(
                 f"{self.path} has {counted(problems.count, 'invalid row')}, such as {example}: expected a key, a whole "
                 f"number for {self.keys.seq}, and one of {listed(labels)} for {names[2]}.",

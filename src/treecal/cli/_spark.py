@@ -18,7 +18,8 @@ _TORN = "_treecal_torn_record"
 def read(spark: SparkSession, path: str) -> DataFrame:
     """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet.
 
-    As on one machine, names are names, not patterns, folders are no columns, and cells are text.
+    As on one machine, names are names, not patterns, and folders are no columns; cells of CSV and JSON lines are text,
+    and an empty one is missing.
     """
     from pyspark.sql import functions
 
@@ -27,17 +28,23 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     if kind == "parquet" or kind is None:
         return spark.read.option("recursiveFileLookup", True).parquet(where)
     if kind == "jsonl":
-        return spark.read.options(recursiveFileLookup=True, primitivesAsString=True).json(where)
+        rows = spark.read.options(recursiveFileLookup=True, primitivesAsString=True).json(where)
+        texts = {name: rows[quoted(name)] for name, kind in rows.dtypes if kind == "string"}
+        return rows.withColumns({name: functions.when(cell != "", cell) for name, cell in texts.items()})
     first = spark.read.text(where, recursiveFileLookup=True).first()
     header = read_header("" if first is None else first[0].removeprefix("\ufeff"), path)
-    quoted = {name: "`" + name.replace("`", "``") + "`" for name in (*header.names, _TORN)}
     reader = spark.read.options(recursiveFileLookup=True, header=True, sep=header.delimiter, quote='"', escape='"')
     reader = reader.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
     reader = reader.options(columnNameOfCorruptRecord=_TORN, columnPruning=False)
-    rows = reader.csv(where, schema=", ".join(f"{name} string" for name in quoted.values()))
+    rows = reader.csv(where, schema=", ".join(f"{quoted(name)} string" for name in (*header.names, _TORN)))
     # A row with too few or too many cells has none, so that it is invalid.
-    whole = functions.col(_TORN).isNull()
-    return rows.select(*(functions.when(whole, rows[quoted[name]]).alias(name) for name in header.names))
+    whole, cells = functions.col(_TORN).isNull(), {name: rows[quoted(name)] for name in header.names}
+    return rows.select(*(functions.when(whole & (cell != ""), cell).alias(name) for name, cell in cells.items()))
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark takes it literally."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _literal(path: str) -> str:
