@@ -15,14 +15,14 @@ Keyed = Forecaster | Corrector
 
 
 def check_new(thing: Any, kind: Any = Keyed) -> None:
-    """Raise unless every key can start from a copy of this."""
+    """Raise unless every key can start from a copy of this, of the kind that is asked for."""
+    name = "corrector" if kind is Corrector else "forecaster"
     if not isinstance(thing, kind):
-        what = {Forecaster: "a forecaster", Corrector: "a corrector"}.get(kind, "a forecaster or a corrector")
-        raise ParameterError.expected("corrector" if kind is Corrector else "forecaster", thing, what)
+        raise ParameterError.expected(name, thing, f"a {name}{' or a corrector' if kind is Keyed else ''}")
     if thing.rounds:
-        raise ParameterError.expected("forecaster", thing, "a new one", hint="this one has learned.")
+        raise ParameterError.expected(name, thing, "a new one", hint="this one has learned.")
     if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
-        raise ParameterError.expected("forecaster", thing, "one whose parts have no last round: a tree without depth")
+        raise ParameterError.expected(name, thing, "one whose parts have no last round: a tree without depth")
 
 
 def horizon(thing: Any) -> int | None:
