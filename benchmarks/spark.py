@@ -2,31 +2,38 @@
 
     python benchmarks/spark.py --master local[2]
     python -m tests.keyed.cluster benchmarks/spark.py    # on a standalone cluster of two workers
+    python -m tests.keyed.cluster benchmarks/spark.py --lose    # of which one is killed in the middle of some epochs
     python benchmarks/spark.py --sizes
 
 Each engine reads an epoch's outcomes from Parquet, takes all keys through it, and writes state, forecasts and problems
-to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles.
+to Parquet. They take turns; the first epoch is not counted, as it starts processes and compiles. After the last one all
+forecasts are compared, bit for bit; so they are where a worker is killed. The other one plays the next epoch alone, and
+the one after that, with a new worker, is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
+from threading import Timer
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import treecal as tc
-from treecal.keyed import advance, local, no_state, spark
+from treecal.keyed import Step, advance, local, no_state, spark
 from treecal.keyed._packing import dumps, packed
 from treecal.keyed.session import session
 
 OUTCOMES, CLASSES = 5, 3
+SHARES = (1 / 3, 2 / 3)  # of an epoch's time, after which a worker is killed
 
 
 def one_epoch(keys: int, number: int, *, classes: int = CLASSES) -> pa.Table:
@@ -71,11 +78,23 @@ def _bytes(table: pa.Table) -> int:
     return int(sink.getvalue().size)
 
 
+def tell_cluster(number: int) -> None:
+    os.kill(int(os.environ["CLUSTER"]), number)
+
+
+def check(done: spark.Epoch, step: Step) -> None:
+    """Raise unless every forecast is the pool's."""
+    here = step.forecasts.sort_by("key").combine_chunks()
+    there = pq.read_table(f"{done.path.removeprefix('file:')}/table=forecasts").select(here.column_names)
+    assert there.sort_by("key").combine_chunks().cast(here.schema).equals(here)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--master", help="by default that of spark-submit")
+    parser.add_argument("--lose", action="store_true", help="then kill a worker of the cluster in some more epochs")
     parser.add_argument("--sizes", action="store_true", help="print bytes of a key and of a row instead, without Spark")
     given = parser.parse_args()
     if given.sizes:
@@ -85,27 +104,46 @@ def main() -> None:
     settings = {"spark.driver.memory": "3g", "spark.driver.defaultJavaOptions": "-XX:+UseParallelGC"}  # of a local one
     cluster = session(given.master, settings={**settings, "spark.log.level": "ERROR"})
     seconds: dict[str, list[float]] = {"pool": [], "spark": []}
+    lost, alone = dict[float, float](), list[float]()
+    plan: list[str | float] = ["new", *["both"] * (given.epochs - 1)]
+    plan += [kind for share in SHARES for kind in (share, "one", "new", "both")] if given.lose else []
     with tempfile.TemporaryDirectory() as name, ProcessPoolExecutor() as pool:
         folder = Path(name)
-
-        for number in range(given.epochs):
+        for number, kind in enumerate(plan):
+            if number and kind == "new":
+                tell_cluster(signal.SIGUSR2)
             day = folder / f"{number}.parquet"
             pq.write_table(one_epoch(given.keys, number), day, row_group_size=1 << 18)
             start = time.perf_counter()
             step = local.epoch(state, pq.read_table(day), tree, pool=pool)
             for part, table in step._asdict().items():
                 pq.write_table(table, folder / f"{part}.parquet")
+            if isinstance(kind, float):
+                killer = Timer(kind * median(seconds["spark"]), tell_cluster, [signal.SIGUSR1])
+                killer.start()
             state, middle = step.state, time.perf_counter()
             done = spark.epoch(cluster, str(folder / "state"), number, cluster.read.parquet(str(day)), tree)
             taken = {"pool": middle - start, "spark": time.perf_counter() - middle}
-            print(f"epoch {number}: pool {taken['pool']:6.2f} s   spark {taken['spark']:6.2f} s", flush=True)
-            if number:
+            named = kind if isinstance(kind, str) else f"one killed after {kind:.2f} of the time"
+            print(f"epoch {number}: pool {taken['pool']:6.2f} s   spark {taken['spark']:6.2f} s   {named}", flush=True)
+            if kind == "both":
                 for engine, times in seconds.items():
                     times.append(taken[engine])
-        assert done.forecasts.count() == len(step.forecasts)
+            elif kind == "one":
+                alone.append(taken["spark"])
+            elif isinstance(kind, float):
+                assert killer.finished.is_set(), "the epoch ended before the worker"
+                check(done, step)
+                lost[kind] = taken["spark"]
+        check(done, step)
     for engine, times in seconds.items():
         print(f"{engine:6} {given.keys * OUTCOMES / median(times):12,.0f} outcomes a second")
     print(f"spark takes {median(seconds['spark']) / median(seconds['pool']):.2f} times as long")
+    both = median(seconds["spark"])
+    for share, took in lost.items():
+        print(f"with a worker killed after {share:.2f} of an epoch, {took / both:.2f} times as long as with both")
+    if alone:
+        print(f"with one worker, {median(alone) / both:.2f} times as long as with both")
     cluster.stop()
 
 

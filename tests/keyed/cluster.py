@@ -2,13 +2,15 @@
 
     python -m tests.keyed.cluster SCRIPT ARGUMENTS…
 
-starts one, with two workers of one core each, runs a script on it by `spark-submit`, and stops it.
+starts one, with two workers of one core each, runs a script on it by `spark-submit`, and stops it. A script that sends
+SIGUSR1 to the process `$CLUSTER` loses a worker, and one that sends SIGUSR2 gets another.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import site
 import subprocess
@@ -32,6 +34,7 @@ SETTINGS = {
     "spark.executor.cores": "1",
     "spark.executor.memory": "1g",
     "spark.log.level": "ERROR",
+    "spark.shuffle.readHostLocalDisk": "false",  # workers are to be as far apart as machines
     "spark.sql.shuffle.partitions": "4",
 }
 
@@ -65,14 +68,13 @@ def archive(folder: Path) -> Path:
 
 
 class Cluster:
-    """A master and workers of one core each, every one with a process group of its own."""
+    """A master and workers of one core each, every one with a process group and a folder for shuffles of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.workers = folder, list[subprocess.Popen[bytes]]()
         folder.mkdir(parents=True, exist_ok=True)
         self._env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SPARK_", "PYSPARK_"))}
         self._env |= {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
-        self._env |= {"SPARK_LOCAL_DIRS": str(folder / "local")}
         self._daemons = list[subprocess.Popen[bytes]]()
         self._master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self.address = self._wait_for(r"spark://127\.0\.0\.1:\d+", 1)
@@ -80,15 +82,16 @@ class Cluster:
     def add_worker(self) -> None:
         """Start a worker, and wait until the master knows it."""
         number = len(self.workers)
-        home = str(self.folder / f"worker-{number}")
+        home = self._home(number)
         options = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", home)
-        self.workers.append(self._start("worker.Worker", *options, self.address))
+        self.workers.append(self._start("worker.Worker", *options, self.address, SPARK_LOCAL_DIRS=f"{home}/local"))
         self._wait_for("Registering worker", number + 1)
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker with its executors, as if the machine were lost."""
+        """Kill a worker with its executors, and remove what they have shuffled, as if the machine were lost."""
         os.killpg(self.workers[number].pid, signal.SIGKILL)
         self.workers[number].wait()
+        shutil.rmtree(f"{self._home(number)}/local")
 
     def submit(self, *words: str, python: str, settings: dict[str, str] | None = None, **options: Any) -> Any:
         """Start a driver by `spark-submit`; return its process."""
@@ -96,6 +99,7 @@ class Cluster:
         for key, value in (SETTINGS | (settings or {})).items():
             command += ["--conf", f"{key}={value}"]
         env = self._env | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": options.pop("driver", python)}
+        env |= {"CLUSTER": str(os.getpid())}
         return subprocess.Popen([*command, *words], env=env, cwd=self.folder, start_new_session=True, **options)
 
     def run(self, python: str, *words: str) -> str:
@@ -113,11 +117,14 @@ class Cluster:
                 os.killpg(daemon.pid, signal.SIGKILL)
                 daemon.wait()
 
-    def _start(self, name: str, *options: str) -> subprocess.Popen[bytes]:
+    def _home(self, number: int) -> str:
+        return str(self.folder / f"worker-{number}")
+
+    def _start(self, name: str, *options: str, **env: str) -> subprocess.Popen[bytes]:
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *options]
         with (self.folder / f"{len(self._daemons)}.log").open("wb") as log:
             daemon = subprocess.Popen(
-                command, env=self._env, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
+                command, env=self._env | env, cwd=self.folder, stdout=log, stderr=log, start_new_session=True
             )
         self._daemons.append(daemon)
         return daemon
@@ -147,7 +154,10 @@ def cluster(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
 def main() -> int:
     with tempfile.TemporaryDirectory() as name, cluster(Path(name) / "cluster") as found:
         needs, package = environment(Path(name) / "needs"), wheel(Path(name))
-        driver = found.submit("--py-files", str(package), *sys.argv[1:], python=str(needs / "bin" / "python"))
+        signal.signal(signal.SIGUSR1, lambda *_: found.kill_worker(len(found.workers) - 1))
+        signal.signal(signal.SIGUSR2, lambda *_: found.add_worker())
+        words = ("--py-files", str(package), os.path.abspath(sys.argv[1]), *sys.argv[2:])  # its folder is another
+        driver = found.submit(*words, python=str(needs / "bin" / "python"))
         return int(driver.wait())
 
 

@@ -1,6 +1,7 @@
-"""A driver for a cluster: `spark-submit … night.py FOLDER WORK…` does the works named, one after another.
+"""A driver for a cluster: `spark-submit … night.py FOLDER KINDS WORK…` does the works named, one after another.
 
-It imports nothing but treecal, from wherever `spark-submit` puts it.
+Those that play the days in FOLDER/in do it for each kind, of which FOLDER/KIND keeps what comes of it. It imports
+nothing but treecal, from wherever `spark-submit` puts it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from treecal.auditing.spark import audit
 from treecal.keyed import spark, streaming
 from treecal.keyed.session import session
 
-FORECASTER, SHARDS = tc.AdaptiveTreeCal(tc.Simplex(3), arity=3), 8
+SPACE, SHARDS = tc.Simplex(3), 8
+KINDS: dict[str, tc.Forecaster | tc.Corrector] = {
+    "adaptive": tc.AdaptiveTreeCal(SPACE, arity=3),
+    "guarded": tc.Guarded(SPACE),
+    "mean": tc.RunningMean(SPACE),
+    "corrector": tc.VectorScaling(SPACE, scores=None),
+    "chain": tc.Chain([tc.TemperatureScaling(SPACE, scores=None), tc.Recalibrator(SPACE, scores=None)], scores=None),
+}
 LOG: dict[str, Any] = {"forecast": ["p", "q"], "outcome": "y", "classes": ["yes", "no"], "by": ["model"]}
 
 
@@ -35,9 +43,9 @@ def where(cluster: Any, folder: Path) -> None:
     (folder / "where.json").write_text(json.dumps(found))
 
 
-def epochs(cluster: Any, folder: Path) -> None:
+def epochs(cluster: Any, folder: Path, kind: str) -> None:
     """Play each day as it comes, until the end is there."""
-    number = 0
+    number, state = 0, str(folder / kind / "state")
     while True:
         day = folder / "in" / f"{number:03d}.parquet"
         while not day.exists():
@@ -45,16 +53,17 @@ def epochs(cluster: Any, folder: Path) -> None:
                 return
             time.sleep(0.05)
         outcomes = cluster.read.parquet(str(day))
-        spark.epoch(cluster, str(folder / "state"), number, outcomes, FORECASTER, shards=SHARDS, announced=True)
+        spark.epoch(cluster, state, number, outcomes, KINDS[kind], shards=SHARDS, announced=True)
         number += 1
 
 
-def stream(cluster: Any, folder: Path) -> None:
+def stream(cluster: Any, folder: Path, kind: str) -> None:
     """Play each day in a micro-batch, until the end is there."""
-    files = cluster.readStream.schema("key string, seq long, outcome array<double>").option("maxFilesPerTrigger", 1)
-    found = streaming.forecasts(files.parquet(str(folder / "in")), FORECASTER, shards=SHARDS, announced=True)
-    writer = found.writeStream.option("checkpointLocation", str(folder / "checkpoint")).format("parquet")
-    query = writer.start(str(folder / "out"))
+    days = cluster.readStream.schema("key string, seq long, forecast array<double>, outcome array<double>")
+    days = days.option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    found = streaming.forecasts(days, KINDS[kind], shards=SHARDS, announced=True)
+    writer = found.writeStream.option("checkpointLocation", str(folder / kind / "checkpoint")).format("parquet")
+    query = writer.start(str(folder / kind / "out"))
     while query.isActive and not (folder / "in" / "end").exists():
         time.sleep(0.05)
     query.processAllAvailable()
@@ -68,8 +77,12 @@ def log(cluster: Any, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    given = Path(sys.argv[1])
+    given, kinds, *works = sys.argv[1:]
     running = session(name="night")
-    for work in sys.argv[2:]:
-        {"where": where, "epochs": epochs, "stream": stream, "log": log}[work](running, given)
+    for work in works:
+        if work in ("where", "log"):
+            {"where": where, "log": log}[work](running, Path(given))
+            continue
+        for each in kinds.split(","):
+            {"epochs": epochs, "stream": stream}[work](running, Path(given), each)
     running.stop()

@@ -26,7 +26,7 @@ import pytest
 import treecal as tc
 from tests.keyed import cluster as clusters
 from tests.keyed.cluster import Cluster
-from tests.keyed.night import FORECASTER, LOG
+from tests.keyed.night import KINDS, LOG
 from tests.keyed.streams import epochs, write_day
 from treecal.keyed import Step, local, no_state
 from treecal.keyed._packing import loads
@@ -66,14 +66,18 @@ def days() -> list[pa.Table]:
     return epochs(3000, 3, seed=4, longest=6)
 
 
-@pytest.fixture(scope="module")
-def steps(days: list[pa.Table]) -> list[Step]:
-    state, found = no_state(), []
+def in_the_pool(days: list[pa.Table], kind: str) -> list[Step]:
+    state, found = no_state(), list[Step]()
     with ThreadPoolExecutor(1) as pool:
         for day in days:
-            found.append(local.epoch(state, day, FORECASTER, pool=pool, announced=True))
+            found.append(local.epoch(state, day, KINDS[kind], pool=pool, announced=True))
             state = found[-1].state
     return found
+
+
+@pytest.fixture(scope="module")
+def steps(days: list[pa.Table]) -> list[Step]:
+    return in_the_pool(days, "adaptive")
 
 
 def until(what: Callable[[], Any], driver: Any) -> Any:
@@ -106,6 +110,28 @@ def epoch(folder: Path, number: int) -> dict[str, pa.Table]:
     return parts | {"state": loads(parts["shards"]["blob"].to_pylist())}
 
 
+def streamed(folder: Path) -> pa.Table:
+    """Return the rows of a stream that count, read without Spark."""
+    notes = (folder / "out/_spark_metadata").glob("[0-9]*")
+    written = [line for name in notes for line in name.read_text().splitlines()]
+    files = [json.loads(line)["path"].removeprefix("file://") for line in written if line.startswith("{")]
+    return pa.concat_tables(pq.read_table(file) for file in sorted(set(files)))
+
+
+def check_epochs(folder: Path, steps: list[Step]) -> None:
+    for number, step in enumerate(steps):
+        found = epoch(folder, number)
+        for name, table in step._asdict().items():
+            assert same(found[name], table), (folder.name, number, name)
+
+
+def check_stream(folder: Path, steps: list[Step]) -> None:
+    found = streamed(folder)
+    for name in SAID:
+        expected = pa.concat_tables(getattr(step, name) for step in steps)
+        assert same(found.filter(pa.compute.equal(found["table"], name)), expected), (folder.name, name)
+
+
 def same(found: pa.Table, expected: pa.Table) -> bool:
     expected = rows(expected.replace_schema_metadata(None)).combine_chunks()
     found = rows(found.select(expected.column_names)).replace_schema_metadata(None).cast(expected.schema)
@@ -133,11 +159,11 @@ def test_epochs_outlive_a_driver_and_a_worker(
     (tmp_path / "in").mkdir()
 
     def start() -> Any:
-        words = ("--py-files", str(package), NIGHT, str(tmp_path), "where", "epochs")
+        words = ("--py-files", str(package), NIGHT, str(tmp_path), "adaptive", "where", "epochs")
         return cluster.submit(*words, python=python, settings=noted(tmp_path))
 
     def finished(number: int) -> bool:
-        return (tmp_path / f"state/manifests/{number:020d}.json").exists()
+        return (tmp_path / f"adaptive/state/manifests/{number:020d}.json").exists()
 
     write_day(days[0], tmp_path / "in", 0)
     first = start()
@@ -152,7 +178,7 @@ def test_epochs_outlive_a_driver_and_a_worker(
 
     second = start()
     write_day(days[1], tmp_path / "in", 1)
-    begun = until(lambda: list(tmp_path.glob(f"state/data/{1:020d}/*/_temporary/**/*.parquet")), second)
+    begun = until(lambda: list(tmp_path.glob(f"adaptive/state/data/{1:020d}/*/_temporary/**/*.parquet")), second)
     cluster.kill_worker(0)
     assert not finished(1), f"the epoch was not in its middle: {begun}"
     until(lambda: finished(1), second)
@@ -160,11 +186,8 @@ def test_epochs_outlive_a_driver_and_a_worker(
     write_day(days[2], tmp_path / "in", 2)
     (tmp_path / "in" / "end").touch()
     assert second.wait() == 0
-    assert any("lost" in reason.lower() or reason == "FetchFailed" for reason in lost(tmp_path)), lost(tmp_path)
-    for number, step in enumerate(steps):
-        found = epoch(tmp_path, number)
-        for name, table in step._asdict().items():
-            assert same(found[name], table), (number, name)
+    assert "FetchFailed" in lost(tmp_path), "rows that the worker had shuffled were not made again"
+    check_epochs(tmp_path / "adaptive", steps)
 
 
 def test_a_stream_outlives_a_driver_and_a_worker_and_an_audit_has_its_digits(
@@ -173,14 +196,14 @@ def test_a_stream_outlives_a_driver_and_a_worker_and_an_audit_has_its_digits(
     (tmp_path / "in").mkdir()
 
     def start(*works: str) -> Any:
-        words = ("--py-files", str(package), NIGHT, str(tmp_path), *works)
+        words = ("--py-files", str(package), NIGHT, str(tmp_path), "adaptive", *works)
         return cluster.submit(*words, python=python, settings=noted(tmp_path))
 
     def committed(number: int) -> bool:
-        return (tmp_path / f"checkpoint/commits/{number}").exists()
+        return (tmp_path / f"adaptive/checkpoint/commits/{number}").exists()
 
     def kept() -> set[Path]:
-        return set(tmp_path.glob("checkpoint/state/0/[0-9]*/*"))
+        return set(tmp_path.glob("adaptive/checkpoint/state/0/[0-9]*/*"))
 
     write_day(days[0], tmp_path / "in", 0)
     first = start("stream")
@@ -203,16 +226,33 @@ def test_a_stream_outlives_a_driver_and_a_worker_and_an_audit_has_its_digits(
     (tmp_path / "in" / "end").touch()
     assert second.wait() == 0
     assert lost(tmp_path)
-    notes = (tmp_path / "out/_spark_metadata").glob("[0-9]*")
-    written = [line for name in notes for line in name.read_text().splitlines()]
-    files = [json.loads(line)["path"].removeprefix("file://") for line in written if line.startswith("{")]
-    found = pa.concat_tables(pq.read_table(file) for file in sorted(set(files)))
-    for name in SAID:
-        expected = pa.concat_tables(getattr(step, name) for step in steps)
-        assert same(found.filter(pa.compute.equal(found["table"], name)), expected), name
-
+    check_stream(tmp_path / "adaptive", steps)
     here, there = tc.audit(log, **LOG).to_dict(), json.loads((tmp_path / "log.json").read_text())
     assert json.loads(json.dumps(here)) | {"source": None} == there | {"source": None}
+
+
+def test_every_kind_is_what_it_is_in_the_pool(cluster: Cluster, package: Path, python: str, tmp_path: Path) -> None:
+    """In epochs and as a stream, of rows some of which are invalid; one driver plays all."""
+    (tmp_path / "in").mkdir()
+    rng, days = np.random.default_rng(1), epochs(60, 3, seed=5, longest=6)
+    for number, day in enumerate(days):
+        day = pa.concat_tables([day, day.slice(0, 2)])  # two rows are there twice
+        y = day["outcome"].to_pylist()
+        y[5] = None
+        said = list(rng.dirichlet(np.ones(3), len(day)))
+        said[-2:] = said[:2]
+        said[9] = [0.5, 0.5, 0.5]
+        days[number] = day.set_column(2, "outcome", pa.array(y)).append_column("forecast", pa.array(said))
+        write_day(days[number], tmp_path / "in", number)
+    (tmp_path / "in" / "end").touch()
+    kinds = ("guarded", "mean", "corrector", "chain")
+    words = ("--py-files", str(package), NIGHT, str(tmp_path), ",".join(kinds), "epochs", "stream")
+    assert cluster.submit(*words, python=python).wait() == 0
+    for kind in kinds:
+        steps = in_the_pool(days, kind)
+        assert all(step.state.num_rows and step.announced.num_rows and step.problems.num_rows > 2 for step in steps)
+        check_epochs(tmp_path / kind, steps)
+        check_stream(tmp_path / kind, steps)
 
 
 def test_an_environment_is_shipped_whole(
@@ -223,15 +263,14 @@ def test_an_environment_is_shipped_whole(
     write_day(days[0], tmp_path / "in", 0)
     (tmp_path / "in" / "end").touch()
     home = clusters.environment(tmp_path / "env", package)
-    words = ("--archives", f"{clusters.archive(home)}#environment", NIGHT, str(tmp_path), "where", "epochs")
+    words = ("--archives", f"{clusters.archive(home)}#environment", NIGHT, str(tmp_path), "adaptive", "where", "epochs")
     driver = cluster.submit(*words, python="./environment/bin/python", driver=str(home / "bin" / "python"))
     assert driver.wait() == 0
     for module, place, executable in json.loads((tmp_path / "where.json").read_text()):
         assert Path(place).is_relative_to(cluster.folder)
         assert Path(module).is_relative_to(Path(place) / "environment/lib")
         assert executable == f"{place}/environment/bin/python"
-    for name, table in steps[0]._asdict().items():
-        assert same(epoch(tmp_path, 0)[name], table), name
+    check_epochs(tmp_path / "adaptive", steps[:1])
 
     sky = np.random.default_rng(0).integers(3, size=days[0].num_rows)
     pq.write_table(days[0].set_column(2, "outcome", pa.array(sky)), tmp_path / "days.parquet")

@@ -13,7 +13,7 @@ import pytest
 import treecal as tc
 from tests.keyed.streams import Row, epochs, rows_of, write_day
 from treecal.exceptions import FileError, ParameterError, SnapshotError
-from treecal.keyed import advance, correct, local, no_state, spark, streaming
+from treecal.keyed import advance, correct, errors, forecasts, local, no_state, spark, streaming
 
 SPACE = tc.Simplex(3)
 CORRECTORS: dict[str, tc.Corrector] = {
@@ -151,3 +151,18 @@ def test_what_cannot_be_advanced() -> None:
         advance(state, day, CORRECTORS["shifts"])
     with pytest.raises(SnapshotError, match="kind or size"):
         advance(state.replace_schema_metadata(None), day, CORRECTORS["shifts"])
+
+
+def test_what_cannot_be_corrected() -> None:
+    f, day = CORRECTORS["temperature"], table(("a", 1, [0.2, 0.3, 0.5], 0), (None, 1, [0.2, 0.3, 0.5], 0))
+    state = advance(no_state(), day, f).state
+    with pytest.raises(FileError, match="row 2 of the table has no key"):
+        correct(state, day, f)
+    with pytest.raises(FileError, match="no column 'forecast'; their columns are key, seq"):
+        correct(state, day.select(["key", "seq"]), f)
+    with pytest.raises(ParameterError, match=r"corrector is TreeCal.*, expected a corrector"):
+        correct(state, day, tc.TreeCal(SPACE))  # type: ignore[arg-type] # what is refused
+    with pytest.raises(ParameterError, match="expected a forecaster"):
+        forecasts(state, f)  # type: ignore[arg-type] # what is refused
+    with pytest.raises(ParameterError, match="expected a forecaster"):
+        errors(day, f)  # type: ignore[arg-type] # what is refused

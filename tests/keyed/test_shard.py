@@ -194,7 +194,7 @@ def test_packed_rows_come_back_in_any_number_of_shards() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
-        ("outcome", None, "outcomes have no column 'outcome'; their columns are key, seq."),
+        ("outcome", None, "the rows have no column 'outcome'; their columns are key, seq."),
         ("key", pa.int64(), "'key' is int64, expected text."),
         ("seq", pa.float64(), "'seq' is double, expected a whole number."),
         ("outcome", pa.string(), "'outcome' is string, expected a list of 2 numbers or a class."),
@@ -289,8 +289,9 @@ def test_a_damaged_record_is_refused(kind: Any) -> None:
 def test_only_forecasters_and_correctors_are_advanced() -> None:
     others: list[Any] = [SPACE, "treecal", None]
     for other in others:
-        with pytest.raises(tc.TreeCalError, match="expected a forecaster or a corrector"):
-            advance(no_state(), table(("a", 0, A)), other)
+        for act in (advance, local.epoch):
+            with pytest.raises(tc.TreeCalError, match="expected a forecaster or a corrector"):
+                act(no_state(), table(("a", 0, A)), other)
 
 
 def test_a_key_is_in_the_state_once() -> None:

@@ -25,17 +25,12 @@ from treecal.exceptions import ParameterError
 from treecal.io import Problem, Source, new_file, open_source
 from treecal.io._output import write_csv
 from treecal.io._spool import spool
-from treecal.io._text import kind_of, read_header
-from treecal.keyed.session import spark_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from treecal.auditing import Audit, Progress
 
 STDIN = "/dev/stdin"
 """Stands for -, which on the command line would be an option."""
-_TORN = "_treecal_torn_record"
 _STAGES = {"labels": "finding classes", "rows": "reading", "distinct forecasts": "grouping"}
 
 
@@ -223,6 +218,7 @@ def _matrix(text: str) -> list[list[float]]:
 
 def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: bool) -> Audit:
     from treecal.auditing.spark import audit as audit_on_spark
+    from treecal.cli._spark import read
     from treecal.keyed.session import session
 
     if not exact or options["classes"] is None or options["on_error"] == "collect" or len(options["outcome"]) > 1:
@@ -232,32 +228,7 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
     if options.pop("time") is not None or options.pop("loss") is not None:
         raise ParameterError("--engine spark has no --time and no --loss.")
     options["outcome"] = options["outcome"][0]
-    return audit_on_spark(_read(session(master), path), **options)
-
-
-def _read(spark: SparkSession, path: str) -> DataFrame:
-    """Return a file, or a folder of files, as Spark sees it: CSV, JSON lines, or else Parquet.
-
-    As on one machine, names are names, not patterns, folders are no columns, and cells are text.
-    """
-    from pyspark.sql import functions
-
-    kind = kind_of(path)
-    where = spark_path(path)
-    if kind == "parquet" or kind is None:
-        return spark.read.option("recursiveFileLookup", True).parquet(where)
-    if kind == "jsonl":
-        return spark.read.options(recursiveFileLookup=True, primitivesAsString=True).json(where)
-    first = spark.read.text(where, recursiveFileLookup=True).first()
-    header = read_header("" if first is None else first[0].removeprefix("\ufeff"), path)
-    quoted = {name: "`" + name.replace("`", "``") + "`" for name in (*header.names, _TORN)}
-    reader = spark.read.options(recursiveFileLookup=True, header=True, sep=header.delimiter, quote='"', escape='"')
-    reader = reader.options(ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
-    reader = reader.options(columnNameOfCorruptRecord=_TORN, columnPruning=False)
-    rows = reader.csv(where, schema=", ".join(f"{name} string" for name in quoted.values()))
-    # A row with too few or too many cells has none, so that it is invalid.
-    whole = functions.col(_TORN).isNull()
-    return rows.select(*(functions.when(whole, rows[quoted[name]]).alias(name) for name in header.names))
+    return audit_on_spark(read(session(master), path), **options)
 
 
 @contextmanager

@@ -9,23 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecal.cli._audit import _read as read_on_spark
 from treecal.cli._options import Method, as_norm, described
 from treecal.cli._rows import end
-from treecal.cli._terminal import Exit, emit, page, table
+from treecal.cli._terminal import Exit, counted, emit, page, say, table
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Norm, Simplex
 from treecal.io import Decoder, OnError, Outcomes, Problems, new_file, open_source, read_outcomes
-from treecal.io._decoder import check_columns, class_labels
+from treecal.io._decoder import check_columns, class_labels, listed
+from treecal.io._keys import NUMBER, Keys
 from treecal.io._output import write_csv
 from treecal.keyed import Errors, errors
 
 if TYPE_CHECKING:
     from treecal.forecasters import Forecaster
 
-_TYPES = ("varchar", "string", "json", "tinyint", "smallint", "int", "integer", "bigint")
-_NUMBER = r"^\s*[+-]?\d{1,18}\s*$"
-_FATAL = ("key", "seq", "outcome", "conflict", "horizon")  # a key with such a row is left out
+_SHOWN = 5  # of the keys left out
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,7 @@ class Log:
 
     path: str
     outcome: tuple[str, ...] | None
-    key: str
-    seq: str
+    keys: Keys
     space: ConvexSet | None
     on_error: OnError
 
@@ -59,17 +56,18 @@ class Log:
                 measure = measured_in(forecaster, norm)
                 found, problems = self._there(master, forecaster, measure)
             else:
-                rows = open_rows(self.path, self.outcome, self.space, self.on_error, keep=(self.key, self.seq))
+                rows = open_rows(self.path, self.outcome, self.space, self.on_error, keys=self.keys)
                 forecaster = method.make(rows.space)
                 measure = measured_in(forecaster, norm)
                 found, problems = self._here(rows, forecaster, measure), rows.problems
-            shown = KeyedFindings(found, measure, self.path, self.on_error)
+            shown = KeyedFindings(found, measure, self.path, self.keys, self.on_error)
             if file is not None:
                 write_csv(file, shown.cells())
         if json:
             emit({"forecaster": described(forecaster), **shown.document(top), **problems.to_dict()})
         else:
             shown.show(top, described(forecaster))
+        shown.say_problems()
         code = end(problems)
         return Exit.FLAWED if shown.problems else code
 
@@ -82,18 +80,8 @@ class Log:
         """Replay on this machine."""
         import pyarrow as pa
 
-        for name in (self.key, self.seq):
-            _check(self.path, name, rows.source.types[name])
-        parts = [
-            pa.table(
-                {
-                    "key": c.kept[self.key].cast("string"),
-                    "seq": _whole(c.kept[self.seq]),
-                    "outcome": _column(c.outcomes),
-                }
-            )
-            for c in rows
-        ]
+        key, seq = self.keys
+        parts = [pa.table({"key": c.kept[key], "seq": c.kept[seq], "outcome": _column(c.outcomes)}) for c in rows]
         if not parts:
             raise FileError(f"{self.path} has no valid row.")
         return errors(pa.concat_tables(parts), forecaster, norm)
@@ -102,40 +90,52 @@ class Log:
         """Replay on Spark."""
         from pyspark.sql import functions
 
+        from treecal.cli._spark import quoted, read
         from treecal.keyed import spark
         from treecal.keyed.session import session
 
-        names = (self.outcome or ("outcome",))[0], self.key, self.seq
-        log = read_on_spark(session(master), self.path)
+        names = *self.keys, (self.outcome or ("outcome",))[0]
+        log = read(session(master), self.path)
         check_columns(self.path, log.columns, names)
-        kinds, (outcome, key, seq) = dict(log.dtypes), (log[f"`{name.replace('`', '``')}`"] for name in names)
-        for name in names[1:]:
-            _check(self.path, name, kinds[name])
-        label = functions.lit(None).cast("long")
-        for k, name in enumerate(class_labels(forecaster.space)):
+        self.keys.check(self.path, dict(log.dtypes))
+        key, seq, outcome = (log[quoted(name)] for name in names)
+        key, seq = key.cast("string"), seq.cast("string")
+        label, labels = functions.lit(None).cast("long"), class_labels(forecaster.space)
+        for k, name in enumerate(labels):
             label = functions.when(outcome == name, k).otherwise(label)
-        number = seq.cast("string")
-        number = functions.when(number.rlike(_NUMBER), functions.trim(number)).cast("long")
-        rows = log.select(key.cast("string").alias("key"), number.alias("seq"), label.alias("outcome"))
+        number = functions.when(seq.rlike(NUMBER), functions.trim(seq)).cast("long")
+        columns = {"key": key, "seq": number, "outcome": label, "number": seq, "class": outcome.cast("string")}
+        rows = log.select(*(column.alias(name) for name, column in columns.items()))
+        valid = "key IS NOT NULL AND seq IS NOT NULL AND outcome IS NOT NULL"
+        invalid = rows.where(f"NOT ({valid})")
         problems = Problems(self.path, self.on_error)
-        problems.count = rows.where("outcome IS NULL").count()
+        problems.count = invalid.count()
         if problems.count and self.on_error == "stop":
+            first = invalid.first()
+            assert first is not None
+            cells = (first[name] for name in ("key", "number", "class"))
+            example = ", ".join(f"{name} {cell!r}" for name, cell in zip(names, cells, strict=True))
             raise FileError(
-                f"{self.path} has {problems.count:,} rows whose outcome is none of the classes.",
+                f"{self.path} has {counted(problems.count, 'invalid row')}, such as {example}: expected a key, a whole "
+                f"number for {self.keys.seq}, and one of {listed(labels)} for {names[2]}.",
                 hint="--on-error skip leaves them out.",
             )
-        return spark.errors(rows.where("outcome IS NOT NULL"), forecaster, norm), problems
+        return spark.errors(rows.where(valid), forecaster, norm), problems
 
 
 class KeyedFindings:
     """The errors of each key in a norm, and of all rounds together."""
 
-    def __init__(self, found: Errors, norm: Norm, source: str, on_error: OnError) -> None:
+    def __init__(self, found: Errors, norm: Norm, source: str, keys: Keys, on_error: OnError) -> None:
         self.norm, self.streams = norm, found.errors.to_pylist()
-        problems = sorted(found.problems.to_pylist(), key=lambda row: (row["key"] or "", row["seq"] or 0, row["kind"]))
-        self.problems = [row for row in problems if row["kind"] in _FATAL]
+        problems = sorted(found.problems.to_pylist(), key=lambda row: (row["key"], row["seq"]))
+        self.repeated = sum(row["rows"] for row in problems if row["kind"] == "duplicate")
+        left_out = {row["key"]: row for row in reversed(problems) if row["kind"] in ("conflict", "horizon")}
+        self.problems = [
+            f"{keys.key} {key!r}, {keys.seq} {row['seq']} {row['detail']}" for key, row in sorted(left_out.items())
+        ]
         if self.problems and on_error == "stop":
-            raise FileError(f"{source}: {_described(self.problems[0])}", hint="--on-error skip leaves such keys out.")
+            raise FileError(f"{source}: {self.problems[0]}", hint=f"--on-error skip leaves each such {keys.key} out.")
         self.rounds = sum(stream["rounds"] for stream in self.streams)
         if not self.rounds:
             raise FileError(f"{source} has no key that can be replayed.")
@@ -154,7 +154,7 @@ class KeyedFindings:
             for s in self.streams[:top]
         ]
         whole = {"rounds": self.rounds, "keys": len(self.streams), "errors": {name: self.errors()}, "norm": name}
-        return {**whole, "streams": first, "problems": [_described(row) for row in self.problems]}
+        return {**whole, "streams": first, "problems": self.problems}
 
     def cells(self) -> Iterator[list[Any]]:
         """Yield the rows of a spreadsheet, the header first."""
@@ -165,7 +165,7 @@ class KeyedFindings:
         """Print the tables."""
         found = self.errors()
         page().print(
-            f"{title}: {len(self.streams):,} keys, {self.rounds:,} rounds. "
+            f"{title}: {counted(len(self.streams), 'key')}, {counted(self.rounds, 'round')}. "
             f"Calibration error per round in {self.norm!r}: {found['exact']:.4f}, per node {found['per_node']:.4f}.",
             markup=False,
             soft_wrap=True,
@@ -178,15 +178,18 @@ class KeyedFindings:
                 )
             page().print(shown)
 
+    def say_problems(self) -> None:
+        """Report which keys were left out, and how many rows were there twice."""
+        if self.repeated:
+            say(f"{counted(self.repeated, 'row')} repeated another, and counted once.")
+        if self.problems:
+            shown = "".join(f"\n  {problem}" for problem in self.problems[:_SHOWN])
+            more = f"\n  and {len(self.problems) - _SHOWN:,} more" if len(self.problems) > _SHOWN else ""
+            say(f"{counted(len(self.problems), 'key')} left out:{shown}{more}")
+
 
 def _kinds(stream: dict[str, Any]) -> dict[str, float]:
     return {kind: stream[kind] for kind in ("exact", "per_node")}
-
-
-def _described(problem: dict[str, Any]) -> str:
-    who = "a row" if problem["key"] is None else f"key {problem['key']!r}"
-    number = "" if problem["seq"] is None else f", number {problem['seq']}"
-    return f"{who}{number}: {problem['detail']}"
 
 
 def open_rows(
@@ -195,15 +198,17 @@ def open_rows(
     space: ConvexSet | None,
     on_error: OnError,
     *,
-    keep: Sequence[str] = (),
+    keys: Keys | None = None,
 ) -> Outcomes:
     """Return the outcomes of a file, to be read in chunks."""
     source = open_source(path)
     decoder = Decoder(space or Simplex(2), outcome=outcome or ())
     return read_outcomes(
         source,
-        outcome=decoder.outcome_columns([name for name in source.types if name not in keep], source=source.name),
-        keep=keep,
+        outcome=decoder.outcome_columns(
+            [name for name in source.types if name not in (keys or ())], source=source.name
+        ),
+        keys=keys,
         classes=None if space is None else class_labels(space) or None,
         space=space,
         on_error=on_error,
@@ -218,19 +223,3 @@ def measured_in(forecaster: Forecaster, norm: str | None) -> Norm:
 
 def _column(outcomes: Any) -> Any:
     return outcomes if outcomes.ndim == 1 else list(outcomes)
-
-
-def _whole(column: Any) -> Any:
-    """Return the cells that are whole numbers, and null for others."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    text = column.cast(pa.string())
-    good = pc.match_substring_regex(text, _NUMBER)
-    return pc.if_else(good, pc.utf8_trim_whitespace(text), pa.scalar(None, pa.string())).cast(pa.int64())
-
-
-def _check(source: str, name: str, kind: str) -> None:
-    """Raise unless the cells of a column have one text each, in which engines agree."""
-    if kind.lower() not in _TYPES:
-        raise FileError(f"column {name!r} of {source} holds {kind} values, expected text or whole numbers.")

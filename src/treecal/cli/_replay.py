@@ -24,6 +24,7 @@ from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm
 from treecal.io import new_file
+from treecal.io._keys import Keys
 from treecal.io._output import write_csv
 from treecal.io._source import LOG
 from treecal.report._section import MOST_CLASSES
@@ -78,7 +79,7 @@ def replay(
         Norm of the gaps: l1, l2, linf, or l followed by a number; by default --forecaster-norm, or l1 for classes,
         otherwise l2.
     top
-        Number of gaps to show.
+        Number of gaps to show; with --key, of keys.
     report
         HTML file for a report with plots.
     csv
@@ -86,7 +87,7 @@ def replay(
     key
         Column of keys: every key is a stream of its own, and errors are measured key by key, in --norm.
     seq
-        Column of the numbers of a key's outcomes, which order them; with --key.
+        Column of whole numbers, which order the outcomes of a key; with --key.
     engine
         This machine, or Spark, which needs --key, and --classes or --dim. Both give the same digits.
     master
@@ -99,7 +100,7 @@ def replay(
     space = None if outcomes == Outcomes() else outcomes.space()
     columns = None if outcome is None else split("--outcome", outcome)
     if key is not None and seq is not None and report is None:
-        log = Log(path, columns, key, seq, space, on_error)
+        log = Log(path, columns, Keys(key, seq), space, on_error)
         return log.replay(
             method, norm, spark=engine == "spark", master=master, top=top, csv=csv, force=force, json=json
         )

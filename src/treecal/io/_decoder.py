@@ -19,6 +19,7 @@ from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
+from treecal.io._keys import Keys
 from treecal.io._naming import columns_of, second_class
 
 _SHORT = 60
@@ -74,6 +75,8 @@ class Decoder:
         How far from 1 probabilities may sum.
     weight
         Column of the weights of rows.
+    keys
+        Columns of the key of each row, and of its number.
 
     Examples
     --------
@@ -95,10 +98,11 @@ class Decoder:
         one_hot: bool = False,
         tolerance: float = TOLERANCE,
         weight: str | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self.space, self.tolerance = space, tolerance
-        self.columns = (*outcome, *forecast) if weight is None else (*outcome, *forecast, weight)
-        self._weight = weight
+        self.columns = (*outcome, *forecast, *([] if weight is None else [weight]), *(keys or ()))
+        self._weight, self._keys = weight, keys
         self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
@@ -156,7 +160,7 @@ class Decoder:
                 self.weight(row)
         except TreeCalError as error:
             return str(error)
-        return None
+        return None if self._keys is None else self._keys.complaint(row)
 
     def weight(self, row: dict[str, Any]) -> float:
         """Return the weight of a row."""

@@ -16,6 +16,7 @@ from treecal.io._classes import find_classes, given_classes
 from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
+from treecal.io._keys import Keys
 from treecal.io._naming import second_class
 from treecal.io._open import open_source
 from treecal.io._parquet import Piece
@@ -132,11 +133,12 @@ class Outcomes:
         space: ConvexSet,
         on_error: OnError,
         weight: Numbers | None = None,
+        keys: Keys | None = None,
     ) -> None:
         self.source, self.space, self.classes, self.tolerance = source, space, classes, decoder.tolerance
         self.problems = Problems(source.name, on_error)
         self.names = [name for column in forecast for name in column.names]
-        self._decoder, self._keep = decoder, tuple(keep)
+        self._decoder, self._keep, self._keys = decoder, (*keep, *(keys or ())), keys
         self._label = outcome if isinstance(outcome, Label) else None
         self.labels: tuple[str | int, ...] = () if self._label is None else self._label.values(classes or ())
         numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
@@ -185,7 +187,7 @@ class Outcomes:
             self.problems.add(Place(row, None), "it was invalid, but is valid when read again.", file=name)
         self.problems.count += found.more
         if found.complete:
-            wanted = [*self._decoder.columns, *self._keep]
+            wanted = list(dict.fromkeys([*self._decoder.columns, *self._keep]))
             valid = found.rows - len(found.invalid) - found.more
             part.check_complete(found.rows, columns=wanted, valid=valid)
 
@@ -227,6 +229,9 @@ class Outcomes:
             valid = valid & valid_weights(weights)
         rows = before + 1 + np.arange(batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
+        if self._keys is not None:
+            named, numbered = self._keys.read(kept)
+            kept, valid = kept | named, valid & numbered
         left_out: list[int] = rows[~valid].tolist()
         if left_out:
             mask = library("pyarrow").array(valid)
@@ -270,6 +275,7 @@ def read_outcomes(
     on_error: OnError = "stop",
     tolerance: float = 1e-6,
     weight: str | None = None,
+    keys: Keys | None = None,
 ) -> Outcomes:
     """Return the outcomes of a file or table of any size, to be read in chunks, in the order of the rows.
 
@@ -298,6 +304,9 @@ def read_outcomes(
         How far from 1 probabilities may sum; the default suffices for float32 and for six decimals.
     weight
         Column of the weights of rows: 0, or from 1e-12 to 1e12.
+    keys
+        Columns of the key of each row, and of its number: passed through as text and integers. A row without either is
+        invalid.
 
     Examples
     --------
@@ -313,7 +322,9 @@ def read_outcomes(
         raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
     opened = open_source(source)
     names = list(opened.types) if outcome is None else _columns("outcome", outcome)
-    opened.check([*names, *keep])
+    opened.check([*names, *keep, *(keys or ())])
+    if keys is not None:
+        keys.check(opened.name, opened.types)
     if not any(batch.num_rows for batch in opened.batches(f"SELECT 1 FROM {LOG} LIMIT 1", rows=1)):
         for place, why in opened.invalid([]):
             raise FileError.at(opened.name, *place, why)
@@ -350,10 +361,11 @@ def read_outcomes(
     if dim != space.dim or (forecasts and dim != size):
         raise ParameterError(f"outcomes have {dim} coordinates, expected {size or space.dim}.")
     named = Simplex(classes=found) if isinstance(outcomes, Label) and found else space
-    decoder = Decoder(named, outcome=names, forecast=asked, one_hot=hot, tolerance=float(tolerance), weight=weight)
+    more: dict[str, Any] = {"one_hot": hot, "tolerance": float(tolerance), "weight": weight, "keys": keys}
+    decoder = Decoder(named, outcome=names, forecast=asked, **more)
     own = None if weight is None else number(opened, weight)
     options: dict[str, Any] = {"keep": keep, "classes": found, "space": space, "on_error": on_error, "weight": own}
-    return Outcomes(opened, decoder, outcomes, forecasts, **options)
+    return Outcomes(opened, decoder, outcomes, forecasts, **options, keys=keys)
 
 
 def _entries(columns: list[Numbers]) -> list[str]:

@@ -13,9 +13,10 @@ from treecal.engine._guard_streams import is_compiled
 from treecal.engine._outcomes import Outcomes
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
 from treecal.geometry import Distance, as_distance
+from treecal.keyed._forecaster import check_new, horizon
 from treecal.keyed._rows import arrange
-from treecal.keyed._shard import check_new, horizon, no_state
-from treecal.keyed._tables import arrow, check_outcomes, schemas
+from treecal.keyed._shard import no_state
+from treecal.keyed._tables import arrow, check_columns, schemas
 from treecal.ledger import Ledger
 from treecal.streams import play
 
@@ -58,10 +59,10 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
     >>> errors(day, tc.TreeCal(tc.Simplex(2), arity=2)).errors.to_pylist()[0]
     {'key': 'a', 'rounds': 3, 'forecasts': 2, 'exact': 0.5, 'per_node': 0.5}
     """
-    pa, measure, space = arrow(), as_distance(distance), forecaster.space
-    check_outcomes(outcomes.schema, space)
-    check_new(forecaster)
-    rows = arrange(no_state(), outcomes, space, horizon=horizon(forecaster))
+    pa, measure = arrow(), as_distance(distance)
+    check_new(forecaster, Forecaster)
+    check_columns(outcomes.schema, forecaster)
+    rows = arrange(no_state(), outcomes, forecaster.space, horizon=horizon(forecaster))
     ends = [*np.unique(rows.streams, return_index=True)[1].tolist(), len(rows.streams)]
     found = []
     for start, end in pairwise(ends):
@@ -76,8 +77,8 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
 
 def _replayed(forecaster: Forecaster, outcomes: Outcomes) -> Run | GuardedRun | Ledger:
     """Return all rounds of a copy of a forecaster: compiled where it can be, or else played one by one."""
-    if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
+    if isinstance(forecaster, TreeCal | AdaptiveTreeCal) or (
+        isinstance(forecaster, Guarded) and is_compiled(forecaster)
+    ):
         return replay(outcomes, forecaster, threads=1)
-    if isinstance(forecaster, Guarded) and is_compiled(forecaster):
-        return replay(outcomes, forecaster)
     return play(deepcopy(forecaster), outcomes)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from treecal.keyed._shard import split
-from treecal.keyed._tables import Keyed, arrow
-from treecal.state import describe
+from treecal.keyed._tables import arrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,8 +69,3 @@ def packed(table: pa.Table, shards: int) -> Any:
     parts = split(table, shards)
     blobs = [dumps(part) for part in parts.values()]
     return pa.record_batch({"shard": pa.array(list(parts), pa.int32()), "blob": pa.array(blobs, pa.binary())})
-
-
-def recipe(forecaster: Keyed) -> dict[str, str]:
-    """Return what identifies this forecaster or corrector, for people and exactly."""
-    return {"shown": repr(forecaster), "arguments": describe(forecaster)}

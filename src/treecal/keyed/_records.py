@@ -22,7 +22,8 @@ from treecal.engine._scaling_streams import ScalingStreams
 from treecal.engine._streams import Streams
 from treecal.engine._tree_streams import TreeStreams
 from treecal.exceptions import SnapshotError, UnsupportedError
-from treecal.keyed._tables import Keyed, Mask, arrow
+from treecal.keyed._forecaster import Keyed
+from treecal.keyed._tables import Mask, arrow
 from treecal.state import _flat, _nested
 
 if TYPE_CHECKING:
@@ -81,15 +82,16 @@ def _rows_of(one: Any, two: Any) -> bool:
 
 def pack(streams: Streams) -> pa.Array:
     """Return the record of each stream."""
-    pa, n = arrow(), len(streams.rounds)
-    rows, layout = np.arange(n), Layout.of(streams)
+    n = len(streams.rounds)
+    rows = np.arange(n)
     if isinstance(streams, GuardStreams):
         numbers, ends = streams.records(rows)
         return _binary(numbers, 8 * ends)
+    layout = Layout.of(streams)
     if layout is None or not n:
         files = [_file(streams.state(rows[i : i + 1])) for i in range(n)]
         _check_room(sum(map(len, files)), n)
-        return pa.array(files, pa.binary())
+        return arrow().array(files, arrow().binary())
     state, ends = streams.state(rows), np.concatenate([[0], np.cumsum(layout.sizes(streams.rounds))])
     parts = [np.empty((n, 0)), *(state[name].reshape(n, -1) for name in layout.head)]
     if layout.body:
@@ -117,24 +119,19 @@ def _check_room(size: int, keys: int) -> None:
 
 def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
     """Return the streams of such records, of the right sizes; what they hold is checked."""
-    new = streams_of(thing)
-    layout, n = Layout.of(new), len(rounds)
+    new, n = streams_of(thing), len(rounds)
     if not n:
         return new
     if isinstance(new, GuardStreams):
-        ends = _offsets(packed)
-        if (np.diff(ends) % 8).any():
-            raise SnapshotError("the state has a record of another kind or size, or a damaged one.")
-        own = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
-        return new.recorded(rounds, own, (ends - ends[0]) // 8)
+        return new.recorded(rounds, *_flat_numbers(packed))
+    layout = Layout.of(new)
     if layout is None:
         found = new.resumed(_joined([_state(record.as_py()) for record in packed]))
         if not np.array_equal(found.rounds, rounds):
-            raise SnapshotError("the state has a record that is not one of so many rounds.")
+            raise _damaged()
         return found
-    ends = _offsets(packed)
-    flat = np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8")
-    sizes, most = np.diff(ends) // 8, int(layout.lengths(rounds).max())
+    flat, ends = _flat_numbers(packed)
+    sizes, most = np.diff(ends), int(layout.lengths(rounds).max())
     if (sizes == sizes[0]).all():
         numbers = flat.reshape(n, -1)
     else:
@@ -150,6 +147,21 @@ def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
         if shape:  # rows of one stream after those of another
             state[name] = state[name].reshape(n * shape[0], *shape[1:])
     return new.resumed(state)
+
+
+def _flat_numbers(packed: pa.Array) -> tuple[Array, Integers]:
+    """Return the numbers of records, one after another, and where each begins and the last one ends."""
+    ends = _offsets(packed)
+    if (np.diff(ends) % 8).any():
+        raise _damaged()
+    return np.frombuffer(packed.buffers()[2], np.uint8)[ends[0] : ends[-1]].view("<f8"), (ends - ends[0]) // 8
+
+
+def _damaged() -> SnapshotError:
+    return SnapshotError(
+        "the state has a record of another kind or size, or a damaged one.",
+        hint="resume with the forecaster that made the state, or from an earlier epoch.",
+    )
 
 
 def _numbers(shapes: dict[str, tuple[int, ...]]) -> int:
@@ -229,12 +241,12 @@ def _state(content: bytes) -> dict[str, Any]:
             raise ValueError(at)
         return _nested(rest, arrays)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise SnapshotError("the state has a record of another kind or size, or a damaged one.") from error
+        raise _damaged() from error
 
 
 def _joined(states: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the state of many streams, an object each, given that of each."""
     if any(state.keys() != {"rounds", "objects"} for state in states):
-        raise SnapshotError("the state has records of another kind or size.")
+        raise _damaged()
     own = {str(i): state["objects"].get("0") for i, state in enumerate(states)}
     return {"rounds": np.concatenate([state["rounds"] for state in states]), "objects": own}

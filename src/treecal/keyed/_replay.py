@@ -17,7 +17,7 @@ from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.keyed._pyspark import arrow_schema
-from treecal.keyed._tables import arrow, check_outcomes, forecast_columns, numbers
+from treecal.keyed._tables import arrow, check_columns, forecast_columns, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ def replay(outcomes: DataFrame, forecaster: ConvexSet | TreeCal, *, arity: int =
         forecaster = TreeCal(forecaster, arity=arity)
     if type(forecaster) is not TreeCal or forecaster.rounds:
         raise ParameterError.expected("forecaster", forecaster, "a set, or a new TreeCal")
-    check_outcomes(arrow_schema(outcomes), forecaster.space, keyed=False)
+    check_columns(arrow_schema(outcomes), forecaster, ("seq", "outcome"))
     return Replayed(outcomes, forecaster)
 
 

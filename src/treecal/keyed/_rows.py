@@ -169,6 +169,8 @@ def _read_forecasts(values: pa.Array, space: ConvexSet, tolerance: float) -> tup
 
 def _complaint(space: ConvexSet, value: Any, tolerance: float | None = None) -> str:
     """Return why an outcome is invalid, or with a tolerance, a forecast."""
+    if value is None:
+        return f"is null, expected a point of {space!r}."
     try:
         if tolerance is not None:
             read_forecast(space, value, 0, tolerance)

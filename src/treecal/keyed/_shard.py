@@ -6,7 +6,6 @@ the same forecasts, bit for bit, whatever the order and partitions of the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,16 +15,16 @@ from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
 from treecal.engine._streams import Streams
-from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
+from treecal.exceptions import FileError
+from treecal.forecasters import Forecaster
 from treecal.geometry._rows import read_forecast_rows
+from treecal.keyed._forecaster import Keyed, check_new, horizon
 from treecal.keyed._records import check_sizes, pack, unpack
 from treecal.keyed._rows import Rows, arrange
 from treecal.keyed._tables import (
     FORMAT,
-    Keyed,
     arrow,
-    check_outcomes,
+    check_columns,
     check_state,
     forecast_columns,
     numbers,
@@ -113,7 +112,7 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     """
     pa, corrects = arrow(), isinstance(forecaster, Corrector)
     check_new(forecaster)
-    check_outcomes(outcomes.schema, forecaster.space, forecasts=corrects)
+    check_columns(outcomes.schema, forecaster)
     _check_state(state, forecaster)
     tolerance = forecaster.tolerance if isinstance(forecaster, Corrector) else None
     rows = arrange(state, outcomes, forecaster.space, horizon=horizon(forecaster), tolerance=tolerance)
@@ -124,9 +123,10 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     if len(touched) > len(known):
         own.reserve(len(touched))
     rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
-    said = None
+    said = schemas()["announced"].empty_table()
     if announced or corrects:
-        said = _play(own, home, rows)
+        columns = [rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *_play(own, home, rows)]
+        said = pa.table(columns, schema=said.schema)
     else:
         own.learn(home, rows.outcomes, None)
 
@@ -139,16 +139,7 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     parts = [state.filter(pa.array(rest)), pa.table(columns, schema=schemas()["state"])]
     after = owned(pa.concat_tables(parts).combine_chunks(), forecaster)
     coming = schemas()["forecasts"].empty_table() if corrects else _forecasts(keys, last, own)
-    return Step(after, coming, _announced(rows, rounds, said), rows.problems)
-
-
-def _announced(rows: Rows, rounds: Integers, said: list[pa.Array] | None) -> pa.Table:
-    """Return what was announced in each of these rounds, given the columns of the forecasts, if there are any."""
-    schema = schemas()["announced"]
-    if said is None:
-        return schema.empty_table()
-    pa = arrow()
-    return pa.table([rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *said], schema=schema)
+    return Step(after, coming, said, rows.problems)
 
 
 def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
@@ -179,11 +170,17 @@ def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
     """
     import pyarrow.compute as pc
 
-    pa, space = arrow(), corrector.space
+    pa = arrow()
+    check_new(corrector, Corrector)
+    check_columns(table.schema, corrector, ("key", "forecast"))
     _check_state(state, corrector)
+    space = corrector.space
     own, new = _streams(state, corrector), len(state)
     own.reserve(new + 1)
-    found = pc.index_in(table.column("key"), value_set=state.column("key").combine_chunks())
+    keys = table.column("key").combine_chunks()
+    if keys.null_count:
+        raise FileError(f"row {pc.index(keys.is_null(), True).as_py() + 1:,} of the table has no key.")
+    found = pc.index_in(keys.cast(pa.string()), value_set=state.column("key").combine_chunks())
     given = numbers(table.column("forecast").combine_chunks(), space.dim)
     given = read_forecast_rows(space, given, tolerance=corrector.tolerance)
     announced = own.announce(found.fill_null(new).to_numpy().astype(np.int64), given)
@@ -203,7 +200,7 @@ def forecasts(state: pa.Table, forecaster: Forecaster) -> pa.Table:
     >>> forecasts(step.state, forecaster) == step.forecasts
     True
     """
-    check_new(forecaster)
+    check_new(forecaster, Forecaster)
     _check_state(state, forecaster)
     keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
     return _forecasts(keys, seq, _streams(state, forecaster))
@@ -254,29 +251,6 @@ def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
     ends = np.searchsorted(home[order], np.arange(shards + 1)).tolist()
     # Copies: a slice would take the whole table along to another process.
     return {shard: table.take(pa.array(order[a:b])) for shard, (a, b) in enumerate(pairwise(ends)) if a < b}
-
-
-def check_new(thing: Keyed) -> None:
-    """Raise unless every key can start from a copy of this."""
-    if not isinstance(thing, Forecaster | Corrector):
-        raise ParameterError.expected("forecaster", thing, "a forecaster or a corrector")
-    if thing.rounds:
-        raise ParameterError.expected("forecaster", thing, "a new one", hint="this one has learned.")
-    if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
-        raise ParameterError.expected("forecaster", thing, "one whose parts have no last round: a tree without depth")
-
-
-def horizon(thing: Any) -> int | None:
-    """Return the number of rounds of a tree of fixed depth; None for all others."""
-    return thing.tree.horizon if isinstance(thing, TreeCal | AdaptiveTreeCal) else None
-
-
-def _parts(thing: Any) -> Iterator[Any]:
-    """Yield the forecasters that one is made of, at any depth."""
-    for part in thing.arguments().values():
-        if isinstance(part, Forecaster | Corrector):
-            yield part
-            yield from _parts(part)
 
 
 def _check_state(state: pa.Table, thing: Keyed) -> None:

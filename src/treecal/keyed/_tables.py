@@ -6,6 +6,7 @@ back bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,8 @@ from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
 from treecal.engine._outcomes import Outcomes
 from treecal.exceptions import FileError, SnapshotError
-from treecal.forecasters import Forecaster
-from treecal.geometry import ConvexSet, Simplex
-from treecal.state import describe
+from treecal.geometry import Simplex
+from treecal.keyed._forecaster import Keyed, recipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +35,6 @@ _OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 
 Mask = NDArray[np.bool_]
-Keyed = Forecaster | Corrector
-"""What each key may have: a forecaster, or a corrector of a model's forecasts."""
 
 
 def arrow() -> Any:
@@ -83,9 +81,10 @@ def columns(thing: Keyed) -> list[str]:
     return ["key", "seq", *["forecast"] * isinstance(thing, Corrector), "outcome"]
 
 
-def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True, forecasts: bool = False) -> None:
-    """Raise unless a table holds outcomes: the columns `key` (if `keyed`), `seq`, `forecast` (if so) and `outcome`."""
-    types, simplex = arrow().types, isinstance(space, Simplex)
+def check_columns(schema: pa.Schema, thing: Keyed, names: Sequence[str] = ()) -> None:
+    """Raise unless rows have these columns, by default those that an epoch reads, and the types of their cells."""
+    types, space = arrow().types, thing.space
+    simplex = isinstance(space, Simplex)
 
     def whole(kind: Any) -> bool:
         return bool(types.is_signed_integer(kind) or (types.is_integer(kind) and kind.bit_width < 64))
@@ -101,23 +100,24 @@ def check_outcomes(schema: pa.Schema, space: ConvexSet, *, keyed: bool = True, f
         return vector(kind) or (simplex and whole(kind))
 
     listed = f"a list of {space.dim} numbers"
-    expected = {"key": ("text", text)} if keyed else {}
-    expected |= {"seq": ("a whole number", whole)} | ({"forecast": (listed, vector)} if forecasts else {})
-    expected |= {"outcome": (listed + " or a class" * simplex, outcome)}
-    hint = "outcomes are rows of " + "; ".join(f"{name}, {what}" for name, (what, _) in expected.items()) + "."
+    kinds = {"key": ("text", text), "seq": ("a whole number", whole), "forecast": (listed, vector)}
+    kinds |= {"outcome": (listed + " or a class" * simplex, outcome)}
+    expected = {name: kinds[name] for name in names or columns(thing)}
+    hint = "a row has " + "; ".join(f"{name}, {what}" for name, (what, _) in expected.items()) + "."
     for name, (what, good) in expected.items():
         if schema.names.count(name) != 1:
             has = "two columns" if name in schema.names else "no column"
             raise FileError(
-                f"outcomes have {has} {name!r}; their columns are {', '.join(schema.names) or 'none'}.", hint=hint
+                f"the rows have {has} {name!r}; their columns are {', '.join(schema.names) or 'none'}.", hint=hint
             )
         if not good(kind := schema.field(name).type):
-            raise FileError(f"the outcomes' column {name!r} is {kind}, expected {what}.", hint=hint)
+            raise FileError(f"the column {name!r} is {kind}, expected {what}.", hint=hint)
 
 
 def owned(state: pa.Table, forecaster: Keyed) -> pa.Table:
     """Return the state with the forecaster's configuration in its schema, which `check_state` compares."""
-    return state.replace_schema_metadata({_OWNER: describe(forecaster), _SHOWN: repr(forecaster)})
+    mine = recipe(forecaster)
+    return state.replace_schema_metadata({_OWNER: mine["arguments"], _SHOWN: mine["shown"]})
 
 
 def check_state(state: pa.Table, forecaster: Keyed) -> None:
@@ -126,7 +126,7 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
     What the records hold is checked where they are unpacked.
     """
     expected, owner = schemas()["state"], state.schema.metadata or {}
-    if owner.get(_OWNER, own := describe(forecaster).encode()) != own:
+    if owner.get(_OWNER, own := recipe(forecaster)["arguments"].encode()) != own:
         raise SnapshotError(
             f"the state is of {owner.get(_SHOWN, b'another forecaster').decode(errors='replace')}, not of "
             f"{forecaster!r}.",

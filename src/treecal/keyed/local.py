@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from treecal.correctors import Corrector
+from treecal.keyed._forecaster import Keyed, check_new
 from treecal.keyed._shard import Step, advance, no_state, split
-from treecal.keyed._tables import Keyed, arrow, check_outcomes, check_state, columns, owned, schemas
+from treecal.keyed._tables import arrow, check_columns, check_state, columns, owned, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,8 @@ def epoch(
     [('London', [0.0, 1.0]), ('Paris', [1.0, 0.0])]
     """
     pa = arrow()
-    check_outcomes(outcomes.schema, forecaster.space, forecasts=isinstance(forecaster, Corrector))
+    check_new(forecaster)
+    check_columns(outcomes.schema, forecaster)
     check_state(state, forecaster)
     rows, before = split(outcomes.select(columns(forecaster)), shards), split(state, shards)
     with ExitStack() as stack:

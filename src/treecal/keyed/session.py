@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treecal.exceptions import FileError, UnsupportedError
+from treecal.exceptions import UnsupportedError
 from treecal.keyed._pyspark import pyspark
 
 if TYPE_CHECKING:
@@ -62,18 +61,3 @@ def session(
     for key, value in (SETTINGS | (settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()  # type: ignore[no-any-return] # a builder of builders has no type
-
-
-def spark_path(path: str) -> str:
-    r"""Return a path as Spark takes it literally; one that is on this machine is absolute, others are addresses.
-
-    Examples
-    --------
-    >>> spark_path("hdfs://cluster/day[1].csv")
-    'hdfs://cluster/day\\[1\\].csv'
-    """
-    local = os.path.exists(path) or not re.match(r"[a-z][a-z0-9+.-]*://", path)
-    if local and not os.path.exists(path):
-        raise FileError(f"there is no file {path}.")
-    whole = f"file://{os.path.abspath(path)}" if local else path
-    return re.sub(r"([{}\[\]*?\\])", r"\\\1", whole)

@@ -7,18 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecasters import Forecaster
 from treecal.geometry import Distance, as_distance
 from treecal.keyed._errors import Errors
 from treecal.keyed._errors import errors as measure_errors
-from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, repack, unpack_rows
+from treecal.keyed._forecaster import Keyed, check_new, recipe
+from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, repack, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
 from treecal.keyed._shard import advance, no_state
 from treecal.keyed._store import Store
-from treecal.keyed._tables import SAID, Keyed, arrow, as_one, check_outcomes, columns, one_schema, schemas
+from treecal.keyed._tables import SAID, arrow, as_one, check_columns, columns, one_schema, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,8 @@ def epoch(
         Write what a forecaster announced in every round that is learned, too: a row for each.
     """
     number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
+    check_new(forecaster)
+    check_columns(arrow_schema(outcomes), forecaster)
     store, mine = Store(spark, path), recipe(forecaster)
     finished = store.finished()
     if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
@@ -149,8 +150,9 @@ def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str
         Number of parts the keys are split into.
     """
     shards = whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), forecaster.space)
-    rows = outcomes.select("key", "seq", "outcome").mapInArrow(partial(pack_rows, shards=shards), PACKED)
+    check_new(forecaster, Forecaster)
+    check_columns(arrow_schema(outcomes), forecaster)
+    rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
     names, measure = Errors._fields, as_distance(distance)
     found = (
         rows.repartition(shards, "shard")

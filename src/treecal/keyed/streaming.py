@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
-from treecal.correctors import Corrector
 from treecal.exceptions import SnapshotError, UnsupportedError
-from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, recipe, unpack_rows
+from treecal.keyed._forecaster import Keyed, check_new, recipe
+from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, unpack_rows
 from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
-from treecal.keyed._tables import SAID, Keyed, as_one, check_outcomes, columns, one_schema
+from treecal.keyed._tables import SAID, as_one, check_columns, columns, one_schema
 from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32, annou
     names the one a row belongs to.
     """
     shards = whole_number("shards", shards, least=1)
-    check_outcomes(arrow_schema(outcomes), forecaster.space, forecasts=isinstance(forecaster, Corrector))
+    check_new(forecaster)
+    check_columns(arrow_schema(outcomes), forecaster)
     pyspark("google.protobuf")  # Spark needs it for state in Python, and would fail late
     if outcomes.sparkSession.conf.get(PROVIDER) != ROCKSDB:
         raise UnsupportedError(
