@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import logging
 import signal
@@ -110,12 +111,24 @@ def serve(
             server.should_exit = True  # whoever started the process starts it again
 
         server.at_start, writer.on_failure = at_start, stop
-        server.run([listening])
+        with _frozen():
+            server.run([listening])
         log.line("stopping")
     log.line("stopped")
     if writer.failure is not None:
         hint = "start the server again; what was acknowledged is kept."
         raise NotNowError(f"the books failed: {writer.failure}.", hint=hint)
+
+
+@contextmanager
+def _frozen() -> Iterator[None]:
+    """Keep what is there now, and stays, out of the garbage collector's passes: a full one stops all threads."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _compile(writer: Writer, log: Log, say: Callable[[str], None]) -> None:
