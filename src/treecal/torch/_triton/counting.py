@@ -132,7 +132,7 @@ def _plan(x: Tensor, bins: int) -> _Plan:
         min(1 / bins, _LIMIT),
         shape,
         (classes, chunks, shape.rows, width, each, groups, vector(x), x.is_cuda, _STAGES),
-        (classes, bins, _SCORED, width, each, groups, chunks // groups, base, _PARTS, few, x.is_cuda),
+        (classes, bins, _SCORED, width, each, groups, shape.block, base, _PARTS, few, x.is_cuda),
     )
 
 

@@ -105,8 +105,8 @@ def tally_classes(
     """Add up the probabilities of each class, for each program; write a record of each row, and its marks.
 
     A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
-    rows: all its chunks, and in each of them `EACH` neighbours, are one thread's. Four neighbours have one mark, and a
-    thread's marks are a byte. A record is the row's largest logit, the inverse of its sum, and the sum of its squares
+    rows, every `GROUPS`-th: in each of its chunks, `EACH` neighbours are one thread's. Four neighbours have one mark,
+    and a thread's marks are a byte. A record is the row's largest logit, the inverse of its sum, and the sum of its squares
     in three parts of 22 bits.
     """
     LANES: tl.constexpr = WIDTH // EACH
@@ -115,10 +115,10 @@ def tally_classes(
     k = tl.arange(0, CHUNKS)[None, :, None] * WIDTH + tl.arange(0, WIDTH)[None, None, :]
     inside = k < CLASSES
     place = tl.arange(0, DEEP)[:, None] * PARTS + tl.arange(0, PARTS)[None, :]
-    bit = (tl.full([DEEP, PARTS], 1, tl.int32) << place)[None, None, :, None, :]
+    bit = (tl.full([DEEP, PARTS], 1, tl.int32) << place)[None, :, None, None, :]
     lane, group = tl.arange(0, LANES), tl.arange(0, GROUPS)
     FOLD: tl.constexpr = LANES == 32  # a thread has the same classes of all rows
-    total = tl.zeros([1 if FOLD else ROWS, GROUPS, DEEP, LANES, PARTS, 4], tl.int64)
+    total = tl.zeros([1 if FOLD else ROWS, DEEP, GROUPS, LANES, PARTS, 4], tl.int64)
     first = tl.program_id(0)
     count = first * 0
     for at in tl.range(first, tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
@@ -129,13 +129,13 @@ def tally_classes(
         x = tl.load(logits + (start[:, None, None] + k), mask=inside, other=-float("inf"))
         y = tl.load(outcomes + row, mask=real, other=-1)
         # All that follows has this shape, so that nothing moves between threads.
-        x = tl.reshape(x, [ROWS, GROUPS, DEEP, LANES, PARTS, 4]).to(tl.float32)
+        x = tl.reshape(x, [ROWS, DEEP, GROUPS, LANES, PARTS, 4]).to(tl.float32)
         four = tl.max(x, axis=5)
-        own = tl.max(tl.max(tl.max(four, axis=4), axis=2), axis=1)
+        own = tl.max(tl.max(tl.max(four, axis=4), axis=1), axis=1)
         # The largest of 32 integers takes one instruction.
         most = _ordered(tl.max(_ordered(own.to(tl.int32, bitcast=True)), axis=1)).to(tl.float32, bitcast=True)
         e = exp2((x - most[:, None, None, None, None, None]) * _LOG2E, ASM)
-        divisor = tl.sum(tl.sum(tl.sum(tl.sum(tl.sum(e, axis=5), axis=4), axis=2), axis=1), axis=1)
+        divisor = tl.sum(tl.sum(tl.sum(tl.sum(tl.sum(e, axis=5), axis=4), axis=1), axis=1), axis=1)
         # A sum is NaN if a logit is NaN or infinite. The exponential of the largest is 1.
         valid = (y >= 0) & (y < CLASSES) & (divisor == divisor)
         best = tl.where(valid, 1.0 / divisor, 0.0)
@@ -146,16 +146,17 @@ def tally_classes(
         else:
             total += whole
         count += 1
-        even, odd = tl.split(tl.reshape(exact, [ROWS, GROUPS, DEEP, LANES, PARTS, 2, 2]))
-        (one, three), (two, last) = tl.split(even), tl.split(odd)
-        square = tl.sum(tl.sum(tl.sum(add_squares(one, two, three, last), axis=4), axis=2), axis=1)
+        even, odd = tl.split(tl.reshape(exact, [ROWS, DEEP, GROUPS, LANES, PARTS, 2, 2]))
+        one, three = tl.split(even)
+        two, last = tl.split(odd)
+        square = tl.sum(tl.sum(tl.sum(add_squares(one, two, three, last), axis=4), axis=1), axis=1)
         small = tl.sum((square & 0x3FFFFF).to(tl.int32), axis=1)
         middle = tl.sum(((square >> 22) & 0x3FFFFF).to(tl.int32), axis=1)
         large = tl.sum((square >> 44).to(tl.int32), axis=1)
         # A logit from which on probabilities may have reached the limit, or the largest one: by more than is rounded.
         lowest = most + _log2(tl.minimum(limit * divisor, 1.0), ASM) * _LN2 - (tl.abs(most) * _NEAR + _CLOSE)
         lowest = tl.where(valid, lowest, float("inf"))
-        mark = tl.sum(tl.sum(tl.where(four >= lowest[:, None, None, None, None], bit, 0), axis=4), axis=2)
+        mark = tl.sum(tl.sum(tl.where(four >= lowest[:, None, None, None, None], bit, 0), axis=4), axis=1)
         slot = (row.to(tl.int64) * (GROUPS * LANES))[:, None, None] + group[None, :, None] * LANES + lane[None, None, :]
         tl.store(marks + slot, mark.to(tl.int8), mask=real[:, None, None])
         record, field = most.to(tl.int32, bitcast=True)[:, None], lane[None, :]

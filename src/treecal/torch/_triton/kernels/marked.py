@@ -65,7 +65,7 @@ def _bits(word, ASM: tl.constexpr):
 @triton.jit
 def _next_four(
     start, one, two, three, four,
-    GROUP: tl.constexpr, CLASSES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr, DEEP: tl.constexpr,
+    GROUP: tl.constexpr, CLASSES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
     ASM: tl.constexpr,
 ):  # fmt: skip
     """Take the next mark of each row: return its first class, if there is one, its logits, and which marks are left."""
@@ -74,7 +74,7 @@ def _next_four(
     word = tl.where(a, one, tl.where(b, two, tl.where(c, three, four)))
     bit, here = _lowest_bit(word, ASM), word != 0
     lane, place = tl.where(a, 0, tl.where(b, 8, tl.where(c, 16, 24))) + bit // 8, bit % 8
-    k = (GROUP * DEEP + place // PARTS) * WIDTH + lane * EACH + place % PARTS * 4
+    k = (place // PARTS * GROUPS + GROUP) * WIDTH + lane * EACH + place % PARTS * 4
     four = tl.where(a | b | c, four, four & (four - 1))
     three = tl.where(a | b, three, three & (three - 1))
     two = tl.where(a, two, two & (two - 1))
@@ -109,7 +109,7 @@ def _count_one(
 def _count_marks(
     start, marks, cells, row, valid, y, given, most, best, square,
     CLASSES: tl.constexpr, BINS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, EACH: tl.constexpr,
-    GROUPS: tl.constexpr, DEEP: tl.constexpr, FEW: tl.constexpr, ASM: tl.constexpr,
+    GROUPS: tl.constexpr, FEW: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """Count what is marked, and what follows from it: hits of the most likely class, and quadratic scores."""
     WORDS: tl.constexpr = WIDTH // EACH // 8
@@ -122,12 +122,12 @@ def _count_marks(
         four = tl.load(home + 3, mask=valid & (WORDS > 3), other=0)
         count = _bits(one, ASM) + _bits(two, ASM) + _bits(three, ASM) + _bits(four, ASM)
         k, here, x0, x1, x2, x3, one, two, three, four = _next_four(
-            start, one, two, three, four, group, CLASSES, EACH, WIDTH, DEEP, ASM
+            start, one, two, three, four, group, CLASSES, EACH, WIDTH, GROUPS, ASM
         )
         for _ in tl.range(0, tl.max(count, axis=0), num_stages=1):
             # The next ones are asked for before they are needed.
             after, there, y0, y1, y2, y3, one, two, three, four = _next_four(
-                start, one, two, three, four, group, CLASSES, EACH, WIDTH, DEEP, ASM
+                start, one, two, three, four, group, CLASSES, EACH, WIDTH, GROUPS, ASM
             )
             a, square, top = _count_one(cells, k, here, x0, most, best, square, top, BINS, SIZE, ASM)
             b, square, top = _count_one(cells, k + 1, here, x1, most, best, square, top, BINS, SIZE, ASM)
@@ -222,7 +222,7 @@ def tally_marked(
     WIDTH: tl.constexpr,
     EACH: tl.constexpr,
     GROUPS: tl.constexpr,
-    DEEP: tl.constexpr,
+    BLOCK: tl.constexpr,
     BASE: tl.constexpr,
     PARTS: tl.constexpr,
     FEW: tl.constexpr,
@@ -239,7 +239,7 @@ def tally_marked(
         own = at - 2 * tiles
         _count_classes(
             sums, cells, own % BLOCKS * ROWS + tl.arange(0, ROWS), own // BLOCKS, programs,
-            CLASSES, BINS, SIZE, GROUPS * DEEP * WIDTH, PARTS,
+            CLASSES, BINS, SIZE, BLOCK, PARTS,
         )  # fmt: skip
     else:
         row = at % tiles * ROWS + tl.arange(0, ROWS)
@@ -259,5 +259,5 @@ def tally_marked(
             square += tl.load(record + 4, mask=real, other=0).to(tl.int64) << 44
             _count_marks(
                 start, marks, cells, row, valid, y, given, most, best, square,
-                CLASSES, BINS, SIZE, WIDTH, EACH, GROUPS, DEEP, FEW, ASM,
+                CLASSES, BINS, SIZE, WIDTH, EACH, GROUPS, FEW, ASM,
             )  # fmt: skip
