@@ -14,6 +14,7 @@ from treecal.torch._triton.launch import current_stream, launch, multiprocessors
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
 _ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
+_LONG = 12  # warps of a multiprocessor where a row has several
 _HELD = 32  # numbers of a row that a thread holds
 _SCORED = 256  # rows of a program of the second kernel, one for each thread
 _PARTS = 32  # in which the second kernel adds up the sums of classes
@@ -51,7 +52,7 @@ class _Shape(NamedTuple):
     def programs(self, rows: int, device: torch.device) -> int:
         """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
         held = self.rows * self.block // (32 * self.warps)  # numbers, by each thread
-        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32)
+        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32) if self.groups == 1 else _LONG
         return min(-(-rows // self.rows), max(1, warps // self.warps) * multiprocessors(device))
 
     @property

@@ -106,8 +106,8 @@ def tally_classes(
 
     A program takes every so-manieth tile of rows. Its columns are chunks, so that a warp holds a group of them in all
     rows, every `GROUPS`-th: in each of its chunks, `EACH` neighbours are one thread's. Four neighbours have one mark,
-    and a thread's marks are a byte. A record is the row's largest logit, the inverse of its sum, and the sum of its squares
-    in three parts of 22 bits.
+    and a thread's marks are a byte. A record is the row's largest logit, the inverse of its sum, and the sum of its
+    squares in three parts of 22 bits.
     """
     LANES: tl.constexpr = WIDTH // EACH
     DEEP: tl.constexpr = CHUNKS // GROUPS

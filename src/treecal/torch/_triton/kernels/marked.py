@@ -1,8 +1,8 @@
 """The second kernel of the metric: it counts what the first one has marked, the scores of rows, and sums of classes.
 
-Programs have three tasks, which do not wait for each other: a third of the kernel's time is memory's latency. Two give
-each thread a row. One of them goes from mark to mark, and counts what is there; what is in the lowest bin follows from
-the sums of classes. Few programs with many rows each add up within themselves what all rows add to the same numbers.
+Programs have three tasks, which do not wait for each other, since all of them wait for memory. Two tasks give each
+thread a row. One of these goes from mark to mark, and counts what is there; what is in the lowest bin follows from the
+sums of classes. What all rows add to the same few numbers is added up within a program first.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ def _bits(word, ASM: tl.constexpr):
 
 @triton.jit
 def _next_four(
-    start, one, two, three, four,
-    GROUP: tl.constexpr, CLASSES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr,
-    ASM: tl.constexpr,
+    start, group, one, two, three, four,
+    CLASSES: tl.constexpr, EACH: tl.constexpr, WIDTH: tl.constexpr, GROUPS: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """Take the next mark of each row: return its first class, if there is one, its logits, and which marks are left."""
     PARTS: tl.constexpr = EACH // 4
@@ -74,7 +73,7 @@ def _next_four(
     word = tl.where(a, one, tl.where(b, two, tl.where(c, three, four)))
     bit, here = _lowest_bit(word, ASM), word != 0
     lane, place = tl.where(a, 0, tl.where(b, 8, tl.where(c, 16, 24))) + bit // 8, bit % 8
-    k = (place // PARTS * GROUPS + GROUP) * WIDTH + lane * EACH + place % PARTS * 4
+    k = (place // PARTS * GROUPS + group) * WIDTH + lane * EACH + place % PARTS * 4
     four = tl.where(a | b | c, four, four & (four - 1))
     three = tl.where(a | b, three, three & (three - 1))
     two = tl.where(a, two, two & (two - 1))
@@ -114,7 +113,7 @@ def _count_marks(
     """Count what is marked, and what follows from it: hits of the most likely class, and quadratic scores."""
     WORDS: tl.constexpr = WIDTH // EACH // 8
     top = tl.full(row.shape, _NONE, tl.int32)
-    for group in tl.static_range(GROUPS):
+    for group in tl.range(0, GROUPS, num_stages=1):
         home = marks + row.to(tl.int64) * (GROUPS * WORDS) + group * WORDS
         one = tl.load(home, mask=valid, other=0)
         two = tl.load(home + 1, mask=valid & (WORDS > 1), other=0)
@@ -122,12 +121,12 @@ def _count_marks(
         four = tl.load(home + 3, mask=valid & (WORDS > 3), other=0)
         count = _bits(one, ASM) + _bits(two, ASM) + _bits(three, ASM) + _bits(four, ASM)
         k, here, x0, x1, x2, x3, one, two, three, four = _next_four(
-            start, one, two, three, four, group, CLASSES, EACH, WIDTH, GROUPS, ASM
+            start, group, one, two, three, four, CLASSES, EACH, WIDTH, GROUPS, ASM
         )
         for _ in tl.range(0, tl.max(count, axis=0), num_stages=1):
             # The next ones are asked for before they are needed.
             after, there, y0, y1, y2, y3, one, two, three, four = _next_four(
-                start, one, two, three, four, group, CLASSES, EACH, WIDTH, GROUPS, ASM
+                start, group, one, two, three, four, CLASSES, EACH, WIDTH, GROUPS, ASM
             )
             a, square, top = _count_one(cells, k, here, x0, most, best, square, top, BINS, SIZE, ASM)
             b, square, top = _count_one(cells, k + 1, here, x1, most, best, square, top, BINS, SIZE, ASM)
