@@ -26,6 +26,7 @@ def metric(device: str) -> None:
         (20, 40, 15, torch.bfloat16),
         (9, 200, 70, torch.float32),
         (3, 1100, 15, torch.float16),
+        (3, 2500, 50, torch.float32),
     ):
         drawn = torch.Generator().manual_seed(classes)
         x = (4 * torch.randn(rows, classes, generator=drawn)).to(kind)
@@ -33,6 +34,7 @@ def metric(device: str) -> None:
         if rows > 6:
             x[1, 0], x[2, 1], x[3], y[4], y[5] = np.nan, np.inf, -np.inf, classes, -100
             x[6, 0] = 200.0  # a probability of 1
+            x[7] = 3e4 * x[7].sign()  # many that are alike, and large
         if classes < 10:
             x[0] = 0.0  # all classes are alike
         module, expected = CalibrationError(classes, bins).to(device), CalibrationError(classes, bins)

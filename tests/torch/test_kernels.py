@@ -33,7 +33,7 @@ def test_on_a_gpu(check: Callable[[str], None]) -> None:
 
 @without_triton
 @pytest.mark.skipif(not _is_new(), reason="interpreters of Triton before 3.9 do not know NumPy 2.4")
-@pytest.mark.heavy  # ten seconds
+@pytest.mark.heavy  # some twenty seconds
 def test_in_the_interpreter() -> None:
     """In a process of its own, since Triton looks for the setting when it is imported."""
     root = Path(__file__).parents[2]

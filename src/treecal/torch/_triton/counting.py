@@ -8,14 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treecal.auditing._counts import MAGIC
-from treecal.torch._triton.kernels.count import tally_classes, tally_marked, write_softmax
+from treecal.torch._triton.kernels.count import RECORD, START, tally_classes, write_softmax
+from treecal.torch._triton.kernels.marked import tally_marked
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two, vector
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
 _ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
+_LONG = 12  # warps of a multiprocessor where a row has several
 _HELD = 32  # numbers of a row that a thread holds
-_SCORED, _SCORED_WARPS = 128, 4  # of a program of the second kernel: its rows, and its warps
+_SCORED = 256  # rows of a program of the second kernel, one for each thread
+_PARTS = 32  # in which the second kernel adds up the sums of classes
+_LIMIT = 2.0**-4  # probabilities from it on are marked, since their squares are too large to be summed with others
 _FEW_BINS = 64  # of the most likely class, which are summed within a program
 
 
@@ -48,25 +51,26 @@ class _Shape(NamedTuple):
 
     def programs(self, rows: int, device: torch.device) -> int:
         """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
-        held = self.rows * self.chunks * self.width // (32 * self.warps)  # numbers, by each thread
-        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32)
+        held = self.rows * self.block // (32 * self.warps)  # numbers, by each thread
+        warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32) if self.groups == 1 else _LONG
         return min(-(-rows // self.rows), max(1, warps // self.warps) * multiprocessors(device))
 
     @property
-    def record(self) -> int:
-        """Integers of a row's record, with room so that it begins at a multiple of 32 bytes."""
-        return max(8, power_of_two(4 + self.groups))
+    def block(self) -> int:
+        """Classes of a row, with room."""
+        return self.chunks * self.width
 
 
 class _Room:
-    """Where the kernels work, on one device and stream: kept between calls, and cleared by the second kernel."""
+    """What the first kernel leaves to the second, on one device and stream: kept between calls."""
 
-    def __init__(self, device: torch.device, rows: int, classes: int, shape: _Shape) -> None:
+    def __init__(self, device: torch.device, rows: int, shape: _Shape) -> None:
         self.rows = rows
-        words = shape.groups * shape.width // shape.each
-        self.records = torch.empty(rows, shape.record, dtype=torch.int32, device=device)
-        self.words = torch.empty(rows, words, dtype=torch.int64, device=device)
-        self.sums = torch.zeros(2, classes, dtype=torch.int64, device=device)
+        lanes = shape.groups * shape.width // shape.each
+        self.records = torch.empty(rows, RECORD, dtype=torch.int32, device=device)
+        self.words = torch.empty(rows, lanes // 8, dtype=torch.int64, device=device)
+        self.marks = self.words.view(torch.int8)  # one byte is written, and eight are read
+        self.sums = torch.empty(shape.programs(rows, device), shape.block, dtype=torch.int64, device=device)
 
 
 _rooms: dict[tuple[Any, ...], _Room] = {}
@@ -74,11 +78,10 @@ _rooms: dict[tuple[Any, ...], _Room] = {}
 
 def _room(x: Tensor, shape: _Shape) -> _Room:
     # Work on one stream is done in order; on two streams it may not be, so that each has its own room.
-    rows, classes = x.shape
-    key = x.device, current_stream(x), classes, shape
+    key = x.device, current_stream(x), shape
     room = _rooms.get(key)
-    if room is None or room.rows < rows:
-        room = _rooms[key] = _Room(x.device, rows, classes, shape)
+    if room is None or room.rows < x.shape[0]:
+        room = _rooms[key] = _Room(x.device, x.shape[0], shape)
     return room
 
 
@@ -123,15 +126,14 @@ _plans: dict[tuple[Any, ...], _Plan] = {}
 
 def _plan(x: Tensor, bins: int) -> _Plan:
     classes, shape = x.shape[1], _Shape.of(x.shape[1], x.element_size())
-    magic = int(np.float64(MAGIC).view(np.int64))
-    base = _wrapped(shape.chunks * shape.width * magic)
+    base = _wrapped(shape.block // 4 * int(np.float64(START).view(np.int64)))  # of each four
     few = max(16, power_of_two(bins)) if bins <= _FEW_BINS else 0
     chunks, width, each, groups = shape
     return _Plan(
-        min(_at_least(1 / bins), 0.088),
+        min(1 / bins, _LIMIT),
         shape,
-        (classes, chunks, shape.rows, width, each, groups, shape.record, base, vector(x), x.is_cuda, _STAGES),
-        (classes, bins, _SCORED, width, each, groups, shape.record, chunks // groups, few, x.is_cuda),
+        (classes, chunks, shape.rows, width, each, groups, vector(x), x.is_cuda, _STAGES),
+        (classes, bins, _SCORED, width, each, groups, shape.block, base, _PARTS, few, x.is_cuda),
     )
 
 
@@ -142,28 +144,22 @@ def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
     if plan is None:
         plan = _plans[key] = _plan(x, bins)
     room = _room(x, plan.shape)
-    records, words, sums = room.records, room.words, room.sums
+    programs, tiles = plan.shape.programs(rows, x.device), -(-rows // _SCORED)
     launch(
         tally_classes,
         ("classes", *key),
-        plan.shape.programs(rows, x.device),
-        (x, y, records, words, sums, rows, stride, plan.limit, *plan.classes),
+        programs,
+        (x, y, room.records, room.marks, room.sums, rows, stride, plan.limit, *plan.classes),
         num_warps=plan.shape.warps,
     )
     launch(
         tally_marked,
         ("marked", *key, counts.data_ptr() % 16),
-        -(-max(rows, classes) // _SCORED),
-        (x, y, records, words, sums, counts, rows, stride, *plan.marked),
-        num_warps=_SCORED_WARPS,
+        2 * tiles + _PARTS * -(-classes // _SCORED),
+        (x, y, room.records, room.words, room.sums, counts, rows, programs, tiles, stride, *plan.marked),
+        num_warps=_SCORED // 32,
         enable_fp_fusion=False,  # squares of scores are rounded before they are counted
     )
-
-
-def _at_least(edge: float) -> float:
-    """Return the smallest float32 that is not below an edge."""
-    near = np.float32(edge)
-    return float(near if near >= edge else np.nextafter(near, np.float32(1)))
 
 
 def _wrapped(value: int) -> int:
@@ -177,13 +173,11 @@ def softmax_rows(logits: Tensor) -> Tensor:
     rows, classes = x.shape
     out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
     plan = _plan(x, 1)
-    room = _Room(x.device, rows, classes, plan.shape)
+    room = _Room(x.device, rows, plan.shape)
     y = torch.zeros(rows, dtype=torch.int64, device=x.device)  # any class
     tally_classes[(plan.shape.programs(rows, x.device),)](
-        x, y, room.records, room.words, room.sums, rows, x.stride(0), plan.limit, *plan.classes,
+        x, y, room.records, room.marks, room.sums, rows, x.stride(0), plan.limit, *plan.classes,
         num_warps=plan.shape.warps,
     )  # fmt: skip
-    write_softmax[(rows,)](
-        x, room.records, out, rows, x.stride(0), classes, plan.shape.record, power_of_two(classes), x.is_cuda
-    )
+    write_softmax[(rows,)](x, room.records, out, rows, x.stride(0), classes, power_of_two(classes), x.is_cuda)
     return out

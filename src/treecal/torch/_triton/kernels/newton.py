@@ -22,6 +22,15 @@ def _threshold(copy, FIRST: tl.constexpr):
 
 
 @triton.jit
+def _gaps(z, k, y):
+    """Return the softmax less the outcome, and the log loss."""
+    z -= tl.max(z, axis=0)
+    e = tl.exp(z)
+    total = tl.sum(e, axis=0)
+    return e / total - tl.where(k == y, 1.0, 0.0), tl.log(total) - tl.sum(tl.where(k == y, z, 0.0), axis=0)
+
+
+@triton.jit
 def _solved(a, b, c, first, second, ridge):
     """Return `A⁻¹v` for blocks of two, by elimination."""
     factor = b / a
@@ -77,12 +86,8 @@ def step_vector(
             if tl.load(valid + row) != 0:
                 x = tl.load(logs + row * CLASSES + k, mask=inside, other=0.0)
                 y = tl.load(outcomes + row).to(tl.int32)
-                z = tl.where(inside, slope * x + bias, -float("inf"))
-                z -= tl.max(z, axis=0)
-                e = tl.exp(z)
-                total = tl.sum(e, axis=0)
-                tl.store(losses + row * COPIES + copy, tl.log(total) - tl.sum(tl.where(k == y, z, 0.0), axis=0))
-                two = e / total - tl.where(k == y, 1.0, 0.0)
+                two, loss = _gaps(tl.where(inside, slope * x + bias, -float("inf")), k, y)
+                tl.store(losses + row * COPIES + copy, loss)
                 one = two * x
                 left = tl.where(joined, own, 1.0)
                 a = left * a + one * one + (1.0 - left) * ridge
@@ -128,12 +133,9 @@ def step_temperature(
             if tl.load(valid + row) != 0:
                 x = tl.load(logs + row * CLASSES + k, mask=inside, other=0.0)
                 y = tl.load(outcomes + row).to(tl.int32)
-                z = tl.where(inside, slope * x, -float("inf"))
-                z -= tl.max(z, axis=0)
-                e = tl.exp(z)
-                total = tl.sum(e, axis=0)
-                tl.store(losses + row * COPIES + copy, tl.log(total) - tl.sum(tl.where(k == y, z, 0.0), axis=0))
-                gradient = tl.sum((e / total - tl.where(k == y, 1.0, 0.0)) * x, axis=0)
+                gap, loss = _gaps(tl.where(inside, slope * x, -float("inf")), k, y)
+                tl.store(losses + row * COPIES + copy, loss)
+                gradient = tl.sum(gap * x, axis=0)
                 left = tl.where(joined, own, 1.0)
                 a = left * a + gradient * gradient + (1.0 - left) * ridge
                 slope -= gradient / a / rate

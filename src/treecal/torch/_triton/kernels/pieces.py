@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from treecal.torch._triton.kernels.climb import root, write_errors
+
 HAS_TUPLES = hasattr(tl, "tuple")
 """Whether this Triton is new enough."""
 
@@ -72,14 +74,6 @@ def _entry(pieces, E: tl.constexpr, SIZE: tl.constexpr):
 
 
 @triton.jit
-def _root(squares):
-    """Return square roots, by one step of Newton's from those in float32: to 1e-14, at a third of the cost."""
-    near = tl.rsqrt(tl.maximum(squares, 1e-30).to(tl.float32)).to(tl.float64)
-    root = squares * near
-    return root + 0.5 * near * (squares - root * root)
-
-
-@triton.jit
 def _of(values, K: tl.constexpr, ALIKE: tl.constexpr):
     """Return the entry of a coordinate; if all are alike, the first: it stays in a register."""
     if ALIKE:
@@ -135,10 +129,10 @@ def _node(
             if CHECK == 1:
                 off += (tl.abs(weight - 1.0) > 1e-9).to(tl.int32)
             if j + i == 0:
-                one, two, three = one + size, two + _root(squares), three + squares
+                one, two, three = one + size, two + root(squares), three + squares
             else:
                 one += size * (1.0 / (j * GROUP + i))
-                two += _root(squares) * (1.0 / (j * GROUP + i))
+                two += root(squares) * (1.0 / (j * GROUP + i))
                 three += squares * (1.0 / (j * GROUP + i) / (j * GROUP + i))
     return total, one, two, three, least, most, off
 
@@ -164,7 +158,7 @@ def climb_rows(
             gap = total[k] - ARITY * _of(first, k, ALIKE)
             size += tl.abs(gap)
             squares += gap * gap
-        one, two, three = one + size, two + _root(squares), three + squares * (1.0 / ARITY)
+        one, two, three = one + size, two + root(squares), three + squares * (1.0 / ARITY)
         for i in tl.range(1, ARITY):
             added, own, more, some, least, most, off = _node(
                 x, eldest + i * ARITY, first, low, high, least, most, off, ARITY, GROUP, CHECK, DIM, ALIKE
@@ -178,22 +172,12 @@ def climb_rows(
                 squares += gap * gap
                 after = after + (total[k] + added[k],)
             total = after
-            one, two = one + own + size * part, two + more + _root(squares) * part
+            one, two = one + own + size * part, two + more + root(squares) * part
             three += some + squares * (part * part * (1.0 / ARITY))
     for k in tl.static_range(DIM):
         tl.store(out + lane.to(tl.int64) * DIM + k, total[k], mask=lane < whole)
-    heights = tl.full([LANES], 0, tl.int32) + parts
-    if GROWS:
-        limit = tl.full([LANES], 1, tl.int64)
-        for _ in tl.range(0, digits):
-            heights += (lane >= limit).to(tl.int32)
-            limit *= ARITY
-    weight = tl.where((lane > 0) & (lane < whole), 1.0 / heights.to(tl.float64), 0.0)
     slot = found + tl.program_id(0) * 4
-    # A lane that is not whole may hold anything.
-    tl.store(slot, tl.sum(tl.where(weight > 0, weight * one, 0.0), axis=0))
-    tl.store(slot + 1, tl.sum(tl.where(weight > 0, weight * two, 0.0), axis=0))
-    tl.store(slot + 2, tl.sum(tl.where(weight > 0, weight * three, 0.0), axis=0))
+    write_errors(slot, lane, whole, parts, digits, one, two, three, GROWS, ARITY)
     # NaN compares as False; it is in a sum, and so in the errors.
     refused = (off > 0) | (one != one)
     if CHECK == 2 and ALIKE:
