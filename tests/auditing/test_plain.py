@@ -140,9 +140,9 @@ def test_an_invalid_row_is_named(
 def test_damage_is_never_worse_than_for_arrow(
     tmp_path_factory: pytest.TempPathFactory, seed: int, at: int, value: int, checked: bool
 ) -> None:
-    """Whatever a byte is changed to: the numbers are those that Arrow reads, or there are none."""
-    path = tmp_path_factory.mktemp("log") / "log.parquet"
-    write(log(500, 2, seed), path, compression="none", data_page_size=400, write_page_checksum=checked)
+    """Whatever a byte is changed to: the numbers are those that Arrow reads, or was to read; or there are none."""
+    table, path = log(500, 2, seed), tmp_path_factory.mktemp("log") / "log.parquet"
+    write(table, path, compression="none", data_page_size=400, write_page_checksum=checked)
     metadata = pq.ParquetFile(path).metadata
     content = bytearray(path.read_bytes())
     headers = [k for k in range(len(content)) if content[k : k + 2] == b"\x15\x00"]  # how a page of values begins
@@ -151,7 +151,10 @@ def test_damage_is_never_worse_than_for_arrow(
     path.write_bytes(content)
     done, kinds = 0, {"p0": pa.float64(), "p1": pa.float64(), "y": pa.int64()}
     for numbers, codes, labels in _plain.read_strips(path, metadata, 0, kinds):
-        read = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True).read(list(kinds))
+        try:
+            read = pq.ParquetFile(path, metadata=metadata, page_checksum_verification=True).read(list(kinds))
+        except (OSError, pa.ArrowException):  # a field of a header that nobody needs
+            read = table
         *expected, y = (column.to_numpy()[done : done + len(codes)] for column in read.columns)
         assert np.array_equal(numbers, expected, equal_nan=True)
         assert np.array_equal(labels.to_numpy()[codes], y)

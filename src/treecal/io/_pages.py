@@ -73,7 +73,9 @@ class Page(NamedTuple):
         if self.levels:
             content = _without_levels(content, self.length)
         check(self.physical in _NUMBERS)
-        return np.frombuffer(content, _NUMBERS[self.physical], self.length)
+        numbers = np.frombuffer(content, _NUMBERS[self.physical])
+        check(len(numbers) == self.length)
+        return numbers
 
 
 def read_pages(path: Path, metadata: Any, group: int, columns: Collection[str]) -> list[Page]:

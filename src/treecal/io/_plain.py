@@ -52,7 +52,7 @@ def read_strips(path: Path, metadata: Any, group: int, columns: Mapping[str, Any
             own[page.column].append(page)
         *numbers, last = own
         codes, (labels,) = codes_in([page._replace(column=0) for page in last], [columns[label]], rows)
-        parts = [_Numbers(pages) for pages in numbers]
+        parts = [_Numbers(pages, rows) for pages in numbers]
         while at < rows:
             end = min(rows, at + max(_LEAST, _STRIP // len(parts)))
             strip = _room(len(parts), end - at)
@@ -67,7 +67,8 @@ def read_strips(path: Path, metadata: Any, group: int, columns: Mapping[str, Any
 class _Numbers:
     """The numbers of a column, page by page."""
 
-    def __init__(self, pages: list[Page]) -> None:
+    def __init__(self, pages: list[Page], rows: int) -> None:
+        check(sum(page.length for page in pages) == rows)
         check(all(page.physical in ("DOUBLE", "FLOAT") and page.holds == PLAIN for page in pages))
         self._pages, self._left = pages[::-1], _NONE
 
