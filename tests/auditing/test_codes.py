@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from treecal.auditing import _codes, _pass, audit
 from treecal.auditing._codes import count_codes
 from treecal.exceptions import FileError
-from treecal.io import _pages, _parquet
+from treecal.io import _coded, _parquet
 
 Answer = dict[str, Any]
 
@@ -223,7 +223,7 @@ def test_damage_is_never_worse_than_for_arrow(
     content[4 + at % (metadata.row_group(1).column(1).data_page_offset - 4)] = value
     path.write_bytes(content)
     for group in range(2):
-        found = _pages.read_codes(path, metadata, group, {"p": pa.float64(), "y": pa.string()})
+        found = _coded.read_codes(path, metadata, group, {"p": pa.float64(), "y": pa.string()})
         if found is None:
             continue
         read = pq.ParquetFile(path, metadata=metadata).read_row_group(group)

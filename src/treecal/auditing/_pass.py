@@ -179,12 +179,9 @@ class _Lanes:
         if own is not None and self._hope and self._count_codes(piece, own):
             self._note(index, piece.rows, piece.rows)
             return
-        before = piece.before
-        for batch in piece.batches(outcomes.rows):
+        for seen, chunk, invalid in outcomes.read_piece(piece):
             if index >= self._end:
                 return
-            chunk, invalid = outcomes.read(batch, before)
-            before += batch.num_rows
             counted = 0
             if len(chunk.rows) and own is not None:
                 _, rows = _rows(chunk, self._groups, self._scale)
@@ -196,7 +193,7 @@ class _Lanes:
                     counted = len(rows.outcomes)
                     self._cells = _with_room(self._cells, self._groups, rows)
                     tally(rows, self._cells)
-            self._note(index, batch.num_rows, counted, invalid)
+            self._note(index, seen, counted, invalid)
             if invalid and outcomes.problems.on_error == "stop":
                 return
 

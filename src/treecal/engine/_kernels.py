@@ -1,4 +1,4 @@
-"""The tree's hot loops: points of whole levels, the streams of a bank, and the weights of heights.
+"""The tree's hot loops: points of whole levels, the sums of rounds, and the weights of heights.
 
 Sums and divisions are those of `Path`, in its order and never fused, so that points are the same bit for bit.
 """
@@ -46,7 +46,7 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
                 parents[parent, k] += rows[i, k]
 
 
-# A bank.
+# Rounds.
 
 
 @strict
@@ -77,27 +77,18 @@ def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
     return add
 
 
-@inlined
-def _learn(stream: int, outcomes: Any, i: int, arity: int, depth: int, rounds: Integers, sums: Array) -> None:
-    """Add outcome `i` to a stream; `sums` has all the heights that are needed."""
-    now = rounds[stream] + 1
-    rounds[stream] = now
-    add_outcome(sums[0, stream], outcomes, i)
-    if now % arity == 0:
-        risen = carries(now, arity)
-        if risen != depth:  # when a tree of fixed depth is full, nothing is carried
-            for height in range(risen):
-                for k in range(sums.shape[2]):
-                    sums[height + 1, stream, k] += sums[height, stream, k]
-                    sums[height, stream, k] = 0.0
-
-
 @strict
-def bank_learn(keys: Integers, outcomes: Any, tree: TreeArgs, rounds: Integers, sums: Array) -> None:
-    """Add one outcome after another to the streams of a bank."""
-    arity, depth = tree.arity, tree.depth
-    for i in range(len(keys)):
-        _learn(keys[i], outcomes, i, arity, depth, rounds, sums)
+def carry(outcomes: Array, tree: TreeArgs, sums: Array) -> None:
+    """Add outcomes, from the first round on, to the sums of the open nodes of a tree, `(heights, dim)`."""
+    for i in range(len(outcomes)):
+        for k in range(sums.shape[1]):
+            sums[0, k] += outcomes[i, k]
+        risen = carries(i + 1, tree.arity)
+        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+            for height in range(risen):
+                for k in range(sums.shape[1]):
+                    sums[height + 1, k] += sums[height, k]
+                    sums[height, k] = 0.0
 
 
 # Weights of the heights.

@@ -214,15 +214,15 @@ class Run:
 
     def _carried(self, pieces: int, left: Array) -> Array:
         """Return the carried sums after some whole pieces and the outcomes that are left."""
-        from treecal.engine._kernels import bank_learn
+        from treecal.engine._kernels import carry
 
         plan, above = self._plan, Above(self._plan)
-        inner = np.zeros((plan.heights, 1, self.space.dim))
+        inner = np.zeros((plan.heights, self.space.dim))
         tree, _ = kernel_args(plan.path)
-        bank_learn(np.zeros(len(left), np.int64), left, tree, np.zeros(1, np.int64), inner)
+        carry(left, tree, inner)
         for total in self._sums[:pieces]:
             above.add(total, plan.piece)
-        return inner[:, 0] if above.top else np.concatenate([inner[:, 0], above.now[1]])
+        return inner if above.top else np.concatenate([inner, above.now[1]])
 
     def _unit(self) -> float:
         """Return the unit of weight in which whole rounds are whole numbers, as far as float64 can count."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,8 +198,7 @@ class Outcomes:
 
     def coded(self, piece: Piece) -> CodedRows | None:
         """Return the rows of a piece as codes; None where they are not coded, or also have weights or groups."""
-        stored = self._stored or {}
-        if self._label is None or self.weighted or self._keep or len({*stored.values()}) < len(stored):
+        if self._label is None or self.weighted or self._keep:
             return None
         found = piece.codes()
         if found is None:
@@ -206,9 +206,28 @@ class Outcomes:
         *columns, labels = found.values
         values = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
         places = list(range(len(values)))
-        if "p0" not in stored:
+        if "p0" not in piece.columns:
             values, places = [1 - values[0], values[0]], [0, 0]
         return CodedRows(found.codes, values, places, self._indices(labels, self._label))
+
+    def read_piece(self, piece: Piece) -> Iterator[tuple[int, Chunk, list[int]]]:
+        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones.
+
+        A chunk lasts until the next one, which may take its memory.
+        """
+        done, classes = 0, None
+        if self._label is not None and not (self.weighted or self._keep):
+            for p, codes, labels in piece.strips():
+                if "p0" not in piece.columns:
+                    p = np.stack([1 - p[0], p[0]])
+                classes = self._indices(labels, self._label) if classes is None else classes
+                outcomes = classes[codes]
+                yield p.shape[1], *self._checked(p, outcomes, outcomes >= 0, piece.before + done)
+                done += p.shape[1]
+        if done < piece.rows:
+            for batch in piece.batches(self.rows, after=done):
+                yield batch.num_rows, *self.read(batch, piece.before + done)
+                done += batch.num_rows
 
     def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
@@ -221,24 +240,36 @@ class Outcomes:
         else:
             outcomes, valid = y, np.isfinite(y).all(axis=1)
             valid[valid] = self.space.contains(y[valid])
-        if len(p):
-            valid &= valid_forecasts(p, self.tolerance)
         weights = None
         if self.weighted:
             weights = np.asarray(batch.column("w").to_numpy(zero_copy_only=False), np.float64)
             valid = valid & valid_weights(weights)
-        rows = before + 1 + np.arange(batch.num_rows)
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         if self._keys is not None:
             named, numbered = self._keys.read(kept)
             kept, valid = kept | named, valid & numbered
+        return self._checked(p, outcomes, valid, before, weights, kept)
+
+    def _checked(
+        self,
+        p: Array,
+        outcomes: Integers | Array,
+        valid: Any,
+        before: int,
+        weights: Array | None = None,
+        kept: Mapping[str, Any] = MappingProxyType({}),
+    ) -> tuple[Chunk, list[int]]:
+        """Return the valid rows of those whose other columns are `valid`, and the numbers of the invalid ones."""
+        if len(p):
+            valid = valid & valid_forecasts(p, self.tolerance)
+        rows = before + 1 + np.arange(len(outcomes))
         left_out: list[int] = rows[~valid].tolist()
         if left_out:
             mask = library("pyarrow").array(valid)
             kept = {name: column.filter(mask) for name, column in kept.items()}
             rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
             weights = None if weights is None else weights[valid]
-        return Chunk(rows, outcomes, p.T if len(p) else None, kept, weights), left_out
+        return Chunk(rows, outcomes, p.T if len(p) else None, dict(kept), weights), left_out
 
     def _numbers(self, batch: Any, letter: str) -> Array:
         """Return the probabilities ("p") or outcomes ("y") of a batch, `(d, n)`, NaN where one is missing."""

@@ -99,7 +99,7 @@ def page_headers(data: Any, starts: Any, ends: Any, pages: Any) -> int:
 
 
 @strict
-def read_pages(data: Any, pages: Any, codes: Any) -> bool:
+def read_codes(data: Any, pages: Any, codes: Any) -> bool:
     """Read the codes in pages of data; return whether all are there, and none is missing.
 
     A page is a row of `pages`: its column, where it begins and ends, the number of its values, of those before it, and

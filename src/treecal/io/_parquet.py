@@ -10,9 +10,10 @@ from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.io._checksums import has_checksums
+from treecal.io._coded import Coded, read_codes
 from treecal.io._duckdb import library
-from treecal.io._pages import Coded, read_codes
 from treecal.io._paths import File
+from treecal.io._plain import Strip, read_strips
 from treecal.io._scan import FileSource
 from treecal.io._source import ROWS
 
@@ -47,17 +48,35 @@ class Piece:
     columns: Mapping[str, str]
     types: Mapping[str, Any]
 
-    def batches(self, rows: int) -> Iterator[Any]:
-        """Yield them as Arrow batches of up to `rows` rows."""
+    def batches(self, rows: int, *, after: int = 0) -> Iterator[Any]:
+        """Yield them as Arrow batches of up to `rows` rows, all that come after so many."""
         with self.source.plain_errors():
-            yield from self.source.read_columns(self.source.opened(self.metadata), rows, self.columns, self.groups)
+            file = self.source.opened(self.metadata)
+            for batch in self.source.read_columns(file, rows, self.columns, self.groups):
+                skip = min(after, batch.num_rows)
+                after -= skip
+                if skip < batch.num_rows:
+                    yield batch.slice(skip)
 
     def codes(self) -> Coded | None:
         """Return the codes of the columns; None unless it is one row group, and all are coded."""
-        if len(self.groups) > 1 or any(name in self.source.partition for name in self.columns.values()):
+        kinds = self._kinds()
+        return None if kinds is None else read_codes(self.source.path, self.metadata, self.groups[0], kinds)
+
+    def strips(self) -> Iterator[Strip]:
+        """Yield the columns some rows at a time, all but the last as numbers, and the last as labels.
+
+        Rows are missing, from one on, unless it is one row group, its numbers are plain, and its labels coded.
+        """
+        kinds = self._kinds()
+        return iter(()) if kinds is None else read_strips(self.source.path, self.metadata, self.groups[0], kinds)
+
+    def _kinds(self) -> dict[str, Any] | None:
+        """Return the types of the columns, if they are distinct ones of a single row group."""
+        names = set(self.columns.values())
+        if len(self.groups) > 1 or len(names) < len(self.columns) or names & set(self.source.partition):
             return None
-        kinds = {name: self.types[name] for name in self.columns.values()}
-        return read_codes(self.source.path, self.metadata, self.groups[0], kinds)
+        return {name: self.types[name] for name in self.columns.values()}
 
 
 class Parquet(FileSource):
