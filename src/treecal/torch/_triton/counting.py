@@ -10,7 +10,7 @@ from torch import Tensor
 
 from treecal.torch._triton.kernels.count import RECORD, START, tally_classes, write_softmax
 from treecal.torch._triton.kernels.marked import tally_marked
-from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two, vector
+from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
 _ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
@@ -100,8 +100,23 @@ def tally_rows(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> N
     (_tally_op if torch.compiler.is_compiling() else _tally)(counts, logits, outcomes, bins)
 
 
+def _vector(x: Tensor) -> int:
+    """Return how many numbers at a time rows of so many classes are read."""
+    return min(16 // x.element_size(), x.shape[1] & -x.shape[1])
+
+
+def _readable(logits: Tensor) -> Tensor:
+    """Return rows that are read by as many numbers at a time as all rows of so many classes, or a copy.
+
+    How they are read is how their exponentials are added up: so a row's probabilities do not depend on where it lies.
+    """
+    vector = _vector(logits)
+    apart = vector > 1 and (logits.data_ptr() % 16 or logits.stride(0) % vector)
+    return logits.clone(memory_format=torch.contiguous_format) if apart or logits.stride(1) != 1 else logits
+
+
 def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
-    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    x = _readable(logits)
     y = outcomes if outcomes.dtype in (torch.int64, torch.int32) else outcomes.long()
     y = y if y.is_contiguous() else y.contiguous()
     rows, most = x.shape[0], _MOST_ROWS * multiprocessors(x.device)
@@ -109,7 +124,7 @@ def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
         _count(counts, x, y, bins)
         return
     for start in range(0, rows, most):
-        _count(counts, x[start : start + most], y[start : start + most], bins)
+        _count(counts, _readable(x[start : start + most]), y[start : start + most], bins)
 
 
 class _Plan(NamedTuple):
@@ -132,14 +147,14 @@ def _plan(x: Tensor, bins: int) -> _Plan:
     return _Plan(
         min(1 / bins, _LIMIT),
         shape,
-        (classes, chunks, shape.rows, width, each, groups, vector(x), x.is_cuda, _STAGES),
+        (classes, chunks, shape.rows, width, each, groups, _vector(x), x.is_cuda, _STAGES),
         (classes, bins, _SCORED, width, each, groups, shape.block, base, _PARTS, few, x.is_cuda),
     )
 
 
 def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
     (rows, classes), stride = x.shape, x.stride(0)
-    key = x.device, x.dtype, y.dtype, classes, bins, stride, x.data_ptr() % 16, y.data_ptr() % 16
+    key = x.device, x.dtype, y.dtype, classes, bins, x.data_ptr() % 16, y.data_ptr() % 16
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(x, bins)
@@ -169,7 +184,7 @@ def _wrapped(value: int) -> int:
 
 def softmax_rows(logits: Tensor) -> Tensor:
     """Return the softmax of rows, in float32: as the metric counts it, from the sums that its kernel makes."""
-    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    x = _readable(logits)
     rows, classes = x.shape
     out = torch.empty(rows, classes, dtype=torch.float32, device=x.device)
     plan = _plan(x, 1)

@@ -82,7 +82,7 @@ def _ordered(bits):
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "stride"])
 def tally_classes(
     logits,
     outcomes,

@@ -203,7 +203,7 @@ def _count_classes(
     tl.atomic_add(cells + 3 * SIZE + k * BINS, tl.sum(low, axis=0), mask=k < CLASSES, sem="relaxed")
 
 
-@triton.jit(do_not_specialize=["rows", "programs", "tiles"])
+@triton.jit(do_not_specialize=["rows", "programs", "tiles", "stride"])
 def tally_marked(
     logits,
     outcomes,
