@@ -13,11 +13,12 @@ from threading import RLock
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from treecal._reading import Brier, Reading, Table
 from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import group_rows, two_sum
+from treecal._totals import Totals
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
@@ -130,18 +131,16 @@ class Ledger:
         if key.dtype.kind not in "iu" or count.dtype.kind not in "iu":
             raise ParameterError(f"nodes and parts are {key.dtype} and {count.dtype}, expected integers.")
         ledger, amounts = cls(space), np.column_stack([w, total])
-        rows, totals = ledger._added(_identity(p, key, np.broadcast_to(count, n)), amounts)
-        ledger._totals[rows] = totals
+        rows, totals = ledger._table.added(_identity(p, key, np.broadcast_to(count, n)), amounts)
+        ledger._table.totals[rows] = totals
         ledger._now = (rounds, np.array([rounds if weight is None else weight, 0.0])), [], None
         return ledger
 
     def _load(self, settled: _Settled, names: Integers, totals: Array) -> None:
         # A row is named by its point, its node and its parts, all as int64: it holds what forecasts have given that
         # point, on that node, with 1/parts of their weight; parts = 0 for weights that are not uniform.
-        # Its totals are weight and outcome sum; and what rounding lost of them.
-        self._names, self._totals = names, totals
-        self._size = len(names)  # rows in use: the arrays may be longer
-        self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
+        # Its totals are weight and outcome sum.
+        self._table = Totals(names, totals)
         self._busy = False
         # Rounds added up; rounds to be added up, some hundred at once; and totals that may not be written yet. All in
         # one, so that one assignment turns rounds that wait into totals.
@@ -276,14 +275,14 @@ class Ledger:
                 settled, waiting, _ = self._now
                 if taken := waiting[:]:
                     own = np.array([weight for *_, weight in taken])
-                    after, due = _counted(settled, own), self._added(*self._sums(taken, own))
+                    after, due = _counted(settled, own), self._table.added(*self._sums(taken, own))
                     # Rounds that came meanwhile wait on: no call lies between the slice and the assignment, so that no
                     # thread comes in between.
                     self._now = after, waiting[len(taken) :], due
                     self._write()
                 if more is not None:
                     names, amounts, own = more
-                    after, due = _counted(self._now[0], own), self._added(names, amounts)
+                    after, due = _counted(self._now[0], own), self._table.added(names, amounts)
                     self._now = after, self._now[1], due
                     self._write()
             finally:
@@ -294,7 +293,7 @@ class Ledger:
         settled, waiting, due = self._now
         if due is not None:
             rows, totals = due
-            self._totals[rows] = totals
+            self._table.totals[rows] = totals
             self._now = settled, waiting, None
 
     def _sums(self, taken: list[_Round], own: Array) -> tuple[Integers, Array]:
@@ -315,36 +314,6 @@ class Ledger:
             amounts *= np.where(parts, 1.0, weights)[:, None]
         return names, amounts
 
-    def _added(self, names: Integers, amounts: Array) -> tuple[Integers, Array]:
-        """Return the rows of these names, and their totals with the amounts added one after the other."""
-        first, group = group_rows(names)
-        rows = self._find(names[first])
-        totals = self._totals[rows]
-        order, times = np.argsort(group, kind="stable"), np.bincount(group, minlength=len(rows))
-        start = np.cumsum(times) - times
-        for count in np.unique(times):  # rows that appear equally often are added up together
-            those = np.flatnonzero(times == count)
-            steps = amounts[order[start[those] + np.arange(count)[:, None]]]
-            partial = np.add.accumulate(np.concatenate([totals[None, those, 0], steps]))
-            _, lost = two_sum(partial[:-1], steps)
-            totals[those, 0] = partial[-1]
-            totals[those, 1] = np.add.accumulate(np.concatenate([totals[None, those, 1], lost]))[-1]
-        return rows, totals
-
-    def _find(self, names: Integers) -> Integers:
-        """Return the row of each name, making those that are new."""
-        index, self._index = self._index, None  # if interrupted, the index is made again
-        if index is None:
-            index = {name: row for row, name in enumerate(_as_bytes(self._names[: self._size]))}
-        rows = np.array([index.setdefault(name, len(index)) for name in _as_bytes(names)], np.int64)
-        size, new = len(index), rows >= self._size
-        if size > len(self._totals):  # double, so that rows cost O(1) each
-            room = max(2 * self._size, size)
-            self._names, self._totals = _longer(self._names, room), _longer(self._totals, room)
-        self._names[rows[new]] = names[new]
-        self._size, self._index = size, index
-        return rows
-
     def merge(self, other: Ledger) -> Ledger:
         """Return the ledger of both sets of rounds together; neither is changed."""
         if self.space != other.space:
@@ -353,8 +322,8 @@ class Ledger:
         for part in (self, other):
             names, totals, (rounds, weight) = part._rows()
             for amounts in totals.swapaxes(0, 1):
-                rows, added = merged._added(names, amounts)
-                merged._totals[rows] = added
+                rows, added = merged._table.added(names, amounts)
+                merged._table.totals[rows] = added
             before, heavy = merged._now[0]
             merged._now = (before + rounds, _total(heavy, weight)), [], None
         return merged
@@ -363,7 +332,7 @@ class Ledger:
         """Return the names and totals of all rows, which never change afterwards, and the rounds in them."""
         with _settling:
             self._settle()
-            return self._names[: self._size], self._totals[: self._size].copy(), self._now[0]
+            return *self._table.rows(), self._now[0]
 
     def exact(self, *, per_node: bool = False) -> Reading:
         """Read the ledger with forecasts distinguished exactly: by point, or by point and node."""
@@ -530,13 +499,3 @@ def _total(one: Array, other: Array) -> Array:
     """Return the sum of two total weights, with what rounding loses of it."""
     total, lost = two_sum(one[:1], other[:1])
     return np.concatenate([total, lost + one[1:] + other[1:]])
-
-
-def _as_bytes(names: Integers) -> list[bytes]:
-    raw, width = names.tobytes(), 8 * names.shape[1]
-    return [raw[i : i + width] for i in range(0, len(raw), width)]
-
-
-def _longer(rows: NDArray[Any], room: int) -> NDArray[Any]:
-    """Return the rows, followed by zeros up to `room` of them."""
-    return np.concatenate([rows, np.zeros((room - len(rows), *rows.shape[1:]), rows.dtype)])

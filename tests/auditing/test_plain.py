@@ -64,7 +64,7 @@ def write(table: pa.Table, path: Path, **options: Any) -> None:
     single=st.booleans(),
     required=st.booleans(),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_equal_the_rows(
     tmp_path_factory: pytest.TempPathFactory,
     by_arrow: list[int],

@@ -5,6 +5,7 @@ import inspect
 from treecal.correctors._base import Corrector
 from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
+from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
@@ -14,7 +15,7 @@ from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._platt import PlattScaling
-from treecal.correctors._recalibrator import Recalibrator, calibeating_bound
+from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
 from treecal.correctors._temperature import TemperatureScaling

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_array, check_finite, check_names, check_sums, slack
+from treecal._states import MOST_ROUNDS, Resume, check_names
 from treecal._typing import Array, Integers
-from treecal._validate import HEAVIEST, positive_number, whole_number
+from treecal._validate import positive_number
 from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._forgetting import tracking_bound
+from treecal.correctors._group_state import GroupState, check_copies, check_seen, checked_names
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
 from treecal.correctors._store import Store
@@ -27,30 +26,12 @@ from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Simplex, l2
-from treecal.geometry._convex import LARGEST
 
 Simple = Literal["mean", "shift"]
 
 
 FIRST = 4
 """The shortest half-life of a group is `2^4` visits: with shorter ones, streams where nothing changes pay too much."""
-
-
-@dataclass(frozen=True)
-class _Group:
-    """What a group has seen, as arrays that are replaced and never changed; and its forecaster, if groups have one."""
-
-    number: int
-    first: Array
-    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; those not from a log
-    copies: Array  # (copies that forget, 1 + dim): weight, and the sum of `y` or `y − b`
-    trust: Array  # in the copy that never forgets, which is `sums`, and in the others
-    forecaster: Forecaster | None
-
-    def copied(self) -> _Group:
-        """Return one whose arrays may be changed."""
-        arrays = self.first.copy(), self.sums.copy(), self.copies.copy(), self.trust.copy()
-        return _Group(self.number, *arrays, self.forecaster)
 
 
 def _another(pattern: Forecaster) -> Forecaster:
@@ -185,7 +166,7 @@ class Recalibrator(Corrector):
         if make == "shift":
             space.project(space.centre)  # raises for a set without a projection
         self._rule = self.groups.fresh(space)
-        self._known: Store[_Group] = Store()
+        self._known: Store[GroupState] = Store()
         self._last: tuple[Array | None, Hashable] = None, None
 
     def _forgetting(self, forget: bool | None) -> tuple[bool, float]:
@@ -237,7 +218,7 @@ class Recalibrator(Corrector):
             return Forecast.trusted(x.points, x.weights, nodes, self.space)
         return self._point(forecast if group is None else self._corrected(group, forecast))
 
-    def _corrected(self, group: _Group, forecast: Array) -> Array:
+    def _corrected(self, group: GroupState, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
         from treecal.correctors._trust_kernels import mixed
 
@@ -245,7 +226,7 @@ class Recalibrator(Corrector):
         mixed(group.trust, points, mean)
         return mean
 
-    def _points(self, group: _Group, forecast: Array) -> Array:
+    def _points(self, group: GroupState, forecast: Array) -> Array:
         """Return the forecast of each copy, first of the one that never forgets."""
         from treecal.correctors import _group_kernels as kernels
 
@@ -260,7 +241,7 @@ class Recalibrator(Corrector):
     def _prior(self) -> float:
         return 1.0 if self.prior is None else self.prior
 
-    def _lasting(self, group: _Group) -> Array:
+    def _lasting(self, group: GroupState) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
         dim, (total, lost, _) = self.space.dim, group.sums
         y, b = slice(3, 3 + dim), slice(3 + dim, None)
@@ -291,8 +272,8 @@ class Recalibrator(Corrector):
         return {"_known": self._known.after({key: group}), "_rule": rule}
 
     def _group_after(
-        self, group: _Group | None, forecast: Array, outcome: Array, weight: float, *, scored: bool = True
-    ) -> _Group:
+        self, group: GroupState | None, forecast: Array, outcome: Array, weight: float, *, scored: bool = True
+    ) -> GroupState:
         """Return a group, or a new one, after one more round; change nothing."""
         if group is None:
             group = self._new_group(forecast, len(self._groups()))
@@ -307,13 +288,13 @@ class Recalibrator(Corrector):
             self._visited(group, batch, scored=scored)[0] if self.make == "mean" else self._moved(group, batch, scored)
         )
 
-    def _new_group(self, forecast: Array, number: int) -> _Group:
+    def _new_group(self, forecast: Array, number: int) -> GroupState:
         dim, forecaster = self.space.dim, self._make() if self._make else None
-        return _Group(
+        return GroupState(
             number, np.array(forecast), np.zeros((3, 3 + 2 * dim)), np.zeros((0, 1 + dim)), np.ones(1), forecaster
         )
 
-    def _visited(self, group: _Group, batch: Batch, *, scored: bool) -> tuple[_Group, Array]:
+    def _visited(self, group: GroupState, batch: Batch, *, scored: bool) -> tuple[GroupState, Array]:
         """Return a group of means after rounds in it, and what is announced in them; change nothing."""
         from treecal.correctors import _group_kernels as kernels
 
@@ -343,7 +324,7 @@ class Recalibrator(Corrector):
             now = self._joined(now)
         return now, announced
 
-    def _moved(self, group: _Group, batch: Batch, scored: bool) -> _Group:
+    def _moved(self, group: GroupState, batch: Batch, scored: bool) -> GroupState:
         """Return a group of shifts, or of a forecaster, after one round; change nothing."""
         from treecal.correctors import _group_kernels as kernels
 
@@ -373,7 +354,7 @@ class Recalibrator(Corrector):
         """Return what so many copies keep in a visit, and the weight from which on there is another one."""
         return np.array(forgetting.kept(count, FIRST)), 2.0 ** (FIRST + count - 1) if self.forget else math.inf
 
-    def _joined(self, now: _Group) -> _Group:
+    def _joined(self, now: GroupState) -> GroupState:
         """Return a group with the copies that its weight asks for."""
         met, count = now.sums[0, 0], len(now.trust)
         if not self.forget or (wanted := forgetting.copies(met, FIRST)) == count:
@@ -387,7 +368,7 @@ class Recalibrator(Corrector):
         """Learn group by group, which makes no difference to any of them."""
         if self.make != "mean" or self._rule.get_state():
             return None
-        met, new, announced = self._groups(), dict[Hashable, _Group](), np.array(batch.forecasts)
+        met, new, announced = self._groups(), dict[Hashable, GroupState](), np.array(batch.forecasts)
         rows: dict[Hashable, list[int]] = {}
         for i, key in enumerate(self._rule.keys(batch.forecasts)):
             rows.setdefault(key, []).append(i)
@@ -409,7 +390,7 @@ class Recalibrator(Corrector):
             rule.learn(b)
         vars(self).update(_known=Store(met), _rule=rule, _last=(None, None), **self._counted(len(batch)))
 
-    def _groups(self) -> dict[Hashable, _Group]:
+    def _groups(self) -> dict[Hashable, GroupState]:
         """Return the groups met, by name."""
         return self._known.read()
 
@@ -462,15 +443,17 @@ class Recalibrator(Corrector):
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
         self._check_savable()
         check_names("the groups", state, ("names", "first", "sums", "copies", "trust", "rule", "inside"))
-        names = _checked_names(state["names"])
-        self._check_sums(len(names), state["first"], state["sums"], rounds)
-        weights = state["sums"][:, 0, 0].tolist()
-        counts = [forgetting.copies(weight, FIRST) if self.forget else 1 for weight in weights]
-        self._check_copies(counts, weights, state["copies"], state["trust"], rounds)
+        names = checked_names(state["names"])
+        whole = self._make is not None
+        check_seen(self.space, len(names), state["first"], state["sums"], rounds=rounds, whole=whole)
+        weights = state["sums"][:, 0, 0]
+        counts = [forgetting.copies(weight, FIRST) if self.forget else 1 for weight in weights.tolist()]
+        most, errors = weights + self._prior, math.sqrt(self._scale / 2) if self.make == "shift" else None
+        check_copies(self.space, counts, most, state["copies"], state["trust"], rounds=rounds, errors=errors)
         check_names("inside", state["inside"], [str(number) for number in range(len(names))] if self._make else [])
         rule = self.groups.fresh(self.space)
         rule.set_state(state["rule"])
-        met: dict[Hashable, _Group] = {}
+        met: dict[Hashable, GroupState] = {}
         end = 0
         for number, (name, first, sums) in enumerate(zip(names, state["first"], state["sums"], strict=True)):
             forecaster = self._make() if self._make else None
@@ -480,114 +463,9 @@ class Recalibrator(Corrector):
                     raise SnapshotError(f"the forecaster of group {number} is not one of {sums[0, 0]:g} rounds.")
             start, end = end, end + counts[number]
             copies, trust = state["copies"][start - number : end - number - 1], state["trust"][start:end]
-            met[name] = _Group(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
+            met[name] = GroupState(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
         def resume() -> None:
             self._rule, self._known, self._last = rule, Store(met), (None, None)
 
         return resume
-
-    def _check_sums(self, groups: int, first: Array, sums: Array, rounds: int) -> None:
-        """Raise unless so many groups can have seen this in so many rounds."""
-        dim = self.space.dim
-        check_array("first", first, (groups, dim))
-        check_array("sums", sums, (groups, 3, 3 + 2 * dim))
-        check_sums("the groups' first forecasts", first, np.ones(groups), self.space, rounds=1)
-        weights, scored = sums[:, 0, 0], sums[:, 2]
-        if groups > rounds or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
-            raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
-        if self._make and ((weights != np.rint(weights)).any() or weights.sum() != rounds or sums[:, 1, 0].any()):
-            raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
-        if (scored[:, 0] < 0).any() or (scored[:, 0] > weights * (1 + slack(rounds))).any():
-            raise SnapshotError("the groups learned more in rounds than in all.")
-        for total in (sums[:, 0], sums[:, 0] + sums[:, 1], scored):  # without and with what rounding lost
-            counts = weights if total is not scored else scored[:, 0]
-            for what, part in (("outcomes", total[:, 3 : 3 + dim]), ("forecasts", total[:, 3 + dim :])):
-                check_sums(f"the groups' {what}", part, counts, self.space, rounds=rounds)
-            self._check_squares(total, counts, rounds)
-
-    def _check_squares(self, total: Array, counts: Array, rounds: int) -> None:
-        """Raise unless `Σ‖y‖²` and `Σ‖y − b‖²` lie between what the sums of `y` and `y − b` imply and what can be."""
-        dim, met = self.space.dim, counts > 0
-        y, b, counts = total[met, 3 : 3 + dim], total[met, 3 + dim :], counts[met]
-        most = LARGEST**2 * dim
-        with suppress(UnsupportedError):
-            low, high = self.space.bounds()
-            most = float((np.maximum(np.abs(low), np.abs(high)) ** 2).sum())
-        near = 10 * slack(rounds) * counts * max(most, 1.0)
-        for squares, sums, factor in ((total[met, 1], y, 1), (total[met, 2], y - b, 4)):
-            least = l2.square(sums) / counts
-            if (squares < least - near).any() or (squares > factor * most * counts + near).any():
-                raise SnapshotError("the groups' squares are not those of their outcomes and forecasts.")
-        if total[~met].any():
-            raise SnapshotError("the groups' sums are not 0 where nothing was added up.")
-
-    def _check_copies(self, counts: list[int], weights: list[float], copies: Array, trust: Array, rounds: int) -> None:
-        """Raise unless groups of these weights can have such copies, and so much trust in them."""
-        check_array("the copies", copies, (sum(counts) - len(counts), 1 + self.space.dim))
-        check_array("the trust in the copies", trust, (sum(counts),))
-        prior = 1.0 if self.prior is None else self.prior
-        most = np.repeat(np.array(weights) + prior, np.array(counts, np.int64) - 1) * (1 + 1e-6)
-        if (copies[:, 0] <= 0).any() or (copies[:, 0] > most).any():
-            raise SnapshotError("the copies' weights are not between 0 and those of the groups.")
-        if self.make == "shift":
-            if (np.abs(copies[:, 1:]) > copies[:, :1] * (math.sqrt(self._scale / 2) * (1 + 1e-6))).any():
-                raise SnapshotError("the copies' errors are larger than the set.")
-        else:
-            check_sums("the copies' outcomes", copies[:, 1:], copies[:, 0], self.space, rounds=rounds)
-        end = 0
-        for count in counts:
-            end += count
-            forgetting.check_trust(trust[end - count : end], count)
-
-
-def _checked_names(names: Any) -> list[Hashable]:
-    """Return the names of groups: all different, and tuples where a file has lists."""
-    if not isinstance(names, list):
-        raise SnapshotError("the groups' names are not a list.")
-    found = [tuple(name) if isinstance(name, list) else name for name in names]
-    try:
-        different = len(set(found)) == len(found)
-        check_finite("the groups' names", found)
-    except TypeError:  # not hashable
-        different = False
-    if not different:
-        raise SnapshotError("the groups' names are not all different.")
-    return found
-
-
-def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0, forget: bool = False) -> float:
-    """Return the most that simple calibeating can lose to the best constants, in Brier score per round.
-
-    With `κ` the prior, `m_t = (κs + Σ_{i≤t} y_i)/(κ + t)` minimises `κ‖q − s‖² + Σ_{i≤t} ‖y_i − q‖²`, and that minimum
-    grows by `(1 − 1/(κ+t))·‖y_t − m_{t−1}‖²` in round `t`. So a group of `n` rounds has
-    `Σ_t ‖y_t − m_{t−1}‖² <= Σ_t ‖y_t − ȳ‖² + κ‖ȳ − s‖² + Σ_t ‖y_t − m_{t−1}‖²/(κ+t)`, and loses at most
-    `D²·(κ + Σ_{t≤n} 1/(κ+t))`, with `κ = 0` too. That is concave in `n`: the worst case is groups of equal size.
-
-    Parameters
-    ----------
-    rounds
-        Rounds played.
-    groups
-        Number of groups met.
-    diameter
-        The set's ℓ2 diameter: `√2` on the simplex. For shifts, twice that.
-    prior
-        As for `Recalibrator`.
-    forget
-        Whether groups forget: adds `2D²·tracking_bound(rounds of a group)` for each.
-
-    Examples
-    --------
-    >>> round(calibeating_bound(10_000, groups=20, diameter=math.sqrt(2)), 4)
-    0.0272
-    """
-    rounds, groups = whole_number("rounds", rounds, least=1), whole_number("groups", groups, least=1)
-    prior = positive_number("prior", prior, or_zero=True)
-    groups = min(groups, rounds)
-    each, more = divmod(rounds, groups)
-    lost = groups * (prior + math.fsum(1 / (prior + np.arange(1, each + 1)))) + more / (prior + each + 1)
-    if forget:
-        sizes = ((groups - more, each), (more, each + 1))
-        lost += 2 * sum(count * tracking_bound(size) for count, size in sizes if count)
-    return float(diameter**2 * lost / rounds)

@@ -140,7 +140,7 @@ def _ledger(
     weights = kept[:, 0, 0]
     rounds = int(weights.sum()) if rounds is None else rounds
     ledger = Ledger.from_rows(space, points, weights, kept[:, 0, 1:], rounds=rounds, parts=parts)
-    ledger._totals[:, 1] = kept[:, 1]
+    ledger._table.totals[:, 1] = kept[:, 1]
     return ledger
 
 
