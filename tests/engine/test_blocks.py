@@ -9,11 +9,11 @@ import pytest
 
 import treecal as tc
 from treecal._typing import Integers
-from treecal.engine._block_kernels import SIZE
+from treecal.engine._block_kernels import WAITING
 from treecal.engine._norm_kernels import network, norms
 from treecal.engine._state import node_costs
 
-STREAMS = 3 * SIZE
+STREAMS = 3 * WAITING
 
 
 def keys_of(order: str, rng: np.random.Generator) -> Integers:
@@ -26,7 +26,7 @@ def keys_of(order: str, rng: np.random.Generator) -> Integers:
         case "runs":
             return np.repeat(rng.permutation(STREAMS // 3), 9)
         case _:
-            return np.zeros(4 * SIZE, np.int64)
+            return np.zeros(4 * WAITING, np.int64)
 
 
 @pytest.mark.parametrize("order", ["shuffled", "repeated", "runs", "one"])

@@ -22,7 +22,8 @@ from treecal.engine._weigh_kernels import Rising, new_rising, weigh_rising
 from treecal.forecasters._weighting import Weighting
 
 _AHEAD = 16  # records of outcomes so far ahead are fetched meanwhile
-SIZE = 128  # streams of a block: what is computed for them stays near the processor
+SIZE = 512  # streams of a block, of which what is computed stays near the processor
+WAITING = 128  # outcomes that may wait for another block
 
 
 class Queue(NamedTuple):

@@ -118,14 +118,14 @@ class TreeStreams(Streams):
 
     def _learn_in_blocks(self, rows: Integers, outcomes: Outcomes) -> None:
         """Learn outcomes block by block; if there are many, threads share the streams."""
-        from treecal.engine._block_kernels import SIZE, Queue, learn_weighted
+        from treecal.engine._block_kernels import WAITING, Queue, learn_weighted
         from treecal.engine._norm_kernels import network
 
         assert isinstance(self.thing, AdaptiveTreeCal)
         args = *kernel_args(self.thing._path), self.thing._weighting, self._norm, network(self.thing.space.dim)
         threads = min(self.threads or processors(), 1 + len(rows) // _SHARE)
         bounds = np.linspace(0, len(self._near), threads + 1, dtype=np.int64).tolist()
-        queues = [Queue(0, 0, np.empty(2 * SIZE, np.int64), low, high) for low, high in pairwise(bounds)]
+        queues = [Queue(0, 0, np.empty(WAITING, np.int64), low, high) for low, high in pairwise(bounds)]
 
         def learn(queue: Queue) -> Queue:
             return learn_weighted(rows, outcomes, queue, *args, self._records())
