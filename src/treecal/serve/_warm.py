@@ -55,8 +55,8 @@ def warm_up(streams: Iterable[NewStream]) -> list[str]:
 def set_aside() -> None:
     """Leave all that is there now out of the garbage collector's passes: compiled code stays as long as the process.
 
-    A full pass over it stops all threads, 60 ms where it was loaded and a few times as long where it was compiled here;
-    the more requests are under way, the more often.
+    A full pass over it stops all threads, for some 50 ms where it was loaded and twice as long where it was compiled
+    here; the more requests are under way, the more often.
     """
     gc.collect()
     gc.freeze()
