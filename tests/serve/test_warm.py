@@ -66,6 +66,15 @@ def test_a_new_kind_is_compiled_beside_the_writer(tmp_path: Path, monkeypatch: p
     assert threads["rain"] != "treecal-writer"
 
 
+def test_what_is_compiled_for_a_new_kind_is_set_aside_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    aside = list[None]()
+    monkeypatch.setattr("treecal.serve._operations.set_aside", lambda: aside.append(None))
+    with served(tmp_path) as house:
+        for name in ("rain", "snow"):
+            assert house.ask("POST", "/v1/streams", {"name": name, "classes": ["no", "yes"]}).status == 201
+    assert len(aside) == 1
+
+
 def test_where_nothing_can_be_written_nothing_is_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     assert warm_up([]) == ["vector"]

@@ -24,7 +24,7 @@ from treecal.serve._page import Page
 from treecal.serve._readers import Readers
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import tokens_of
-from treecal.serve._warm import warm_up
+from treecal.serve._warm import set_aside, warm_up
 
 if TYPE_CHECKING:
     from treecal.serve._access import Access
@@ -158,7 +158,8 @@ async def create_stream(desk: Desk, call: Call) -> Answer:
     """Create a stream."""
     new: wire.NewStream = call.body
     call.need("admin", new.name, at="name")
-    await asyncio.to_thread(warm_up, [new])  # beside the writer, which has others to serve
+    if await asyncio.to_thread(warm_up, [new]):  # beside the writer, which has others to serve
+        await asyncio.to_thread(set_aside)
     name, is_new = await desk.write(lambda books: books.create(new))
     return answer(await desk.shown(name), 201 if is_new else 200)
 

@@ -26,7 +26,7 @@ from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
 from treecal.serve._store import NotNowError, may_exist, open_store
 from treecal.serve._tokens import tokens_of
-from treecal.serve._warm import warm_up
+from treecal.serve._warm import set_aside, warm_up
 from treecal.serve._writer import Writer
 
 if TYPE_CHECKING:
@@ -111,24 +111,14 @@ def serve(
             server.should_exit = True  # whoever started the process starts it again
 
         server.at_start, writer.on_failure = at_start, stop
-        with _frozen():
-            server.run([listening])
+        stack.callback(gc.unfreeze)
+        set_aside()
+        server.run([listening])
         log.line("stopping")
     log.line("stopped")
     if writer.failure is not None:
         hint = "start the server again; what was acknowledged is kept."
         raise NotNowError(f"the books failed: {writer.failure}.", hint=hint)
-
-
-@contextmanager
-def _frozen() -> Iterator[None]:
-    """Keep what is there now, and stays, out of the garbage collector's passes: a full one stops all threads."""
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 def _compile(writer: Writer, log: Log, say: Callable[[str], None]) -> None:
