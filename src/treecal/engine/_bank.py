@@ -33,7 +33,8 @@ class Bank(BankReports):
 
     Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
     grids, scalings, and group means that do not forget are kept in arrays and stepped by compiled code, which the first
-    call compiles or loads from the cache. Anything else is kept as an object for each stream.
+    call compiles or loads from the cache; many streams of `AdaptiveTreeCal` by all processors. Anything else is kept as
+    an object for each stream.
 
     Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
     take several steps: after one of these that was cut in half the bank refuses to go on.
