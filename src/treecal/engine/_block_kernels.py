@@ -22,18 +22,18 @@ from treecal.engine._weigh_kernels import Rising, new_rising, weigh_rising
 from treecal.forecasters._weighting import Weighting
 
 _AHEAD = 16  # records of outcomes so far ahead are fetched meanwhile
-SIZE = 512  # streams of a block, of which what is computed stays near the processor
+_SIZE = 512  # streams of a block, of which what is computed stays near the processor
 WAITING = 128  # outcomes that may wait for another block
 
 
 class Queue(NamedTuple):
     """Outcomes of the streams in rows from `low` to `high`: those from `at` on, and `held` earlier ones that wait."""
 
-    at: int
-    held: int
-    waiting: Integers
     low: int
     high: int
+    waiting: Integers
+    at: int = 0
+    held: int = 0
 
 
 class Block(NamedTuple):
@@ -66,7 +66,7 @@ class Gaps(NamedTuple):
 def _take(
     i: int, row: int, count: int, limit: int, whole: Integers, places: Integers, rows: Integers, nows: Integers
 ) -> int:
-    """Take outcome `i` if its stream is not in the block yet and needs no more heights; return how many are taken."""
+    """Take outcome `i`, 1 or 0, if its stream is not in the block yet and has less than `limit` rounds."""
     now = whole[row, 0]
     if now < 0 or now >= limit:
         return 0
@@ -78,17 +78,17 @@ def _take(
 @strict
 def _fill(given: Integers, queue: Queue, limit: int, whole: Integers, block: Block) -> tuple[Queue, int]:
     """Fill a block from what waits, and then from what comes next; return the queue after it, and how many it has."""
-    at, held, waiting, low, high = queue
+    low, high, waiting, at, held = queue
     places, rows, nows = block
     kept, count, wide = 0, 0, whole.shape[1]
     for n in range(held):
         i = waiting[n]
-        if count < SIZE and _take(i, given[i], count, limit, whole, places, rows, nows):
+        if count < len(places) and _take(i, given[i], count, limit, whole, places, rows, nows):
             count += 1
         else:
             waiting[kept] = i
             kept += 1
-    while at < len(given) and count < SIZE and kept < len(waiting):
+    while at < len(given) and count < len(places) and kept < len(waiting):
         row = given[at]
         if low <= row < high:
             if at + _AHEAD < len(given):
@@ -99,7 +99,7 @@ def _fill(given: Integers, queue: Queue, limit: int, whole: Integers, block: Blo
             waiting[kept] = at
             kept += 1 - taken
         at += 1
-    return Queue(at, kept, waiting, low, high), count
+    return Queue(low, high, waiting, at, kept), count
 
 
 # Gaps.
@@ -179,13 +179,13 @@ def _absorb(
 def _gap(
     gaps: Array, k: int, n: int, total: Any, own: Any, divisor: Any, rounds: Any, first: Array, mix: Mix | None
 ) -> None:
-    """Write coordinate `k` of four gaps. There is room for a multiple of four coordinates."""
-    k_ = min(k, len(first) - 1)
+    """Write coordinate `k` of four gaps; there is room for some that no point has."""
+    own_k = min(k, len(first) - 1)
     point = lanes.over(own, divisor)
     if mix is not None:
-        point = lanes.plus(lanes.times(point, lanes.lanes_of(mix.share)), lanes.lanes_of(mix.pull[k_]))
-    point = lanes.where_zero(divisor, lanes.lanes_of(first[k_]), point)
-    lanes.store(gaps, k * SIZE + n, lanes.minus(total, lanes.times(rounds, point)))
+        point = lanes.plus(lanes.times(point, lanes.lanes_of(mix.share)), lanes.lanes_of(mix.pull[own_k]))
+    point = lanes.where_zero(divisor, lanes.lanes_of(first[own_k]), point)
+    lanes.store(gaps, k * gaps.shape[1] + n, lanes.minus(total, lanes.times(rounds, point)))
 
 
 @strict
@@ -210,14 +210,14 @@ def _learn_leaves(
     rising: Rising,
     tree: TreeArgs,
     mix: Mix | None,
-    grows: bool,
+    seen: bool,
     norm: int,
     pairs: Integers,
     records: Records,
 ) -> int:
     """Learn the outcomes of a block; return of how many streams a higher node ends, and note these.
 
-    With `grows`, the scale of costs is the largest seen.
+    The scale of costs is the largest `seen`, or known beforehand.
     """
     near, whole, head, arity = records.near, records.whole, records.head, tree.arity
     places, rows, nows = block
@@ -225,12 +225,12 @@ def _learn_leaves(
     higher, last = 0, arity - 1
     soon, far, stakes = rising.climbing, records.far, records.stakes
     for n in range(count):
-        count_ = nows[n] % arity
-        counts[n] = count_
+        elder = nows[n] % arity
+        counts[n] = elder
         siblings[n] = rows[n] * near.shape[1] + head
         soon[higher] = rows[n]
-        higher += count_ == last
-    for n in range(higher):
+        higher += elder == last
+    for n in range(higher):  # what higher nodes need is fetched meanwhile
         for k in range(0, len(tree.first) + 7, 8):
             lanes.prefetch(far, soon[n] * far.shape[1] + k)
         for k in range(0, stakes.shape[1] + 7, 8):
@@ -247,7 +247,7 @@ def _learn_leaves(
         higher += counts[n] == last
         cost *= counts[n] != last  # costs of the others are added when heights are weighed
         near[row, COST] += cost
-        if grows:
+        if seen:
             near[row, SCALE] = max(near[row, SCALE], cost)
     return higher
 
@@ -296,6 +296,7 @@ def learn_weighted(
     rows: Integers,
     outcomes: Any,
     queue: Queue,
+    limit: int,
     tree: TreeArgs,
     mix: Mix | None,
     rule: Weighting,
@@ -303,18 +304,17 @@ def learn_weighted(
     pairs: Integers,
     records: Records,
 ) -> Queue:
-    """Learn the outcomes of a queue; return what is left of it: those that need more heights, or fill a fixed tree."""
-    dim = len(tree.first)
-    block = Block(np.empty(SIZE, np.int64), np.empty(SIZE, np.int64), np.empty(SIZE, np.int64))
-    gaps = np.empty((dim + -dim % lanes.WIDTH, SIZE))
-    found = Gaps(np.empty(SIZE, np.int64), np.empty(SIZE, np.int64), np.empty(SIZE), gaps, np.empty(SIZE))
-    room, rising = np.empty((SIZE, dim)), new_rising(SIZE, records.heights)
-    limit = tree.arity**records.heights - 1
+    """Learn the outcomes of a queue; return what is left of it: those of streams that have `limit` rounds or more."""
+    dim, size = len(tree.first), min(_SIZE, len(rows) + -len(rows) % lanes.WIDTH)
+    block = Block(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64))
+    gaps = np.empty((dim + -dim % lanes.WIDTH, size))
+    found = Gaps(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), gaps, np.empty(size))
+    room, rising = np.empty((size, dim)), new_rising(size, records.heights)
     while True:
         queue, count = _fill(rows, queue, limit, records.whole, block)
         if count == 0:
             return queue
-        grows = not rule.block
-        count = _learn_leaves(outcomes, count, block, found, room, rising, tree, mix, grows, norm, pairs, records)
+        seen = not rule.block
+        count = _learn_leaves(outcomes, count, block, found, room, rising, tree, mix, seen, norm, pairs, records)
         _learn_higher(count, found, rising, tree, mix, norm, pairs, records)
         weigh_rising(count, rising, rule, records)

@@ -21,6 +21,7 @@ from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.exceptions import HorizonError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import Lp
+from treecal.tree import MOST_ROUNDS
 
 _SHARE = 2**16  # outcomes that are worth a thread
 _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
@@ -123,12 +124,14 @@ class TreeStreams(Streams):
 
         assert isinstance(self.thing, AdaptiveTreeCal)
         args = *kernel_args(self.thing._path), self.thing._weighting, self._norm, network(self.thing.space.dim)
-        threads = min(self.threads or processors(), 1 + len(rows) // _SHARE)
-        bounds = np.linspace(0, len(self._near), threads + 1, dtype=np.int64).tolist()
-        queues = [Queue(0, 0, np.empty(WAITING, np.int64), low, high) for low, high in pairwise(bounds)]
+        most = len(rows) // _SHARE  # threads that have enough to do
+        threads = min(self.threads or processors(), most) if most > 1 else 1
+        bounds = [len(self._near) * part // threads for part in range(threads + 1)]
+        queues = [Queue(low, high, np.empty(WAITING, np.int64)) for low, high in pairwise(bounds)]
 
         def learn(queue: Queue) -> Queue:
-            return learn_weighted(rows, outcomes, queue, *args, self._records())
+            full = self.thing.tree.arity**self._heights  # then a tree grows, or is full
+            return learn_weighted(rows, outcomes, queue, min(full - 1, MOST_ROUNDS - 1), *args, self._records())
 
         with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
             self.torn = threads > 1
