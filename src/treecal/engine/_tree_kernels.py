@@ -21,10 +21,12 @@ from treecal.forecasters._weighting import Weighting
 
 
 @inlined
-def sums(records: Records, row: int, height: int) -> Array:
+def sums(records: Records, row: int, height: int, dim: int) -> Array:
     """Return the sum of a stream at a height, as a part of its record."""
-    dim = records.near.shape[1] - records.head
-    return records.near[row, records.head :] if height == 0 else records.far[row, (height - 1) * dim : height * dim]
+    if height == 0 or records.stakes.shape[1] == 0:
+        start = records.head + height * dim
+        return records.near[row, start : start + dim]
+    return records.far[row, (height - 1) * dim : height * dim]
 
 
 def part(outcomes: Any, i: int, k: int) -> float:
@@ -47,21 +49,6 @@ def _part(outcomes: Any, i: Any, k: Any) -> Any:
     return found
 
 
-@inlined
-def _carry(row: int, risen: int, outcomes: Any, i: int, tree: TreeArgs, records: Records) -> None:
-    """Add an outcome with which nodes of so many heights end: finished sums go one height up."""
-    near, far, head, dim = records.near, records.far, records.head, len(tree.first)
-    for k in range(dim):
-        near[row, head + k] += part(outcomes, i, k)
-    if risen > 0 and risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-        for k in range(dim):
-            far[row, k] += near[row, head + k]
-            near[row, head + k] = 0.0
-        for k in range((risen - 1) * dim):
-            far[row, dim + k] += far[row, k]
-            far[row, k] = 0.0
-
-
 @strict
 def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, records: Records) -> int:
     """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number."""
@@ -75,7 +62,13 @@ def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, records: Recor
         elif tree.depth == 0 and digits(now, arity) > records.heights:
             return i
         else:
-            _carry(row, carries(now, arity), outcomes, i, tree, records)
+            for k in range(dim):
+                near[row, 1 + k] += part(outcomes, i, k)
+            risen = carries(now, arity)
+            if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+                for k in range(1, 1 + risen * dim):
+                    near[row, k + dim] += near[row, k]
+                    near[row, k] = 0.0
         whole[row, 0] = now
     return len(rows)
 
@@ -86,12 +79,29 @@ def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, po
     for i in range(len(rows)):
         now, length = records.whole[rows[i], 0], 1
         for height in range(points.shape[1]):
-            place(sums(records, rows[i], height), now % tree.arity * length, tree, mix, points[i, height])
+            place(
+                sums(records, rows[i], height, points.shape[2]), now % tree.arity * length, tree, mix, points[i, height]
+            )
             now //= tree.arity
             length *= tree.arity
 
 
 # Norms that are not compiled: gaps are noted, and NumPy computes their norms.
+
+
+@inlined
+def _carry(row: int, risen: int, outcomes: Any, i: int, tree: TreeArgs, records: Records) -> None:
+    """Add an outcome with which nodes of so many weighted heights end: finished sums go one height up."""
+    near, far, head, dim = records.near, records.far, records.head, len(tree.first)
+    for k in range(dim):
+        near[row, head + k] += part(outcomes, i, k)
+    if risen > 0 and risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
+        for k in range(dim):
+            far[row, k] += near[row, head + k]
+            near[row, head + k] = 0.0
+        for k in range((risen - 1) * dim):
+            far[row, dim + k] += far[row, k]
+            far[row, k] = 0.0
 
 
 @strict
@@ -122,7 +132,7 @@ def learn_gaps(
             total[k] = part(outcomes, i, k)
         length, nodes = 1, now - 1
         for height in range(ended):
-            own = sums(records, row, height)
+            own = sums(records, row, height, dim)
             place(own, nodes % tree.arity * length, tree, mix, point)
             for k in range(dim):
                 gaps[used, k] = total[k] - length * point[k]

@@ -1,4 +1,4 @@
-"""How a bank keeps streams on trees: what every round of one needs is in one place, and the rest in another."""
+"""How a bank keeps streams on trees."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ SCALE, COST = 1, 2
 class Records(NamedTuple):
     """The records of all streams.
 
-    A near one is the stream's rounds (the bits of an integer, read through `whole`), with weighted heights the scale of
-    costs and the cost of leaves, and from `head` on the sum that leaves are added to. A far one, which one of `arity`
-    rounds needs, has the carried sums of the higher heights, from `(height − 1)·dim` on. With weighted heights,
-    `stakes` have the weight of each at `2·height`, and before it the cost of each higher one.
+    A near one is the stream's rounds (the bits of an integer, read through `whole`) and, from `head` on, the carried
+    sum of each height, lowest first. With weighted heights it has before them the scale of costs and the cost of
+    leaves, and of the sums that of leaves alone, which is what most rounds need: those of the higher heights are in the
+    far one, from `(height − 1)·dim` on, and `stakes` have the weight of each height at `2·height`, and before it the
+    cost of each higher one.
     """
 
     near: Array

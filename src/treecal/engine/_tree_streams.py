@@ -31,7 +31,7 @@ _COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
 
 
 class TreeStreams(Streams):
-    """A near and a far record for each stream. All far ones have the heights of the longest stream."""
+    """The records of each stream, all with the heights of the longest."""
 
     thing: TreeForecaster
 
@@ -46,20 +46,25 @@ class TreeStreams(Streams):
 
     @property
     def _heights(self) -> int:
-        return 1 + int(self._far.shape[1]) // self.thing.space.dim
+        return int(self._near.shape[1] - self._head + self._far.shape[1]) // self.thing.space.dim
 
     @property
     def rounds(self) -> Integers:
         return self._near.view(np.int64)[:, 0]
+
+    def _widths(self, heights: int) -> tuple[int, int, int]:
+        """Return how many numbers the records of so many heights have: near ones, far ones, and stakes."""
+        dim = self.thing.space.dim
+        if not self._weighted:
+            return self._head + heights * dim, 0, 0
+        return self._head + dim, (heights - 1) * dim, 2 * heights - 1
 
     def reserve(self, rows: int) -> None:
         self._resize(rows, self._heights)
 
     def _resize(self, rows: int, heights: int) -> None:
         """Make room for so many rows and heights, each at least what there is."""
-        dim, weights = self.thing.space.dim, 2 * heights - 1 if self._weighted else 0
-        widths = self._near.shape[1], (heights - 1) * dim, weights
-        new = [np.zeros((rows, width)) for width in widths]
+        new = [np.zeros((rows, width)) for width in self._widths(heights)]
         for records, old, fresh in zip(new, (self._near, self._far, self._stakes), self._fresh, strict=True):
             records[: len(old), : old.shape[1]] = old
             records[len(old) :, : fresh.shape[1]] = fresh
@@ -176,9 +181,10 @@ class TreeStreams(Streams):
         """Return the state as the forecaster has it, with a column for each stream."""
         rounds = self.rounds[rows]
         heights = self.thing.tree.heights(int(rounds.max(initial=0)))
-        n, dim, near, stakes = len(rows), self.thing.space.dim, self._near[rows], self._stakes[rows]
-        higher = self._far[rows, : (heights - 1) * dim].reshape(n, heights - 1, dim).swapaxes(0, 1)
-        state = {"rounds": rounds, "sums": np.concatenate([near[None, :, self._head :], higher])}
+        dim, near, stakes = self.thing.space.dim, self._near[rows], self._stakes[rows]
+        kept = np.concatenate([near[:, self._head :], self._far[rows]], axis=1)[:, : heights * dim]
+        sums = np.ascontiguousarray(kept.reshape(len(rows), heights, dim).swapaxes(0, 1))
+        state = {"rounds": rounds, "sums": sums}
         if self._weighted:
             state["costs"] = np.vstack([near[:, COST], stakes[:, 1 : 2 * heights - 1 : 2].T])
             state["weights"] = stakes[:, : 2 * heights : 2].T.copy()
@@ -196,10 +202,11 @@ class TreeStreams(Streams):
     def _packed(self, state: dict[str, Any]) -> tuple[Array, Array, Array]:
         """Return the records of a state."""
         heights, n, dim = state["sums"].shape
-        near, stakes = np.zeros((n, self._head + dim)), np.zeros((n, 2 * heights - 1 if self._weighted else 0))
+        near, far, stakes = (np.zeros((n, width)) for width in self._widths(heights))
         near.view(np.int64)[:, 0] = state["rounds"]
-        near[:, self._head :] = state["sums"][0]
+        sums = state["sums"].swapaxes(0, 1).reshape(n, heights * dim)
+        near[:, self._head :], far[:] = np.split(sums, [near.shape[1] - self._head], axis=1)
         if self._weighted:
             near[:, SCALE], near[:, COST] = state["scale"], state["costs"][0]
             stakes[:, ::2], stakes[:, 1::2] = state["weights"].T, state["costs"][1:].T
-        return near, state["sums"][1:].swapaxes(0, 1).reshape(n, (heights - 1) * dim).copy(), stakes
+        return near, far, stakes
