@@ -20,15 +20,6 @@ from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.forecasters._weighting import Weighting
 
 
-@inlined
-def sums(records: Records, row: int, height: int, dim: int) -> Array:
-    """Return the sum of a stream at a height, as a part of its record."""
-    if height == 0 or records.stakes.shape[1] == 0:
-        start = records.head + height * dim
-        return records.near[row, start : start + dim]
-    return records.far[row, (height - 1) * dim : height * dim]
-
-
 def part(outcomes: Any, i: int, k: int) -> float:
     """Return coordinate `k` of outcome `i`, a row of numbers or a class."""
     raise NotImplementedError
@@ -76,17 +67,25 @@ def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, records: Recor
 @strict
 def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
     """Write the points on each stream's path, `points[i, height]`."""
+    near, dim, arity = records.near, points.shape[2], tree.arity
+    higher, offset = (near, records.head) if records.stakes.shape[1] == 0 else (records.far, -dim)
     for i in range(len(rows)):
-        now, length = records.whole[rows[i], 0], 1
-        for height in range(points.shape[1]):
-            place(
-                sums(records, rows[i], height, points.shape[2]), now % tree.arity * length, tree, mix, points[i, height]
-            )
-            now //= tree.arity
-            length *= tree.arity
+        row, now, length = rows[i], records.whole[rows[i], 0], 1
+        place(near[row, records.head : records.head + dim], now % arity, tree, mix, points[i, 0])
+        for height in range(1, points.shape[1]):
+            now //= arity
+            length *= arity
+            at = offset + height * dim
+            place(higher[row, at : at + dim], now % arity * length, tree, mix, points[i, height])
 
 
 # Norms that are not compiled: gaps are noted, and NumPy computes their norms.
+
+
+@inlined
+def _sums(records: Records, row: int, height: int, dim: int) -> Array:
+    """Return the sum of a stream at a weighted height, as a part of its record."""
+    return records.near[row, records.head :] if height == 0 else records.far[row, (height - 1) * dim : height * dim]
 
 
 @inlined
@@ -132,7 +131,7 @@ def learn_gaps(
             total[k] = part(outcomes, i, k)
         length, nodes = 1, now - 1
         for height in range(ended):
-            own = sums(records, row, height, dim)
+            own = _sums(records, row, height, dim)
             place(own, nodes % tree.arity * length, tree, mix, point)
             for k in range(dim):
                 gaps[used, k] = total[k] - length * point[k]
