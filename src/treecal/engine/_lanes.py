@@ -215,44 +215,37 @@ def lanes_of(typing: Any, value: Any) -> Any:
     return _LANES(types.float64), build
 
 
+def _lane_by_lane(instruction: str) -> Any:
+    """Return the type and the code of an instruction that takes two."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        return getattr(builder, instruction)(*values)
+
+    return _LANES(_LANES, _LANES), build
+
+
 @_compiled
 def plus(typing: Any, a: Any, b: Any) -> Any:
     """Return `a + b`."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.fadd(*values)
-
-    return _LANES(_LANES, _LANES), build
+    return _lane_by_lane("fadd")
 
 
 @_compiled
 def minus(typing: Any, a: Any, b: Any) -> Any:
     """Return `a − b`."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.fsub(*values)
-
-    return _LANES(_LANES, _LANES), build
+    return _lane_by_lane("fsub")
 
 
 @_compiled
 def times(typing: Any, a: Any, b: Any) -> Any:
     """Return `a * b`."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.fmul(*values)
-
-    return _LANES(_LANES, _LANES), build
+    return _lane_by_lane("fmul")
 
 
 @_compiled
 def over(typing: Any, a: Any, b: Any) -> Any:
     """Return `a / b`."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.fdiv(*values)
-
-    return _LANES(_LANES, _LANES), build
+    return _lane_by_lane("fdiv")
 
 
 @_compiled
