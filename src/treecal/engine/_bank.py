@@ -224,7 +224,7 @@ class Bank(BankReports):
 
     def _read_outcomes(self, outcomes: Any) -> Outcomes:
         try:
-            rows = read_outcomes(self.space, outcomes)
+            rows = read_outcomes(self.space, outcomes, threads=self._streams.threads)
         except OutcomeError as error:
             if error.round:  # these are rows, not rounds
                 raise OutcomeError.at(error.round - 1, error.problem, hint=error.hint, where="in row") from None

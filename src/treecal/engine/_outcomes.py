@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._processors import parts, side_by_side
 from treecal._typing import Array
 from treecal.exceptions import OutcomeError
 from treecal.geometry import ConvexSet, Simplex
@@ -20,13 +21,13 @@ Outcomes = NDArray[Any]
 _ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
 
 
-def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0) -> Outcomes:
+def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0, threads: int | None = 1) -> Outcomes:
     """Return outcomes as kernels take them, in the caller's own array if that fits: not to be written to.
 
-    `before` is the number of earlier rounds, for the error.
+    `before` is the number of earlier rounds, for the error; `threads` is as in `first_refused`.
     """
     rows = as_float_or_class(space, as_array(space, values, before=before), before=before)
-    if rows.ndim == 2 and (bad := first_refused(space, rows)) is not None:
+    if rows.ndim == 2 and (bad := first_refused(space, rows, threads)) is not None:
         refuse(space, rows[bad], before + bad + 1)
     return rows
 
@@ -91,13 +92,17 @@ class _Unlocked:
         self._locked = locked  # so that its memory stays
 
 
-def first_refused(space: ConvexSet, rows: Outcomes) -> int | None:
-    """Return the first row that is not a point of the set, if any."""
+def first_refused(space: ConvexSet, rows: Outcomes, threads: int | None = 1) -> int | None:
+    """Return the first row that is not a point of the set, if any; threads, None for all processors, share the rows."""
     if isinstance(space, Simplex):
         from treecal.engine._climb_kernels import first_off_simplex
 
-        bad = int(first_off_simplex(rows, TOLERANCE))
-        return None if bad < 0 else bad
+        def first(part: tuple[int, int]) -> int | None:
+            bad = int(first_off_simplex(rows[slice(*part)], TOLERANCE))
+            return None if bad < 0 else part[0] + bad
+
+        found = side_by_side(first, parts(len(rows), len(rows), threads))
+        return next((bad for bad in found if bad is not None), None)
     with np.errstate(invalid="ignore"):
         inside = space.contains(rows) & (np.abs(rows).max(axis=1, initial=0.0) <= LARGEST)
     return None if inside.all() else int(np.argmin(inside))
