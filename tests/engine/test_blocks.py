@@ -10,7 +10,8 @@ import pytest
 import treecal as tc
 from treecal._typing import Integers
 from treecal.engine._block_kernels import WAITING
-from treecal.engine._norm_kernels import network, norms
+from treecal.engine._network import network
+from treecal.engine._norm_kernels import norms
 from treecal.engine._state import node_costs
 
 STREAMS = 3 * WAITING
@@ -56,7 +57,7 @@ def test_blocks(order: str, dim: int) -> None:
 @pytest.mark.parametrize("depth", [None, 3])
 def test_threads(depth: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share streams, whose results do not depend on how many there are; fixed trees are filled."""
-    monkeypatch.setattr("treecal.engine._tree_streams._SHARE", 100)
+    monkeypatch.setattr("treecal._processors._SHARE", 100)
     rng, states = np.random.default_rng(0), []
     orders = [rng.permutation(STREAMS) for _ in range(8)]
     classes = rng.integers(3, size=(8, STREAMS))
@@ -81,12 +82,12 @@ def test_networks_sort(dim: int) -> None:
 
 
 @pytest.mark.parametrize(("norm", "number"), [("l1", 1), ("l2", 2), ("linf", 3)])
-@pytest.mark.parametrize("dim", [1, 2, 7, 8, 9, 31, 128])
+@pytest.mark.parametrize("dim", [*range(1, 15), 31, 128])
 def test_norms(norm: str, number: int, dim: int) -> None:
     """As AdaptiveTreeCal computes them one by one, tiny and huge ones too."""
     rng = np.random.default_rng(dim)
-    gaps = rng.normal(size=(50, dim)) * 10.0 ** rng.integers(-200, 150, size=(50, 1))
+    gaps = rng.normal(size=(52, dim)) * 10.0 ** rng.integers(-200, 150, size=(52, 1))
     gaps[:5] = rng.integers(-1, 2, size=(5, dim))
     sizes = np.empty(50)
     norms(gaps.T.copy(), 50, dim, number, network(dim), sizes)
-    assert sizes.tobytes() == node_costs(tc.geometry.as_norm(norm), gaps).tobytes()
+    assert sizes.tobytes() == node_costs(tc.geometry.as_norm(norm), gaps[:50]).tobytes()

@@ -12,17 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from treecal._compile import strict
+from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
+from treecal.engine._compile import remainder
 from treecal.engine._norm_kernels import norms
 from treecal.engine._state import Mix, TreeArgs
+from treecal.engine._tree_kernels import AHEAD, fetch
 from treecal.engine._tree_records import COST, SCALE, Records
-from treecal.engine._weigh_kernels import Rising, new_rising, weigh_rising
+from treecal.engine._weigh_kernels import Rising, new_rising, put_in_order, weigh_one_by_one, weigh_rising
 from treecal.forecasters._weighting import Weighting
 
-_AHEAD = 16  # records of outcomes so far ahead are fetched meanwhile
-_SIZE = 512  # streams of a block, of which what is computed stays near the processor
+_SIZE = 1024  # streams of a block
+_TILE = 64  # gaps that are computed at once, and stay near the processor
 WAITING = 128  # outcomes that may wait for another block
 
 
@@ -37,11 +39,16 @@ class Queue(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The streams of a block, and of each the place of its outcome and its rounds before."""
+    """The streams of a block."""
 
     places: Integers
+    """Which outcomes are theirs."""
     rows: Integers
+    """Where their records are."""
     nows: Integers
+    """Their rounds before."""
+    costs: Array
+    """What their leaves cost."""
 
 
 class Gaps(NamedTuple):
@@ -54,49 +61,51 @@ class Gaps(NamedTuple):
     counts: Array
     """The rounds of these siblings."""
     gaps: Array
-    """A column for each."""
-    sizes: Array
-    """Their norms."""
+    """A column for each of the few that are computed at once."""
 
 
 # Which streams.
 
 
-@strict
-def _take(
-    i: int, row: int, count: int, limit: int, whole: Integers, places: Integers, rows: Integers, nows: Integers
-) -> int:
+@inlined
+def _take(i: int, row: int, count: int, limit: int, whole: Integers, block: Block) -> int:
     """Take outcome `i`, 1 or 0, if its stream is not in the block yet and has less than `limit` rounds."""
-    now = whole[row, 0]
-    if now < 0 or now >= limit:
-        return 0
-    whole[row, 0] = ~now  # a mark, until the outcome is learned
-    places[count], rows[count], nows[count] = i, row, now
-    return 1
+    start = row * whole.shape[1]
+    now = lanes.get(whole, start)
+    free = 0 <= now < limit
+    lanes.put(whole, start, ~now if free else now)  # a mark, until the outcome is learned
+    lanes.put(block.places, count, i)
+    lanes.put(block.rows, count, row)
+    lanes.put(block.nows, count, now)
+    return 1 if free else 0
 
 
 @strict
-def _fill(given: Integers, queue: Queue, limit: int, whole: Integers, block: Block) -> tuple[Queue, int]:
+def _fill(
+    given: Integers, outcomes: Any, queue: Queue, limit: int, tree: TreeArgs, records: Records, block: Block
+) -> tuple[Queue, int]:
     """Fill a block from what waits, and then from what comes next; return the queue after it, and how many it has."""
     low, high, waiting, at, held = queue
-    places, rows, nows = block
-    kept, count, wide = 0, 0, whole.shape[1]
+    whole, far, arity, used = records.whole, records.far, tree.arity, records.top + len(tree.first)
+    kept, count, size, each = 0, 0, len(block.places), outcomes.size // max(1, len(outcomes))
     for n in range(held):
-        i = waiting[n]
-        if count < len(places) and _take(i, given[i], count, limit, whole, places, rows, nows):
-            count += 1
-        else:
-            waiting[kept] = i
-            kept += 1
-    while at < len(given) and count < len(places) and kept < len(waiting):
-        row = given[at]
+        i, taken = waiting[n], 0
+        if count < size:
+            taken = _take(i, given[i], count, limit, whole, block)
+        waiting[kept] = i
+        count += taken
+        kept += 1 - taken
+    while at < len(given) and count < size and kept < len(waiting):
+        row = lanes.get(given, at)
         if low <= row < high:
-            if at + _AHEAD < len(given):
-                for k in range(0, wide, 8):
-                    lanes.prefetch(whole, given[at + _AHEAD] * wide + k)
-            taken = _take(at, row, count, limit, whole, places, rows, nows)
+            soon = min(at + AHEAD, len(given) - 1)
+            fetch(whole, lanes.get(given, soon) * whole.shape[1], whole.shape[1])
+            fetch(outcomes, soon * each, each)
+            taken = _take(at, row, count, limit, whole, block)
+            rises = remainder(lanes.get(block.nows, count), arity) == arity - 1
+            fetch(far, row * far.shape[1] if rises else 0, used)  # without branches
+            lanes.put(waiting, kept, at)
             count += taken
-            waiting[kept] = at
             kept += 1 - taken
         at += 1
     return Queue(low, high, waiting, at, kept), count
@@ -133,20 +142,43 @@ def _outcome_rows(outcomes: Any, count: Any, places: Any, room: Any, starts: Any
 
 @strict
 def _absorb(
-    count: int, length: int, totals: Array, siblings: Array, tree: TreeArgs, mix: Mix | None, found: Gaps
+    count: int,
+    length: int,
+    totals: Array,
+    siblings: Array,
+    tree: TreeArgs,
+    mix: Mix | None,
+    norm: int,
+    pairs: Integers,
+    found: Gaps,
+    costs: Array,
 ) -> None:
-    """Write the gaps of nodes of `length` rounds, and add their outcome sums to those of their siblings.
+    """Write the costs of nodes of `length` rounds, and add their outcome sums to those of their siblings."""
+    starts, owns, counts = found.totals, found.siblings, found.counts
+    for n in range(count, count + -count % lanes.WIDTH):  # four at a time: the last one again
+        starts[n], owns[n], counts[n] = starts[count - 1], owns[count - 1], counts[count - 1]
+    for begin in range(0, count, _TILE):
+        end = min(begin + _TILE, count)
+        _write_gaps(begin, end, length, totals, siblings, tree, mix, found)
+        norms(found.gaps, end - begin, len(tree.first), norm, pairs, costs[begin:end])
+
+
+@inlined
+def _write_gaps(
+    begin: int, end: int, length: int, totals: Array, siblings: Array, tree: TreeArgs, mix: Mix | None, found: Gaps
+) -> None:
+    """Write the gaps of some of the nodes, and add their outcome sums to those of their siblings.
 
     A point is the mean of the node's finished siblings; for a first child the start point.
     """
-    starts, owns, counts, gaps, first, dim = *found[:4], tree.first, len(tree.first)
-    for n in range(count, count + -count % lanes.WIDTH):  # four at a time: the last one again
-        starts[n], owns[n], counts[n] = starts[count - 1], owns[count - 1], counts[count - 1]
-    rounds = lanes.lanes_of(float(length))
-    for n in range(0, count, lanes.WIDTH):
-        divisor = lanes.load(counts, n)
+    starts, owns, counts, gaps = found
+    first, dim, wide = tree.first, len(tree.first), gaps.shape[1]
+    rounds, nothing = lanes.lanes_of(float(length)), lanes.lanes_of(0.0)
+    for n in range(begin, end, lanes.WIDTH):
         s, t, u, v = starts[n], starts[n + 1], starts[n + 2], starts[n + 3]
         w, x, y, z = owns[n], owns[n + 1], owns[n + 2], owns[n + 3]
+        i, j = lanes.lanes_of(counts[n]), lanes.lanes_of(counts[n + 1])
+        o, p = lanes.lanes_of(counts[n + 2]), lanes.lanes_of(counts[n + 3])
         for k in range(0, dim, lanes.WIDTH):
             some = min(dim - k, lanes.WIDTH)
             if some == lanes.WIDTH:
@@ -158,6 +190,11 @@ def _absorb(
                 lanes.store(siblings, x + k, lanes.plus(f, b))
                 lanes.store(siblings, y + k, lanes.plus(g, c))
                 lanes.store(siblings, z + k, lanes.plus(h, d))
+                if length > 1:  # these are sums, and carried up
+                    lanes.store(totals, s + k, nothing)
+                    lanes.store(totals, t + k, nothing)
+                    lanes.store(totals, u + k, nothing)
+                    lanes.store(totals, v + k, nothing)
             else:
                 a, b = lanes.load_some(totals, s + k, some), lanes.load_some(totals, t + k, some)
                 c, d = lanes.load_some(totals, u + k, some), lanes.load_some(totals, v + k, some)
@@ -167,34 +204,29 @@ def _absorb(
                 lanes.store_some(siblings, x + k, lanes.plus(f, b), some)
                 lanes.store_some(siblings, y + k, lanes.plus(g, c), some)
                 lanes.store_some(siblings, z + k, lanes.plus(h, d), some)
+                if length > 1:
+                    lanes.store_some(totals, s + k, nothing, some)
+                    lanes.store_some(totals, t + k, nothing, some)
+                    lanes.store_some(totals, u + k, nothing, some)
+                    lanes.store_some(totals, v + k, nothing, some)
+            start = lanes.load_some(first, k, some)
+            a, b = _gap(k, some, a, e, i, rounds, start, mix), _gap(k, some, b, f, j, rounds, start, mix)
+            c, d = _gap(k, some, c, g, o, rounds, start, mix), _gap(k, some, d, h, p, rounds, start, mix)
             a, b, c, d = lanes.transposed(a, b, c, d)
-            e, f, g, h = lanes.transposed(e, f, g, h)
-            _gap(gaps, k, n, a, e, divisor, rounds, first, mix)
-            _gap(gaps, k + 1, n, b, f, divisor, rounds, first, mix)
-            _gap(gaps, k + 2, n, c, g, divisor, rounds, first, mix)
-            _gap(gaps, k + 3, n, d, h, divisor, rounds, first, mix)
+            at = k * wide + n - begin
+            lanes.store(gaps, at, a)
+            lanes.store(gaps, at + wide, b)
+            lanes.store(gaps, at + 2 * wide, c)
+            lanes.store(gaps, at + 3 * wide, d)
 
 
-@strict
-def _gap(
-    gaps: Array, k: int, n: int, total: Any, own: Any, divisor: Any, rounds: Any, first: Array, mix: Mix | None
-) -> None:
-    """Write coordinate `k` of four gaps; there is room for some that no point has."""
-    own_k = min(k, len(first) - 1)
+@inlined
+def _gap(k: int, some: int, total: Any, own: Any, divisor: Any, rounds: Any, start: Any, mix: Mix | None) -> Any:
+    """Return some coordinates of a gap."""
     point = lanes.over(own, divisor)
     if mix is not None:
-        point = lanes.plus(lanes.times(point, lanes.lanes_of(mix.share)), lanes.lanes_of(mix.pull[own_k]))
-    point = lanes.where_zero(divisor, lanes.lanes_of(first[own_k]), point)
-    lanes.store(gaps, k * gaps.shape[1] + n, lanes.minus(total, lanes.times(rounds, point)))
-
-
-@strict
-def _clear(count: int, starts: Integers, sums: Array, dim: int) -> None:
-    """Set sums to 0."""
-    for n in range(count):
-        start = starts[n]
-        for k in range(0, dim, lanes.WIDTH):
-            lanes.store_some(sums, start + k, lanes.lanes_of(0.0), min(dim - k, lanes.WIDTH))
+        point = lanes.plus(lanes.times(point, lanes.lanes_of(mix.share)), lanes.load_some(mix.pull, k, some))
+    return lanes.minus(total, lanes.times(rounds, lanes.where_zero(divisor, start, point)))
 
 
 # Rounds.
@@ -220,35 +252,25 @@ def _learn_leaves(
     The scale of costs is the largest `seen`, or known beforehand.
     """
     near, whole, head, arity = records.near, records.whole, records.head, tree.arity
-    places, rows, nows = block
-    counts, siblings, sizes = found.counts, found.siblings, found.sizes
-    higher, last = 0, arity - 1
-    soon, far, stakes = rising.climbing, records.far, records.stakes
+    places, rows, nows, costs = block
+    counts, siblings = found.counts, found.siblings
     for n in range(count):
-        elder = nows[n] % arity
-        counts[n] = elder
+        counts[n] = remainder(nows[n], arity)
         siblings[n] = rows[n] * near.shape[1] + head
-        soon[higher] = rows[n]
-        higher += elder == last
-    for n in range(higher):  # what higher nodes need is fetched meanwhile
-        for k in range(0, len(tree.first) + 7, 8):
-            lanes.prefetch(far, soon[n] * far.shape[1] + k)
-        for k in range(0, stakes.shape[1] + 7, 8):
-            lanes.prefetch(stakes, soon[n] * stakes.shape[1] + k)
     totals = outcome_rows(outcomes, count, places, room, found.totals)
-    _absorb(count, 1, totals, near, tree, mix, found)
-    norms(found.gaps, count, len(tree.first), norm, pairs, sizes)
-    higher = 0
-    rising_rows, rising_nows, ended = rising.rows, rising.nows, rising.ended
+    _absorb(count, 1, totals, near, tree, mix, norm, pairs, found, costs)
+    higher, last = 0, arity - 1
     for n in range(count):
-        row, cost = rows[n], sizes[n]
-        whole[row, 0] = nows[n] + 1
-        rising_rows[higher], rising_nows[higher], ended[0, higher] = row, nows[n] + 1, cost
+        start, cost = rows[n] * near.shape[1], costs[n]
+        lanes.put(whole, start, nows[n] + 1)
+        lanes.put(rising.rows, higher, rows[n])
+        lanes.put(rising.nows, higher, nows[n] + 1)
+        lanes.put(rising.ended, higher, cost)
         higher += counts[n] == last
         cost *= counts[n] != last  # costs of the others are added when heights are weighed
-        near[row, COST] += cost
+        lanes.put(near, start + COST, lanes.get(near, start + COST) + cost)
         if seen:
-            near[row, SCALE] = max(near[row, SCALE], cost)
+            lanes.put(near, start + SCALE, max(lanes.get(near, start + SCALE), cost))
     return higher
 
 
@@ -264,31 +286,22 @@ def _learn_higher(
     records: Records,
 ) -> None:
     """Carry sums up, and note the costs of the higher nodes that end."""
-    dim, arity, near, far, head = len(tree.first), tree.arity, records.near, records.far, records.head
-    rows, nows, ends, grown, ended, climbing = rising[:6]
-    starts, siblings, counts, sizes = found.totals, found.siblings, found.counts, found.sizes
-    for j in range(count):
-        climbing[j], ends[j], grown[j] = j, 1, False
-        starts[j] = rows[j] * near.shape[1] + head
-    below, height, length = near, 1, arity
-    while count > 0:
-        for c in range(count):
-            j = climbing[c]
-            siblings[c] = rows[j] * far.shape[1] + (height - 1) * dim
-            counts[c] = np.uint64(nows[j] - length) // np.uint64(length) % np.uint64(arity) * length
-        _absorb(count, length, below, far, tree, mix, found)
-        norms(found.gaps, count, dim, norm, pairs, sizes)
-        _clear(count, starts, below, dim)
-        left, last = 0, float((arity - 1) * length)
-        for c in range(count):
-            j = climbing[c]
-            grown[j] = tree.depth == 0 and nows[j] == length  # then no node of this height has ended
-            ended[height, j], ends[j] = sizes[c], height + 1 - grown[j]
-            climbing[left], starts[left] = j, siblings[c]
-            left += counts[c] == last
-        below, count = far, left
+    dim, arity, near, far = len(tree.first), tree.arity, records.near, records.far
+    rows, nows, reach, ended = rising[:4]
+    starts, siblings, counts = found.totals, found.siblings, found.counts
+    for p in range(count):
+        starts[p] = rows[p] * near.shape[1] + records.head
+    below, at, height, length = near, records.top, 1, arity
+    while reach[height] > 0:
+        count = reach[height]
+        for p in range(count):
+            siblings[p] = rows[p] * far.shape[1] + at
+            counts[p] = remainder(nows[p] - length, length * arity)
+        _absorb(count, length, below, far, tree, mix, norm, pairs, found, ended[height])
         height += 1
         length *= arity
+        starts[: reach[height]] = siblings[: reach[height]]
+        below, at = far, at + dim
 
 
 @strict
@@ -306,15 +319,19 @@ def learn_weighted(
 ) -> Queue:
     """Learn the outcomes of a queue; return what is left of it: those of streams that have `limit` rounds or more."""
     dim, size = len(tree.first), min(_SIZE, len(rows) + -len(rows) % lanes.WIDTH)
-    block = Block(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64))
-    gaps = np.empty((dim + -dim % lanes.WIDTH, size))
-    found = Gaps(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), gaps, np.empty(size))
+    block = Block(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size))
+    gaps = np.empty((dim + -dim % lanes.WIDTH, min(size, _TILE)))
+    found = Gaps(np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size), gaps)
     room, rising = np.empty((size, dim)), new_rising(size, records.heights)
     while True:
-        queue, count = _fill(rows, queue, limit, records.whole, block)
+        queue, count = _fill(rows, outcomes, queue, limit, tree, records, block)
         if count == 0:
             return queue
         seen = not rule.block
         count = _learn_leaves(outcomes, count, block, found, room, rising, tree, mix, seen, norm, pairs, records)
+        put_in_order(count, rising, tree.arity)
         _learn_higher(count, found, rising, tree, mix, norm, pairs, records)
-        weigh_rising(count, rising, rule, records)
+        if rule.block:
+            weigh_one_by_one(count, rising, rule, records)
+        else:
+            weigh_rising(count, rising, rule, records)

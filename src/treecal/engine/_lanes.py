@@ -17,7 +17,10 @@ from numba.core import cgutils, types
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
+from treecal.engine._network import network
+
 WIDTH = 4
+SORTED = 12
 _DOUBLE, _WORD, _INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR, _WORDS = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_WORD, WIDTH)
 
@@ -43,13 +46,17 @@ class _Model(PrimitiveModel):
 # Memory.
 
 
+def _entry(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    """Return where an entry of an array lies."""
+    assert kind.layout == "C"
+    return builder.gep(context.make_array(kind)(context, builder, value=array).data, [at])
+
+
 def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> tuple[Any, Any, int]:
     """Return where four entries of an array lie, from `at` on, of which type they are there, and the bytes of one."""
-    assert kind.layout == "C"
-    data = context.make_array(kind)(context, builder, value=array).data
     entry = context.get_data_type(kind.dtype)
-    vector = ir.VectorType(entry, WIDTH)
-    return builder.bitcast(builder.gep(data, [at]), vector.as_pointer()), vector, context.get_abi_sizeof(entry)
+    vector, place = ir.VectorType(entry, WIDTH), _entry(context, builder, kind, array, at)
+    return builder.bitcast(place, vector.as_pointer()), vector, context.get_abi_sizeof(entry)
 
 
 def _wide(builder: Any, lanes: Any) -> Any:
@@ -109,15 +116,24 @@ def store_some(typing: Any, array: Any, at: Any, lanes: Any, count: Any) -> Any:
 
 
 @_compiled
-def put(typing: Any, array: Any, at: Any, value: Any) -> Any:
-    """Write one entry of an array of float64; a plain assignment would ask whether `at` counts from the end."""
+def get(typing: Any, array: Any, at: Any) -> Any:
+    """Return one entry of an array; indexing would ask whether `at` counts from the end."""
 
     def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        data, start, value = values
-        builder.store(value, builder.gep(context.make_array(array)(context, builder, value=data).data, [start]))
+        return builder.load(_entry(context, builder, array, *values), typ=context.get_data_type(array.dtype))
+
+    return array.dtype(array, types.intp), build
+
+
+@_compiled
+def put(typing: Any, array: Any, at: Any, value: Any) -> Any:
+    """Write one entry of an array, as `get` reads it."""
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        builder.store(values[2], _entry(context, builder, array, *values[:2]))
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.float64), build
+    return types.void(array, types.intp, array.dtype), build
 
 
 @_compiled
@@ -125,9 +141,7 @@ def prefetch(typing: Any, array: Any, at: Any) -> Any:
     """Ask for an entry of an array that will be read and written soon; one that is not there does no harm."""
 
     def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        data, start = values
-        place = builder.gep(context.make_array(array)(context, builder, value=data).data, [start])
-        place = builder.bitcast(place, ir.IntType(8).as_pointer())
+        place = builder.bitcast(_entry(context, builder, array, *values), ir.IntType(8).as_pointer())
         _call(builder, "llvm.prefetch.p0", ir.VoidType(), place, _INT(1), _INT(3), _INT(1))
         return context.get_dummy_value()
 
@@ -272,6 +286,39 @@ def transposed(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
         return context.make_tuple(builder, kind, columns)
 
     return kind(_LANES, _LANES, _LANES, _LANES), build
+
+
+@_compiled
+def sort_columns(typing: Any, array: Any, at: Any, step: Any, dim: Any) -> Any:
+    """Sort four columns of an array of float64, whose rows are `step` apart, and write the absolute values.
+
+    There are at most `SORTED` rows: all of them fit into the processor's registers.
+    """
+
+    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        data, start, step, dim = values
+        whole = builder.append_basic_block("sorted")
+        switch = builder.switch(dim, whole)
+        for rows in range(1, SORTED + 1):
+            block = builder.append_basic_block()
+            switch.add_case(dim.type(rows), block)
+            with builder.goto_block(block):
+                places = [
+                    _place(context, builder, array, data, builder.add(start, builder.mul(step, step.type(k))))[0]
+                    for k in range(rows)
+                ]
+                columns = [builder.load(place, align=8, typ=_VECTOR) for place in places]
+                for j, k in network(rows):
+                    a, b = columns[j], columns[k]
+                    less = builder.fcmp_ordered("<", a, b)
+                    columns[j], columns[k] = builder.select(less, a, b), builder.select(less, b, a)
+                for place, column in zip(places, columns, strict=True):
+                    builder.store(_call(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, column), place, align=8)
+                builder.branch(whole)
+        builder.position_at_end(whole)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.intp, types.intp), build
 
 
 @_compiled

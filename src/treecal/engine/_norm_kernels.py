@@ -7,44 +7,27 @@ of its norm does not depend on the order of the classes.
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import numpy as np
 
-from treecal._compile import strict
+from treecal._compile import inlined
 from treecal._typing import Array, Integers
+from treecal.engine import _lanes as lanes
 
 L1, L2, LINF = 1, 2, 3
 """The norms that are compiled."""
 
 
-@lru_cache
-def network(dim: int) -> Integers:
-    """Return the pairs of coordinates that, put in order one after the other, sort all of them.
-
-    Batcher's merge exchange (Knuth, "The Art of Computer Programming", 5.2.2, Algorithm M).
-    """
-    most = 1 << max(dim - 1, 0).bit_length() >> 1  # a power of 2
-    pairs, apart = [], most
-    while apart:
-        jump, remainder, step = most, 0, apart
-        while step:
-            pairs += [(i, i + step) for i in range(dim - step) if i & apart == remainder]
-            jump, remainder, step = jump >> 1, apart, jump - apart
-        apart >>= 1
-    return np.array(pairs, np.int64).reshape(-1, 2)
-
-
-@strict
+@inlined
 def _sort(gaps: Array, count: int, pairs: Integers) -> None:
     for n in range(len(pairs)):
         j, k = pairs[n, 0], pairs[n, 1]
         for i in range(count):  # without branches
             a, b = gaps[j, i], gaps[k, i]
-            gaps[j, i], gaps[k, i] = min(a, b), max(a, b)
+            gaps[j, i], gaps[k, i] = a if a < b else b, b if a < b else a
 
 
-@strict
+@inlined
 def _add_up(gaps: Array, count: int, dim: int, sizes: Array) -> None:
     """Add up at most 128 coordinates in the order in which NumPy does: eight sums, if there are as many."""
     last = dim - dim % 8
@@ -62,14 +45,21 @@ def _add_up(gaps: Array, count: int, dim: int, sizes: Array) -> None:
             sizes[i] += gaps[k, i]
 
 
-@strict
+@inlined
 def norms(gaps: Array, count: int, dim: int, norm: int, pairs: Integers, sizes: Array) -> None:
-    """Write the norms of so many gaps, the columns of the first `dim` rows, which are overwritten."""
-    if norm != LINF:
-        _sort(gaps, count, pairs)
-    for k in range(dim):
-        for i in range(count):
-            gaps[k, i] = abs(gaps[k, i])
+    """Write the norms of so many gaps, the columns of the first `dim` rows, which are overwritten.
+
+    Four are sorted at a time, so there must be room for whole fours.
+    """
+    if norm != LINF and dim <= lanes.SORTED:
+        for i in range(0, count, lanes.WIDTH):
+            lanes.sort_columns(gaps, i, gaps.shape[1], dim)
+    else:
+        if norm != LINF:
+            _sort(gaps, count, pairs)
+        for k in range(dim):
+            for i in range(count):
+                gaps[k, i] = abs(gaps[k, i])
     if norm != L1:
         sizes[:count] = 0.0
         for k in range(dim):

@@ -13,11 +13,22 @@ from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits, weigh
+from treecal.engine import _lanes as lanes
+from treecal.engine._compile import carries, remainder, weigh
 from treecal.engine._kernels import after_round, place
 from treecal.engine._state import Mix, TreeArgs
 from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.forecasters._weighting import Weighting
+
+AHEAD = 16
+"""Records of outcomes so far ahead are fetched meanwhile."""
+
+
+@inlined
+def fetch(array: Any, start: int, size: int) -> None:
+    """Fetch so many entries of an array, which will be needed soon."""
+    for k in range(0, size + 7, 8):  # a line of memory holds eight, and may start at any
+        lanes.prefetch(array, start + k)
 
 
 def part(outcomes: Any, i: int, k: int) -> float:
@@ -40,67 +51,86 @@ def _part(outcomes: Any, i: Any, k: Any) -> Any:
     return found
 
 
+def add_at(sums: Array, at: int, outcomes: Any, i: int, dim: int) -> None:
+    """Add outcome `i` to the sum that starts at `at`."""
+    raise NotImplementedError
+
+
+@overload(add_at)
+def _add_at(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> Any:
+    if outcomes.ndim == 1:
+
+        def add(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> None:
+            place = at + lanes.get(outcomes, i)
+            lanes.put(sums, place, lanes.get(sums, place) + 1.0)
+
+    else:
+
+        def add(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> None:
+            last = dim - dim % lanes.WIDTH
+            for k in range(0, last, lanes.WIDTH):
+                total = lanes.plus(lanes.load(sums, at + k), lanes.load(outcomes, i * dim + k))
+                lanes.store(sums, at + k, total)
+            for k in range(last, dim):
+                lanes.put(sums, at + k, lanes.get(sums, at + k) + lanes.get(outcomes, i * dim + k))
+
+    return add
+
+
+@inlined
+def _carry(below: Array, start: int, sums: Array, at: int, count: int) -> None:
+    """Add so many entries, from `start` on, to those from `at` on, and set them to 0: one height after the other."""
+    for k in range(count):
+        lanes.put(sums, at + k, lanes.get(sums, at + k) + lanes.get(below, start + k))
+        lanes.put(below, start + k, 0.0)
+
+
 @strict
-def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, records: Records) -> int:
-    """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number."""
-    near, whole, arity, dim = records.near, records.whole, tree.arity, len(tree.first)
+def learn(rows: Integers, outcomes: Any, at: int, limit: int, tree: TreeArgs, records: Records) -> int:
+    """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number.
+
+    A growing tree needs them after `limit` rounds.
+    """
+    sums, whole, arity, dim = records.near, records.whole, tree.arity, len(tree.first)
     for i in range(at, len(rows)):
-        row = rows[i]
-        now = whole[row, 0] + 1
-        if now % arity != 0:
-            for k in range(dim):
-                near[row, 1 + k] += part(outcomes, i, k)
-        elif tree.depth == 0 and digits(now, arity) > records.heights:
+        start = rows[i] * whole.shape[1]
+        now = lanes.get(whole, start) + 1
+        if now > limit and tree.depth == 0:
             return i
-        else:
-            for k in range(dim):
-                near[row, 1 + k] += part(outcomes, i, k)
+        fetch(whole, rows[min(i + AHEAD, len(rows) - 1)] * whole.shape[1], whole.shape[1])
+        first = start + records.head
+        add_at(sums, first, outcomes, i, dim)
+        if remainder(now, arity) == 0:
             risen = carries(now, arity)
             if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-                for k in range(1, 1 + risen * dim):
-                    near[row, k + dim] += near[row, k]
-                    near[row, k] = 0.0
-        whole[row, 0] = now
+                _carry(sums, first, sums, first + dim, risen * dim)
+        lanes.put(whole, start, now)
     return len(rows)
+
+
+@inlined
+def _sums(records: Records, row: int, height: int, dim: int) -> Array:
+    """Return the sum of a stream at a height, as a part of its records."""
+    at = records.head + height * dim
+    if height == 0 or records.far.shape[1] == 0:
+        return records.near[row, at : at + dim]
+    at = records.top + (height - 1) * dim
+    return records.far[row, at : at + dim]
 
 
 @strict
 def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
     """Write the points on each stream's path, `points[i, height]`."""
-    near, dim, arity = records.near, points.shape[2], tree.arity
-    higher, offset = (near, records.head) if records.stakes.shape[1] == 0 else (records.far, -dim)
+    dim, arity = points.shape[2], tree.arity
     for i in range(len(rows)):
         row, now, length = rows[i], records.whole[rows[i], 0], 1
-        place(near[row, records.head : records.head + dim], now % arity, tree, mix, points[i, 0])
-        for height in range(1, points.shape[1]):
+        for height in range(points.shape[1]):
+            place(_sums(records, row, height, dim), now % arity * length, tree, mix, points[i, height])
             now //= arity
             length *= arity
-            at = offset + height * dim
-            place(higher[row, at : at + dim], now % arity * length, tree, mix, points[i, height])
 
 
 # Norms that are not compiled: gaps are noted, and NumPy computes their norms.
-
-
-@inlined
-def _sums(records: Records, row: int, height: int, dim: int) -> Array:
-    """Return the sum of a stream at a weighted height, as a part of its record."""
-    return records.near[row, records.head :] if height == 0 else records.far[row, (height - 1) * dim : height * dim]
-
-
-@inlined
-def _carry(row: int, risen: int, outcomes: Any, i: int, tree: TreeArgs, records: Records) -> None:
-    """Add an outcome with which nodes of so many weighted heights end: finished sums go one height up."""
-    near, far, head, dim = records.near, records.far, records.head, len(tree.first)
-    for k in range(dim):
-        near[row, head + k] += part(outcomes, i, k)
-    if risen > 0 and risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-        for k in range(dim):
-            far[row, k] += near[row, head + k]
-            near[row, head + k] = 0.0
-        for k in range((risen - 1) * dim):
-            far[row, dim + k] += far[row, k]
-            far[row, k] = 0.0
 
 
 @strict
@@ -119,7 +149,7 @@ def learn_gaps(
     A gap is the outcome sum of a node less its point times its rounds. Return the first outcome that needs more heights
     or whose nodes do not fit, and how many gaps there are.
     """
-    used, dim = 0, gaps.shape[1]
+    used, dim, near, far = 0, gaps.shape[1], records.near, records.far
     total, point = np.empty(dim), np.empty(dim)
     for i in range(at, min(len(rows), at + len(nows))):
         row = rows[i]
@@ -139,7 +169,11 @@ def learn_gaps(
             length *= tree.arity
             nodes //= tree.arity
             used += 1
-        _carry(row, carries(now, tree.arity), outcomes, i, tree, records)
+        risen, start, above = carries(now, tree.arity), row * near.shape[1] + records.head, row * far.shape[1]
+        add_at(near, start, outcomes, i, dim)
+        if 0 < risen != tree.depth:
+            _carry(near, start, far, above + records.top, dim)
+            _carry(far, above + records.top, far, above + records.top + dim, (risen - 1) * dim)
         records.whole[row, 0] = nows[i - at] = now
     return min(len(rows), at + len(nows)), used
 
@@ -149,14 +183,14 @@ def weigh_row(
     row: int, now: int, heights: int, ended: Array, rule: Weighting, records: Records, costs: Array, weights: Array
 ) -> None:
     """Update the weights of a stream's heights, given what the nodes that ended cost; two arrays are room to do it."""
-    near, stakes = records.near, records.stakes
-    costs[0], weights[0] = near[row, COST], stakes[row, 0]
+    near, far = records.near[row], records.far[row]
+    costs[0], weights[0] = near[COST], far[0]
     for height in range(1, heights):
-        costs[height], weights[height] = stakes[row, 2 * height - 1], stakes[row, 2 * height]
-    near[row, SCALE] = weigh(rule, now, heights, ended, near[row, SCALE], costs, weights)
-    near[row, COST], stakes[row, 0] = costs[0], weights[0]
+        costs[height], weights[height] = far[2 * height - 1], far[2 * height]
+    near[SCALE] = weigh(rule, now, heights, ended, near[SCALE], costs, weights)
+    near[COST], far[0] = costs[0], weights[0]
     for height in range(1, heights):
-        stakes[row, 2 * height - 1], stakes[row, 2 * height] = costs[height], weights[height]
+        far[2 * height - 1], far[2 * height] = costs[height], weights[height]
 
 
 @strict

@@ -15,14 +15,13 @@ class Records(NamedTuple):
 
     A near one is the stream's rounds (the bits of an integer, read through `whole`) and, from `head` on, the carried
     sum of each height, lowest first. With weighted heights it has before them the scale of costs and the cost of
-    leaves, and of the sums that of leaves alone, which is what most rounds need: those of the higher heights are in the
-    far one, from `(height − 1)·dim` on, and `stakes` have the weight of each height at `2·height`, and before it the
-    cost of each higher one.
+    leaves, and of the sums that of leaves alone, which is what most rounds need. The far one has the weight of each
+    height at `2·height`, before it the cost of each higher one, and from `top` on the sums of the higher heights.
     """
 
     near: Array
     whole: Integers
     far: Array
-    stakes: Array
     head: int
+    top: int
     heights: int

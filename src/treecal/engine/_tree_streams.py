@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
-from treecal._processors import processors
+from treecal._processors import parts, side_by_side
 from treecal._states import check_like
 from treecal._typing import Array, Integers
 from treecal.engine._forecasts import TreeForecasts
@@ -23,7 +20,6 @@ from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import Lp
 from treecal.tree import MOST_ROUNDS
 
-_SHARE = 2**16  # outcomes that are worth a thread
 _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
 _MOST = 128  # coordinates of a gap that kernels add up: NumPy adds up more of them in another order
 _COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
@@ -39,41 +35,43 @@ class TreeStreams(Streams):
         super().__init__(thing)
         self._weighted, dim = isinstance(thing, AdaptiveTreeCal), thing.space.dim
         self._head = 3 if self._weighted else 1
-        self._fresh = self._packed(vars(thing._state))
-        self._near, self._far, self._stakes = (records[:0] for records in self._fresh)
+        self._fresh, self._heights = self._packed(vars(thing._state))
+        self._near, self._far = (records[:0] for records in self._fresh)
         norm = thing.norm if isinstance(thing, AdaptiveTreeCal) else None
         self._norm = _COMPILED.get(norm.p, 0) if isinstance(norm, Lp) and dim <= _MOST else 0
-
-    @property
-    def _heights(self) -> int:
-        return int(self._near.shape[1] - self._head + self._far.shape[1]) // self.thing.space.dim
 
     @property
     def rounds(self) -> Integers:
         return self._near.view(np.int64)[:, 0]
 
-    def _widths(self, heights: int) -> tuple[int, int, int]:
-        """Return how many numbers the records of so many heights have: near ones, far ones, and stakes."""
-        dim = self.thing.space.dim
-        if not self._weighted:
-            return self._head + heights * dim, 0, 0
-        return self._head + dim, (heights - 1) * dim, 2 * heights - 1
+    @property
+    def _room(self) -> int:
+        """Rounds for which the records have room: with one more a tree grows, or one of fixed depth is full."""
+        return int(min(self.thing.tree.arity**self._heights, MOST_ROUNDS)) - 1
 
     def reserve(self, rows: int) -> None:
-        self._resize(rows, self._heights)
+        def more(records: Array, fresh: Array) -> Array:
+            new = np.empty((rows, records.shape[1]))
+            new[: len(records)], new[len(records) :] = records, fresh
+            return new
 
-    def _resize(self, rows: int, heights: int) -> None:
-        """Make room for so many rows and heights, each at least what there is."""
-        new = [np.zeros((rows, width)) for width in self._widths(heights)]
-        for records, old, fresh in zip(new, (self._near, self._far, self._stakes), self._fresh, strict=True):
-            records[: len(old), : old.shape[1]] = old
-            records[len(old) :, : fresh.shape[1]] = fresh
-        self._near, self._far, self._stakes = new
+        self._near, self._far = map(more, (self._near, self._far), self._fresh)
 
     def clear(self, rows: Integers) -> None:
-        for records, fresh in zip((self._near, self._far, self._stakes), self._fresh, strict=True):
-            records[rows] = 0.0
-            records[rows, : fresh.shape[1]] = fresh
+        self._near[rows], self._far[rows] = self._fresh
+
+    def _grow(self, heights: int) -> None:
+        """Make room for so many heights, at least what there is."""
+        (self._near, self._far), self._fresh = (
+            self._wider(*records, heights) for records in ((self._near, self._far), self._fresh)
+        )
+        self._heights = heights
+
+    def _wider(self, near: Array, far: Array, heights: int) -> tuple[Array, Array]:
+        dim = self.thing.space.dim
+        if not self._weighted:
+            return _spread(near, near.shape[1], near.shape[1], self._head + heights * dim), far
+        return near, _spread(far, _top(self._heights), _top(heights), _top(heights) + (heights - 1) * dim)
 
     def check(self, rows: Integers, *, predict: bool = False) -> None:
         """Raise if one more round for each row would be more than a tree of fixed depth has."""
@@ -92,8 +90,8 @@ class TreeStreams(Streams):
             raise RowError(int(streams[after.argmax()]), error) from None
 
     def _records(self) -> Records:
-        near = self._near
-        return Records(near, near.view(np.int64), self._far, self._stakes, self._head, self._heights)
+        whole, heights = self._near.view(np.int64), self._heights
+        return Records(self._near, whole, self._far, self._head, _top(heights), heights)
 
     def announce(self, rows: Integers, forecasts: Array | None) -> TreeForecasts:
         from treecal.engine._tree_kernels import places
@@ -105,7 +103,7 @@ class TreeStreams(Streams):
         places(rows, self._records(), *kernel_args(self.thing._path), points)
         weights = None
         if self._weighted:
-            weights = self._stakes[rows[:, None], 2 * np.arange(points.shape[1])]
+            weights = self._far[rows[:, None], 2 * np.arange(points.shape[1])]
         return TreeForecasts(points, weights, heights, rounds, tree.arity, self.thing.space)
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> None:
@@ -116,42 +114,38 @@ class TreeStreams(Streams):
         if self._weighted:
             return self._learn_in_blocks(rows, outcomes)
         (tree, _), done = kernel_args(self.thing._path), 0
-        while (done := kernels.learn(rows, outcomes, done, tree, self._records())) < len(rows):
+        while (done := kernels.learn(rows, outcomes, done, self._room, tree, self._records())) < len(rows):
             self.torn = True
-            self._resize(len(self._near), self._heights + 1)
+            self._grow(self._heights + 1)
         self.torn = False
         return None
 
     def _learn_in_blocks(self, rows: Integers, outcomes: Outcomes) -> None:
         """Learn outcomes block by block; if there are many, threads share the streams."""
         from treecal.engine._block_kernels import WAITING, Queue, learn_weighted
-        from treecal.engine._norm_kernels import network
+        from treecal.engine._network import network
 
         assert isinstance(self.thing, AdaptiveTreeCal)
         args = *kernel_args(self.thing._path), self.thing._weighting, self._norm, network(self.thing.space.dim)
-        most = len(rows) // _SHARE  # threads that have enough to do
-        threads = min(self.threads or processors(), most) if most > 1 else 1
-        bounds = [len(self._near) * part // threads for part in range(threads + 1)]
-        queues = [Queue(low, high, np.empty(WAITING, np.int64)) for low, high in pairwise(bounds)]
+        shares = parts(len(self._near), len(rows), self.threads)
+        queues = [Queue(low, high, np.empty(WAITING, np.int64)) for low, high in shares]
 
         def learn(queue: Queue) -> Queue:
-            full = self.thing.tree.arity**self._heights  # then a tree grows, or is full
-            return learn_weighted(rows, outcomes, queue, min(full - 1, MOST_ROUNDS - 1), *args, self._records())
+            return learn_weighted(rows, outcomes, queue, self._room, *args, self._records())
 
-        with ThreadPoolExecutor(threads) if threads > 1 else nullcontext() as pool:
-            self.torn = threads > 1
-            while True:
-                queues = list(pool.map(learn, queues) if pool else map(learn, queues))
-                if all(queue.at == len(rows) and not queue.held for queue in queues):
-                    break
-                self.torn = True
-                if self.thing.depth is None:
-                    self._resize(len(self._near), self._heights + 1)
-                    continue
-                for queue in queues:  # the last rounds of trees of fixed depth, which carry nothing up
-                    places = queue.waiting[: queue.held]
-                    self._learn_in_parts(rows[places], outcomes[places])
-                queues = [queue._replace(held=0) for queue in queues]
+        self.torn = len(queues) > 1
+        while True:
+            queues = side_by_side(learn, queues)
+            if all(queue.at == len(rows) and not queue.held for queue in queues):
+                break
+            self.torn = True
+            if self.thing.depth is None:
+                self._grow(self._heights + 1)
+                continue
+            for queue in queues:  # the last rounds of trees of fixed depth, which carry nothing up
+                places = queue.waiting[: queue.held]
+                self._learn_in_parts(rows[places], outcomes[places])
+            queues = [queue._replace(held=0) for queue in queues]
         self.torn = False
 
     def _learn_in_parts(self, rows: Integers, outcomes: Outcomes) -> None:
@@ -174,21 +168,21 @@ class TreeStreams(Streams):
             costs = node_costs(norm, gaps[:used])
             kernels.weigh_rows(rows[before:done], nows, costs, rule, self._records())
             if done == before:
-                self._resize(len(self._near), self._heights + 1)
+                self._grow(self._heights + 1)
         self.torn = False
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state as the forecaster has it, with a column for each stream."""
         rounds = self.rounds[rows]
         heights = self.thing.tree.heights(int(rounds.max(initial=0)))
-        dim, near, stakes = self.thing.space.dim, self._near[rows], self._stakes[rows]
-        kept = np.concatenate([near[:, self._head :], self._far[rows]], axis=1)[:, : heights * dim]
+        near, far, dim, top = self._near[rows], self._far[rows], self.thing.space.dim, _top(self._heights)
+        kept = np.concatenate([near[:, self._head :], far[:, top:]], axis=1)[:, : heights * dim]
         sums = np.ascontiguousarray(kept.reshape(len(rows), heights, dim).swapaxes(0, 1))
         state = {"rounds": rounds, "sums": sums}
         if self._weighted:
-            state["costs"] = np.vstack([near[:, COST], stakes[:, 1 : 2 * heights - 1 : 2].T])
-            state["weights"] = stakes[:, : 2 * heights : 2].T.copy()
-            state["scale"] = near[:, SCALE]
+            state["costs"] = np.vstack([near[:, COST], far[:, 1 : 2 * heights - 1 : 2].T])
+            state["weights"] = far[:, : 2 * heights : 2].T.copy()
+            state["scale"] = near[:, SCALE].copy()
         return state
 
     def resumed(self, state: dict[str, Any]) -> Self:
@@ -196,17 +190,31 @@ class TreeStreams(Streams):
         check_like(vars(fresh), state)
         self.thing._check_streams(type(fresh)(**state))
         twin = type(self)(self.thing)
-        twin._near, twin._far, twin._stakes = self._packed(state)
+        records, heights = self._packed(state)
+        twin._grow(heights)
+        twin._near, twin._far = records
         return twin
 
-    def _packed(self, state: dict[str, Any]) -> tuple[Array, Array, Array]:
-        """Return the records of a state."""
+    def _packed(self, state: dict[str, Any]) -> tuple[tuple[Array, Array], int]:
+        """Return the records of a state, near and far ones, and their heights."""
         heights, n, dim = state["sums"].shape
-        near, far, stakes = (np.zeros((n, width)) for width in self._widths(heights))
-        near.view(np.int64)[:, 0] = state["rounds"]
         sums = state["sums"].swapaxes(0, 1).reshape(n, heights * dim)
-        near[:, self._head :], far[:] = np.split(sums, [near.shape[1] - self._head], axis=1)
+        leaves = dim if self._weighted else heights * dim
+        near, far = np.empty((n, self._head + leaves)), np.empty((n, _top(heights) * self._weighted))
+        near.view(np.int64)[:, 0], near[:, self._head :] = state["rounds"], sums[:, :leaves]
         if self._weighted:
             near[:, SCALE], near[:, COST] = state["scale"], state["costs"][0]
-            stakes[:, ::2], stakes[:, 1::2] = state["weights"].T, state["costs"][1:].T
-        return near, far, stakes
+            far[:, ::2], far[:, 1::2] = state["weights"].T, state["costs"][1:].T
+        return (near, np.concatenate([far, sums[:, leaves:]], axis=1)), heights
+
+
+def _top(heights: int) -> int:
+    """Return where the sums start in far records."""
+    return 2 * heights - 1
+
+
+def _spread(records: Array, old: int, new: int, wide: int) -> Array:
+    """Return records so wide, in which what was from `old` on is from `new` on, and zeros are between and after."""
+    more, rest = np.zeros((len(records), wide)), records.shape[1] - old
+    more[:, :old], more[:, new : new + rest] = records[:, :old], records[:, old:]
+    return more

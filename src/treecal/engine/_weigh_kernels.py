@@ -6,40 +6,38 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import digits
+from treecal.engine import _lanes as lanes
+from treecal.engine._compile import remainder
+from treecal.engine._kernels import after_round
 from treecal.engine._tree_kernels import weigh_row
 from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.forecasters._weighting import Weighting
 
 
 class Rising(NamedTuple):
-    """Streams of which higher nodes end, and room for what is computed of them."""
+    """Streams of which higher nodes end, those with most of them first, and room for what is computed of them."""
 
     rows: Integers
     nows: Integers
     """The rounds of each."""
-    ends: Integers
-    """How many nodes of each end."""
-    grown: NDArray[np.bool_]
-    """Whether the tree of each has grown."""
+    reach: Integers
+    """How many of them, the first ones, carry a sum to each height: a node of it ends, or the first one starts."""
     ended: Array
     """The costs of these nodes, `(heights, streams)`."""
-    climbing: Integers
-    """Of some streams, which they are."""
     costs: Array
     """`(heights, streams)`, as are the weights."""
     weights: Array
-    units: Array
-    """What costs are divided by."""
+    scales: Array
+    """The scales of costs; then what costs are divided by."""
     least: Array
     free: Array
-    """The weight that starting nodes share."""
+    """The weight of the nodes that go on; then that of those that start."""
+    tops: Array
+    """The rounds of the top nodes."""
     totals: Array
-    rates: Array
 
 
 @strict
@@ -48,10 +46,8 @@ def new_rising(size: int, heights: int) -> Rising:
     return Rising(
         np.empty(size, np.int64),
         np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.bool_),
-        np.empty((heights, size)),
-        np.empty(size, np.int64),
+        np.empty(heights + 2, np.int64),
+        np.empty((heights + 1, size)),
         np.empty((heights, size)),
         np.empty((heights, size)),
         np.empty(size),
@@ -63,48 +59,85 @@ def new_rising(size: int, heights: int) -> Rising:
 
 
 @strict
+def put_in_order(count: int, rising: Rising, arity: int) -> None:
+    """Put first the streams whose nodes of most heights end: loops over the nodes of a height then need not ask."""
+    rows, nows, reach, leaves = rising.rows, rising.nows, rising.reach, rising.ended[0]
+    height, length = 0, arity
+    reach[0] = count
+    while count > 0:
+        height += 1
+        reach[height] = count
+        length *= arity
+        count = 0
+        for p in range(reach[height]):
+            ends = remainder(nows[p], length) == 0
+            q = count if ends else p
+            rows[p], rows[q] = rows[q], rows[p]
+            nows[p], nows[q] = nows[q], nows[p]
+            leaves[p], leaves[q] = leaves[q], leaves[p]
+            count += ends
+    reach[height + 1] = 0
+
+
+@strict
+def weigh_one_by_one(count: int, rising: Rising, rule: Weighting, records: Records) -> None:
+    """Update the weights as the block rule does, which seldom changes them."""
+    nows, costs, weights = rising.nows, np.empty(records.heights), np.empty(records.heights)
+    for p in range(count):
+        heights, ended = after_round(nows[p], rule.arity, rule.depth)
+        weigh_row(rising.rows[p], nows[p], heights, rising.ended[:ended, p].copy(), rule, records, costs, weights)
+
+
+@strict
 def weigh_rising(count: int, rising: Rising, rule: Weighting, records: Records) -> None:
     """Update the weights of streams, given what their nodes that ended cost."""
-    rows, nows, ends, grown, ended, some, costs, weights, units, least, free, totals, rates = rising
-    near, stakes, most = records.near, records.stakes, records.heights
-    arity, rule_rates, longest, left = rule.arity, rule.rates, rule.longest, 0
-    for j in range(count):
-        if rule.block or grown[j]:  # seldom
-            own = ended[: ends[j], j].copy()
-            heights = rule.depth if rule.depth > 0 else digits(nows[j], arity)
-            weigh_row(rows[j], nows[j], heights, own, rule, records, np.empty(most), np.empty(most))
-        else:
-            some[left] = j
-            left += 1
-    for c in range(left):
-        j = some[c]
-        row, now, length = rows[j], float(nows[j]), arity
-        cost = near[row, COST] + ended[0, j]
-        near[row, COST], costs[0, c], lowest = cost, cost, cost
-        scale = max(near[row, SCALE], ended[0, j])
-        for height in range(1, ends[j]):
-            cost = stakes[row, 2 * height - 1] + ended[height, j]
-            stakes[row, 2 * height - 1], costs[height, c], lowest = cost, cost, min(lowest, cost)
-            scale = max(scale, ended[height, j] / length)
-            length *= arity
-        near[row, SCALE] = scale
-        heights = most
-        if rule.depth == 0:
-            for height in range(1, most + 1):
-                heights -= now < longest[height]
-        held = 0.0
-        for height in range(ends[j], heights):
-            held += stakes[row, 2 * height]
-        least[c], free[c], totals[c], rates[c] = lowest, max(0.0, 1.0 - held), 0.0, rule_rates[heights]
-        units[c] = scale * (1 + math.sqrt(now * longest[heights]))
-        if units[c] == 0:
-            units[c] = 1.0
-    for height in range(most):
-        for c in range(left):
-            if height < ends[some[c]]:
-                weights[height, c] = math.exp(rates[c] * ((least[c] - costs[height, c]) / units[c]))
-                totals[c] += weights[height, c]
-    for height in range(most):
-        for c in range(left):
-            if height < ends[some[c]]:
-                stakes[rows[some[c]], 2 * height] = free[c] * (weights[height, c] / totals[c])
+    rows, nows, reach, ended, costs, weights, scales, least, free, tops, totals = rising
+    near, far, longest, wide = records.near, records.far, rule.longest, records.far.shape[1]
+    for p in range(count):
+        start = rows[p] * near.shape[1]
+        cost = lanes.get(near, start + COST) + ended[0, p]
+        lanes.put(near, start + COST, cost)
+        costs[0, p], least[p] = cost, cost
+        scales[p] = max(lanes.get(near, start + SCALE), ended[0, p])
+    ends, length = 1, rule.arity
+    while reach[ends] > 0:
+        at = 2 * ends - 1
+        for p in range(reach[ends]):
+            if nows[p] == length and rule.depth == 0:  # the tree has grown: no node of this height has ended
+                total = 0.0
+                for height in range(ends):
+                    total += costs[height, p]
+                cost = 1.5 * least[p] - 0.5 * (total / ends)
+            else:
+                cost = lanes.get(far, rows[p] * wide + at) + ended[ends, p]
+                scales[p] = max(scales[p], ended[ends, p] / length)
+            lanes.put(far, rows[p] * wide + at, cost)
+            costs[ends, p], least[p] = cost, min(least[p], cost)
+        ends += 1
+        length *= rule.arity
+    for p in range(count):
+        lanes.put(near, rows[p] * near.shape[1] + SCALE, scales[p])
+    free[:count] = 0.0
+    for height in range(1, records.heights):  # those that no node has yet weigh nothing
+        for p in range(reach[height] if height < ends else 0, count):
+            free[p] += lanes.get(far, rows[p] * wide + 2 * height)
+    tops[:count] = longest[max(rule.depth, 1)]
+    if rule.depth == 0:
+        for height in range(2, records.heights + 1):
+            for p in range(count):
+                tops[p] = longest[height] if nows[p] >= longest[height] else tops[p]
+    for p in range(count):
+        unit = scales[p] * (1 + math.sqrt(float(nows[p]) * tops[p]))
+        scales[p] = 1.0 if unit == 0 else unit
+        free[p] = max(0.0, 1.0 - free[p])
+    totals[:count] = 0.0
+    for height in range(ends):
+        for p in range(reach[height]):
+            weights[height, p] = rule.rates[1] * ((least[p] - costs[height, p]) / scales[p])
+        for p in range(reach[height]):
+            weights[height, p] = math.exp(weights[height, p])
+        for p in range(reach[height]):
+            totals[p] += weights[height, p]
+    for height in range(ends):
+        for p in range(reach[height]):
+            lanes.put(far, rows[p] * wide + 2 * height, free[p] * (weights[height, p] / totals[p]))
