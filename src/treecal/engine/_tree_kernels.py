@@ -108,29 +108,29 @@ def learn(rows: Integers, outcomes: Any, at: int, limit: int, tree: TreeArgs, re
     return len(rows)
 
 
-@inlined
-def _sums(records: Records, row: int, height: int, dim: int) -> Array:
-    """Return the sum of a stream at a height, as a part of its records."""
-    at = records.head + height * dim
-    if height == 0 or records.far.shape[1] == 0:
-        return records.near[row, at : at + dim]
-    at = records.top + (height - 1) * dim
-    return records.far[row, at : at + dim]
-
-
 @strict
 def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
     """Write the points on each stream's path, `points[i, height]`."""
-    dim, arity = points.shape[2], tree.arity
+    near, head, dim, arity = records.near, records.head, points.shape[2], tree.arity
+    higher, offset = (near, head) if records.far.shape[1] == 0 else (records.far, records.top - dim)
     for i in range(len(rows)):
         row, now, length = rows[i], records.whole[rows[i], 0], 1
-        for height in range(points.shape[1]):
-            place(_sums(records, row, height, dim), now % arity * length, tree, mix, points[i, height])
+        place(near[row, head : head + dim], now % arity, tree, mix, points[i, 0])
+        for height in range(1, points.shape[1]):
             now //= arity
             length *= arity
+            at = offset + height * dim
+            place(higher[row, at : at + dim], now % arity * length, tree, mix, points[i, height])
 
 
 # Norms that are not compiled: gaps are noted, and NumPy computes their norms.
+
+
+@inlined
+def _sums(records: Records, row: int, height: int, dim: int) -> Array:
+    """Return the sum of a stream at a weighted height, as a part of its records."""
+    at = records.top + (height - 1) * dim
+    return records.near[row, records.head :] if height == 0 else records.far[row, at : at + dim]
 
 
 @strict
