@@ -13,6 +13,7 @@ from treecal.engine._block_kernels import WAITING
 from treecal.engine._network import network
 from treecal.engine._norm_kernels import norms
 from treecal.engine._state import node_costs
+from treecal.exceptions import OutcomeError
 
 STREAMS = 3 * WAITING
 
@@ -68,6 +69,18 @@ def test_threads(depth: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
             bank.update(keys, outcomes)
         states.append({name: array.tobytes() for name, array in bank.get_state().items()})
     assert states[0] == states[1] == states[2]
+
+
+def test_threads_name_the_first_invalid_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of them finds it; nothing is learned."""
+    monkeypatch.setattr("treecal._processors._SHARE", 10)
+    bank, outcomes = tc.Bank(tc.AdaptiveTreeCal(tc.Simplex(3)), streams=100), np.full((100, 3), 1 / 3)
+    outcomes[[70, 90], 0] = np.nan
+    for threads in (1, 2, 7):
+        bank._streams.threads = threads
+        with pytest.raises(OutcomeError, match="in row 70"):
+            bank.update(np.arange(100), outcomes)
+    assert not bank.rounds.any()
 
 
 @pytest.mark.parametrize("dim", [*range(1, 14), 127, 128])

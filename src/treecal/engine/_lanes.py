@@ -21,6 +21,7 @@ from treecal.engine._network import network
 
 WIDTH = 4
 SORTED = 12
+"""Rows that `sort_columns` takes, at most."""
 _DOUBLE, _WORD, _INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR, _WORDS = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_WORD, WIDTH)
 
@@ -292,7 +293,7 @@ def transposed(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 def sort_columns(typing: Any, array: Any, at: Any, step: Any, dim: Any) -> Any:
     """Sort four columns of an array of float64, whose rows are `step` apart, and write the absolute values.
 
-    There are at most `SORTED` rows: all of them fit into the processor's registers.
+    So few rows, at most `SORTED`, fit into the processor's registers.
     """
 
     def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
