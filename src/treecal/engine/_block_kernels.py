@@ -163,7 +163,7 @@ def _absorb(
         norms(found.gaps, end - begin, len(tree.first), norm, pairs, costs[begin:end])
 
 
-@inlined
+@strict
 def _write_gaps(
     begin: int, end: int, length: int, totals: Array, siblings: Array, tree: TreeArgs, mix: Mix | None, found: Gaps
 ) -> None:
@@ -300,7 +300,8 @@ def _learn_higher(
         _absorb(count, length, below, far, tree, mix, norm, pairs, found, ended[height])
         height += 1
         length *= arity
-        starts[: reach[height]] = siblings[: reach[height]]
+        for p in range(reach[height]):  # slices would take a second to compile
+            starts[p] = siblings[p]
         below, at = far, at + dim
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from treecal._compile import inlined
+from treecal._compile import strict
 from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
 
@@ -18,7 +18,7 @@ L1, L2, LINF = 1, 2, 3
 """The norms that are compiled."""
 
 
-@inlined
+@strict
 def _sort(gaps: Array, count: int, pairs: Integers) -> None:
     for n in range(len(pairs)):
         j, k = pairs[n, 0], pairs[n, 1]
@@ -27,7 +27,7 @@ def _sort(gaps: Array, count: int, pairs: Integers) -> None:
             gaps[j, i], gaps[k, i] = a if a < b else b, b if a < b else a
 
 
-@inlined
+@strict
 def _add_up(gaps: Array, count: int, dim: int, sizes: Array) -> None:
     """Add up at most 128 coordinates in the order in which NumPy does: eight sums, if there are as many."""
     last = dim - dim % 8
@@ -45,7 +45,7 @@ def _add_up(gaps: Array, count: int, dim: int, sizes: Array) -> None:
             sizes[i] += gaps[k, i]
 
 
-@inlined
+@strict
 def norms(gaps: Array, count: int, dim: int, norm: int, pairs: Integers, sizes: Array) -> None:
     """Write the norms of so many gaps, the columns of the first `dim` rows, which are overwritten.
 
