@@ -15,7 +15,7 @@ from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
 from treecal.engine._compile import carries, remainder, weigh
-from treecal.engine._kernels import after_round, place
+from treecal.engine._kernels import add_outcome, after_round, place
 from treecal.engine._state import Mix, TreeArgs
 from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.forecasters._weighting import Weighting
@@ -31,28 +31,8 @@ def fetch(array: Any, start: int, size: int) -> None:
         lanes.prefetch(array, start + k)
 
 
-def part(outcomes: Any, i: int, k: int) -> float:
-    """Return coordinate `k` of outcome `i`, a row of numbers or a class."""
-    raise NotImplementedError
-
-
-@overload(part)
-def _part(outcomes: Any, i: Any, k: Any) -> Any:
-    if outcomes.ndim == 1:
-
-        def found(outcomes: Any, i: Any, k: Any) -> Any:
-            return 1.0 if outcomes[i] == k else 0.0
-
-    else:
-
-        def found(outcomes: Any, i: Any, k: Any) -> Any:
-            return outcomes[i, k]
-
-    return found
-
-
 def add_at(sums: Array, at: int, outcomes: Any, i: int, dim: int) -> None:
-    """Add outcome `i` to the sum that starts at `at`."""
+    """Add outcome `i` to the sum that starts at `at`: `add_outcome`, without a slice, which counts references."""
     raise NotImplementedError
 
 
@@ -157,8 +137,8 @@ def learn_gaps(
         heights, ended = after_round(now, tree.arity, tree.depth)
         if heights > records.heights or used + ended > len(gaps):
             return i, used
-        for k in range(dim):
-            total[k] = part(outcomes, i, k)
+        total[:] = 0.0
+        add_outcome(total, outcomes, i)
         length, nodes = 1, now - 1
         for height in range(ended):
             own = _sums(records, row, height, dim)
