@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from treecal._elementary import LN2, exp, log
 from treecal._states import check_count, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
@@ -39,7 +40,7 @@ def brier_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float)
     if not diameter > 0:
         return 0.0
     missed, rivals = outcome - forecast, outcome - rival
-    return min(max(float(missed @ missed - rivals @ rivals) * 2 / diameter**2, -2.0), 2.0)
+    return min(max((math.fsum(missed * missed) - math.fsum(rivals * rivals)) * 2 / diameter**2, -2.0), 2.0)
 
 
 def log_bet(forecast: Array, rival: Array, outcome: Array) -> float:
@@ -47,7 +48,7 @@ def log_bet(forecast: Array, rival: Array, outcome: Array) -> float:
 
     Without that, its exponential has the expectation 1 under the null, and less where outcomes are not classes (the
     geometric mean of `q_i/p_i` is at most the arithmetic one). With it the expectation is at most `Σ_i max(q_i, 1e-9)`,
-    which is less than `1 + 1e-9·dim`: a logarithm of that much is taken off. It lies between `ln 1e-9` and `ln 1e9`.
+    which is less than `1 + 1e-9·dim <= e^(1e-9·dim)`: so much is taken off. It lies between `ln 1e-9` and `ln 1e9`.
 
     Examples
     --------
@@ -57,10 +58,10 @@ def log_bet(forecast: Array, rival: Array, outcome: Array) -> float:
     """
     met = outcome > 0
     gained = [
-        y * (math.log(max(q, FLOOR)) - math.log(max(p, FLOOR)))
+        y * (log(max(q, FLOOR)) - log(max(p, FLOOR)))
         for p, q, y in zip(forecast[met], rival[met], outcome[met], strict=True)
     ]
-    return math.fsum(gained) - math.log1p(FLOOR * len(outcome))
+    return math.fsum(gained) - FLOOR * len(outcome)
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class EProcess:
     """
 
     rounds: int = 0
-    capital: float = -math.log(2)
+    capital: float = -LN2
     """Logarithm of what the starts so far have, and the next one gets."""
     run: float = 0.0
     """The largest sum of bets that ends now, or 0 for none: Page's CUSUM."""
@@ -91,12 +92,12 @@ class EProcess:
     @property
     def log_value(self) -> float:
         """The logarithm of the e-value."""
-        return _log_sum(self.capital, -math.log(self.rounds + 2))
+        return _log_sum(self.capital, -log(self.rounds + 2))
 
     @property
     def value(self) -> float:
         """The e-value, at most e^700: evidence against the null, 1 for none."""
-        return math.exp(min(self.log_value, MOST))
+        return exp(min(self.log_value, MOST))
 
     def after(self, bet: float) -> EProcess:
         """Return the e-process after one more round, by the logarithm of its bet."""
@@ -122,9 +123,9 @@ class EProcess:
 
 def _log_weight(start: int) -> float:
     """Return the logarithm of the weight of a start."""
-    return -math.log(start) - math.log(start + 1)
+    return -log(start) - log(start + 1)
 
 
 def _log_sum(a: float, b: float) -> float:
     """Return `ln(e^a + e^b)`."""
-    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
+    return max(a, b) + log(1 + exp(-abs(a - b)))

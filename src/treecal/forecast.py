@@ -135,7 +135,8 @@ class Forecast:
     @property
     def mean(self) -> Array:
         """The mean point, `(d,)`."""
-        return np.asarray(self._weights @ self._points)
+        # Added up in order, not by BLAS, whose order another processor does not keep.
+        return np.asarray(np.add.accumulate(self._weights[:, None] * self._points, axis=0)[-1])
 
     def sample(self, rng: np.random.Generator) -> Array:
         """Draw one point: the pure forecast."""

@@ -82,11 +82,11 @@ def test_a_damaged_cache_is_written_anew(
     for path in cached(tmp_path, ending):
         path.write_bytes(path.read_bytes()[:-10] if content is None else content)
     assert (again := kernel())(3) == 6
-    assert not again.stats.cache_hits
+    assert not again.dispatcher.stats.cache_hits
     assert "damaged" in caplog.text
     caplog.clear()
     assert (healed := kernel())(3) == 6
-    assert sum(healed.stats.cache_hits.values()) == 1
+    assert sum(healed.dispatcher.stats.cache_hits.values()) == 1
     assert not caplog.records
 
 

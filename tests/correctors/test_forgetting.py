@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from tests.correctors.models import features, laws, model, run, some_rounds
+from tests.correctors.test_scaling import project
 from treecal._typing import Array
 from treecal.correctors import Cells, _forgetting, tracking_bound
-from treecal.correctors._newton import project, solve
+from treecal.correctors._newton_kernels import _factor, _solve
 from treecal.correctors._scaling import Scaling
+from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)
@@ -162,7 +164,8 @@ def test_the_bound_is_what_the_shares_leave() -> None:
     """Of the first copy's trust, when all lose alike: the bound with no changes, with joins."""
     trust = np.ones(1)
     for t in range(1, 3001):
-        trust = _forgetting.trusted(trust, np.zeros(len(trust)), t) if len(trust) > 1 else trust
+        if len(trust) > 1:
+            trusted.now(trust, np.zeros(len(trust)), t, 1.0, _forgetting.SHARE, _forgetting.LASTING)
         trust = _forgetting.joined(trust, _forgetting.copies(t, 4))
         assert -math.log(trust[0]) <= tracking_bound(t) + 1e-12
         assert trust.sum() == pytest.approx(1)
@@ -296,11 +299,12 @@ def test_blocks_are_solved_and_projected_as_one_matrix(blocks: int, size: int, s
     for i in range(blocks):
         whole[i, :, i] = A[i]
     matrix, v = whole.reshape(blocks * size, -1), rng.normal(size=(blocks, size))
-    expected = np.linalg.solve(matrix, v.ravel())
-    np.testing.assert_allclose(solve(A, v, 0.1).ravel(), expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        project(v, A, radius=0.5).ravel(), project(v.ravel(), matrix, radius=0.5), rtol=1e-6, atol=1e-9
-    )
+    found, factor = np.empty(blocks * size), np.empty(A.shape)
+    _factor.now(A, 0.0, 0.1, factor)
+    _solve.now(factor, v.T.ravel(), found)
+    np.testing.assert_allclose(found.reshape(size, blocks).T.ravel(), np.linalg.solve(matrix, v.ravel()), rtol=1e-6)
+    theta = project(v.T.ravel(), A, radius=0.5).reshape(size, blocks).T.ravel()
+    np.testing.assert_allclose(theta, project(v.ravel(), matrix[None], radius=0.5), rtol=1e-6, atol=1e-9)
 
 
 def test_by_class_is_nearly_as_good_as_the_full_curvature() -> None:

@@ -15,7 +15,8 @@ import treecal as tc
 from tests.correctors.models import model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors._newton import project
+from treecal.correctors._newton_kernels import _room
+from treecal.correctors._newton_kernels import project as compiled_project
 from treecal.correctors._scaling import Scaling
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.testing import bad_outcomes
@@ -52,6 +53,14 @@ def slope(kind: type[Scaling], theta: Array, b: Array, y: Array) -> Array:
     steps = 1e-6 * np.eye(len(theta))
     losses = [[-y @ np.log(said(kind, theta + sign * step, b)) for sign in (1, -1)] for step in steps]
     return np.array([(up - down) / 2e-6 for up, down in losses])
+
+
+def project(u: Array, A: Array, *, radius: float) -> Array:
+    """In the norm of a matrix of blocks, of which `u` has the first parameters first."""
+    blocks, size = A.shape[0], A.shape[1]
+    found = np.array(u)
+    compiled_project.now(found, A, 1e-3, radius, _room.now(1, 1, blocks * size, blocks))
+    return found
 
 
 def start(kind: type[Scaling], dim: int) -> list[float]:
@@ -111,7 +120,7 @@ def test_projection_meets_its_optimality_conditions(dim: int, seed: int, spread:
     root = rng.normal(size=(dim, dim)) * 10 ** (spread * rng.random(dim))
     A = root.T @ root + 1e-3 * np.eye(dim)
     u, radius = rng.normal(size=dim) * 10**far, 1.5
-    theta = project(u, A, radius=radius)
+    theta = project(u, A[None], radius=radius)
     if np.linalg.norm(u) <= radius:
         assert np.array_equal(theta, u)
         return

@@ -9,12 +9,11 @@ not depend on the order of the classes either, which engines that add them up in
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
+from treecal._elementary import log
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
 
 TWO = int(np.float64(2.0).view(np.int64))
@@ -45,7 +44,7 @@ times = inlined(_product)
 
 def _scaled_log(p: float) -> float:
     """Return the log score of a probability above 0, over 1,024."""
-    return max(min(-math.log(p), LOG_SCALE) / LOG_SCALE, 0.0)  # one above 1, within the tolerance, counts as 1
+    return max(min(-log(p), LOG_SCALE) / LOG_SCALE, 0.0)  # one above 1, within the tolerance, counts as 1
 
 
 log_score = inlined(_scaled_log)

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from treecal._elementary import LN2, applied, exp
 from treecal._states import check_array
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
@@ -67,21 +68,7 @@ def copies(rounds: float, first: int) -> int:
 @lru_cache
 def kept(count: int, first: int) -> Array:
     """Return what each of so many copies keeps of its past in a round: 1, all of it, and `2^(−1/half-life)`."""
-    return _fixed(np.append(1.0, np.exp2(-np.exp2(-np.arange(first, first + count - 1, dtype=np.float64)))))
-
-
-def after(kept: Array, weight: float) -> tuple[Array, Array]:
-    """Return what a round of some weight leaves of the past, and what the round itself counts: as so many equal rounds.
-
-    Examples
-    --------
-    >>> left, counts = after(np.array([1.0, 0.5]), 2.0)
-    >>> left.tolist(), counts.tolist()
-    ([1.0, 0.25], [2.0, 1.5])
-    """
-    left = kept**weight
-    with np.errstate(invalid="ignore"):
-        return left, np.where(kept < 1, (1 - left) / (1 - kept), weight)
+    return _fixed(applied(exp, [0.0, *(-LN2 * 0.5**k for k in range(first, first + count - 1))]))
 
 
 @lru_cache
@@ -93,16 +80,6 @@ def start(count: int) -> Array:
 def _fixed(array: Array) -> Array:
     array.setflags(write=False)
     return array
-
-
-def trusted(trust: Array, losses: Array, rounds: float, weight: float = 1.0) -> Array:
-    """Return the trust in each copy after a round: by its loss in that round, the last of so many.
-
-    A weight multiplies the losses; the share is the same for all, but a part of it for a weight below 1.
-    """
-    left = trust * np.exp(-weight * (losses - losses.min()))
-    share = min(SHARE, 1 / max(rounds, 1.0)) * min(weight, 1.0)
-    return np.asarray((1 - share) * (left / np.add.accumulate(left)[-1]) + share * start(len(trust)))
 
 
 def joined(trust: Array, count: int) -> Array:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
+from treecal._elementary import log
 from treecal._evidence import FLOOR, MOST, EProcess, brier_bet, log_bet
 from treecal._states import Resume, check_count, check_like, check_names, check_number
 from treecal._typing import Array
@@ -58,7 +59,7 @@ class Gate:
     def after(self, bet: float, alpha: float, number: int) -> Gate:
         """Return the gate after round `number`, by a bet against what was announced in it."""
         evidence = self.evidence.after(bet)
-        if evidence.log_value < -math.log(alpha):
+        if evidence.log_value < -log(alpha):
             return Gate(self.open, evidence, self.count, self.switches)
         began = number - evidence.rounds + evidence.onset
         switch = Switch(number, WHO[self.open], evidence.value, began)
@@ -294,7 +295,7 @@ class Gated(Corrector):
             raise SnapshotError(f"after {gate.count} switches the gate is not as they leave it.")
         if gate.evidence.rounds > rounds - last:  # rounds of `fit` give none
             raise SnapshotError(f"the evidence is that of {gate.evidence.rounds} of {rounds - last} rounds.")
-        if gate.evidence.log_value >= -math.log(self.alpha):
+        if gate.evidence.log_value >= -log(self.alpha):
             raise SnapshotError("the evidence is enough for a switch that did not happen.")
         corrector = deepcopy(self.corrector)
         corrector.set_state(state["corrector"])

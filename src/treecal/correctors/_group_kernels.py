@@ -1,10 +1,11 @@
-"""A group's visits, compiled: one arithmetic for a round and for many in order."""
+"""A group's visits: one arithmetic for a round and for many in order."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from treecal._compile import strict
+from treecal._elementary import power
 from treecal._typing import Array, Integers
 from treecal.correctors._trust_kernels import mixed, trusted
 
@@ -72,7 +73,7 @@ def visit(
         keeps = kept[1 + copy]
         left, counts = keeps, 1.0
         if weight != 1.0:
-            left = keeps**weight
+            left = power(keeps, weight)
             counts = (1.0 - left) / (1.0 - keeps)
         copies[copy, 0] = left * copies[copy, 0] + counts
         for k in range(dim):

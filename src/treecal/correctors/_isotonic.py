@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class IsotonicCalibration(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because it needs probabilities")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        middles = np.sin((np.arange(CELLS) + 0.5) * (np.pi / 2 / CELLS)) ** 2
+        middles = _squared_sines(np.arange(0.5, CELLS))
         cells = START * np.column_stack([np.ones(CELLS), middles, middles])
         self._state = Tally(np.tile(cells, (space.dim, 1, 1)))
         self._maps: tuple[Tally | None, list[tuple[Array, Array]]] = None, []
@@ -88,8 +89,7 @@ class IsotonicCalibration(Corrector):
 
     def _places(self, forecasts: Array) -> Integers:
         """Return the cell of each probability: its arcsine is cut into equal parts."""
-        angles = np.arcsin(np.sqrt(np.clip(forecasts, 0.0, 1.0)))
-        return np.minimum((angles * (2 * CELLS / np.pi)).astype(np.int64), CELLS - 1)
+        return np.asarray(np.searchsorted(_squared_sines(np.arange(1, CELLS)), forecasts, "right"), np.int64)
 
     def _fitted(self) -> list[tuple[Array, Array]]:
         """Return for each class the forecasts of its cells, and what the map makes of them."""
@@ -114,7 +114,7 @@ class IsotonicCalibration(Corrector):
         return self._means(forecasts)
 
     def _means(self, forecasts: Array) -> Array:
-        found = [np.interp(forecasts[:, k], *line) for k, line in enumerate(self._fitted())]
+        found = [_interpolated(forecasts[:, k], *line) for k, line in enumerate(self._fitted())]
         # Row by row in one order, however many rows there are.
         shares = np.column_stack([np.empty((len(forecasts), 0)), *found])
         return np.asarray(shares / np.add.accumulate(shares, axis=1)[:, -1:])
@@ -139,8 +139,27 @@ class IsotonicCalibration(Corrector):
         if np.ptp(weights.sum(axis=1)) > 10 * near * weights.sum(axis=1).max():
             raise SnapshotError("the classes did not see the same rounds.")
         means = state.cells[..., 1:] / weights[..., None]
-        edges = np.sin(np.arange(CELLS + 1) * (np.pi / 2 / CELLS)) ** 2
+        edges = _squared_sines(np.arange(CELLS + 1))
         if (means < -1e-6).any() or (means > 1 + 1e-6).any():
             raise SnapshotError("the cells' forecasts and outcomes are not probabilities.")
         if (means[..., 0] < edges[:-1] - 1e-6).any() or (means[..., 0] > edges[1:] + 1e-6).any():
             raise SnapshotError("the cells hold forecasts of other cells.")
+
+
+def _squared_sines(places: Array | Integers) -> Array:
+    """Return `sin²` of the angles at these places, of which a right angle has `CELLS`; the same on every processor."""
+    x = places * (math.pi / CELLS)  # twice the angle; sin²(x/2) = (1 − cos x)/2
+    term = x * x / 4
+    total = np.zeros_like(term)
+    for n in range(1, 18):
+        total = total + term
+        term = -term * (x * x) / ((2 * n + 1) * (2 * n + 2))
+    return np.asarray(total)
+
+
+def _interpolated(x: Array, knots: Array, values: Array) -> Array:
+    """Return the line through the knots at each `x`: NumPy's, in an order of operations that processors keep."""
+    at = np.clip(np.searchsorted(knots, x, side="right"), 1, len(knots) - 1)
+    left, right = knots[at - 1], knots[at]
+    share = np.clip((x - left) / np.where(right > left, right - left, 1.0), 0.0, 1.0)
+    return np.asarray(values[at - 1] + (values[at] - values[at - 1]) * share)

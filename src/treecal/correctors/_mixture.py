@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._elementary import applied, exp, power
 from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
@@ -181,7 +182,7 @@ class Mixture(Corrector):
         return bound if isinstance(self.space, Simplex) else self._scale * bound
 
     def _mixed(self, forecasts: Array) -> Array:
-        return np.asarray(self._now[0].weights @ forecasts)
+        return _mean(self._now[0].weights, forecasts)
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
         corrector, mixed = self.corrector, self._mixed(forecast)
@@ -211,7 +212,7 @@ class Mixture(Corrector):
         shares, corrector = self._now
         mixed = np.empty((len(batch), self.space.dim))
         for i, (each, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
-            mixed[i] = shares.weights @ each
+            mixed[i] = _mean(shares.weights, each)
             shares = self._next(shares, each, y, batch.weight(i), self._rounds + i + 1)
         if corrector is not None:
             corrector = corrector._fitted_to(replace(batch, forecasts=mixed))
@@ -219,7 +220,7 @@ class Mixture(Corrector):
 
     def _next(self, shares: Shares, forecasts: Array, outcome: Array, weight: float, rounds: int) -> Shares:
         """Return the shares after round `rounds`."""
-        weights = shares.weights * self._factors(forecasts, outcome) ** weight
+        weights = shares.weights * _powers(self._factors(forecasts, outcome), weight)
         total = weights.sum()
         # Where all models exclude the outcome, none is worse than another.
         weights = weights / total if total > 0 else shares.weights
@@ -230,11 +231,13 @@ class Mixture(Corrector):
         """Return how well each model did, relative to the best."""
         if isinstance(self.space, Simplex):
             met = outcome > 0
-            factors = np.prod(np.maximum(forecasts[:, met], 0.0) ** outcome[met], axis=1)
+            factors = np.ones(len(forecasts))
+            for p, y in zip(np.maximum(forecasts[:, met], 0.0).T, outcome[met].tolist(), strict=True):
+                factors *= _powers(p, y)
             best = factors.max()
             return np.asarray(factors / best if best > 0 else factors)
         losses = ((outcome - forecasts) ** 2).sum(axis=1) / (self._scale or 1.0)
-        return np.asarray(np.exp(losses.min() - losses))
+        return applied(exp, losses.min() - losses)
 
     def _scored(self, forecast: Array) -> Array:
         return np.asarray(forecast.mean(axis=0))
@@ -344,3 +347,13 @@ def _names(models: Any) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ParameterError.expected("models", models, "one name or more, all different")
     return names
+
+
+def _mean(weights: Array, points: Array) -> Array:
+    """Return the mean of points by weight, added up in order."""
+    return np.asarray(np.add.accumulate(weights[:, None] * points, axis=0)[-1])
+
+
+def _powers(numbers: Array, exponent: float) -> Array:
+    """Return a few numbers from 0 to 1, each to a power."""
+    return numbers if exponent == 1.0 else np.array([power(number, exponent) for number in numbers.tolist()])

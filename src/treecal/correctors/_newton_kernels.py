@@ -1,7 +1,7 @@
-"""The online Newton step, compiled: one arithmetic for a round and for many rounds in order.
+"""The online Newton step: one arithmetic for a round and for many rounds in order.
 
-Row by row, in loops, because each step needs the parameters that the one before it left. What a kernel cannot do well,
-a step out of the ball or one whose matrix rounding made singular, it leaves undone and says so.
+Row by row, in loops, because each step needs the parameters that the one before it left; and without a library for
+linear algebra, whose sums have another order on another processor.
 """
 
 from __future__ import annotations
@@ -11,13 +11,21 @@ import math
 import numpy as np
 
 from treecal._compile import strict
+from treecal._elementary import exp, log, power
 from treecal._typing import Array, Integers
 from treecal.correctors._newton import Design, Room
 from treecal.correctors._trust_kernels import mixed, trusted
 
-DONE, OUTSIDE, MORE = 0, 1, 2
-"""Why a kernel returned: all is done; the next step needs care; there is weight for another copy."""
-_SINGULAR = 1e-13  # of a pivot, relative to the diagonal: what is left is mostly rounding
+_MOST_TURNS = 200  # of the search for a multiplier: it takes about five
+_NEAR = 1e-14  # of a projection's distance from the sphere, relative to the radius
+
+
+@strict
+def logarithms(probabilities: Array, least: float, found: Array) -> None:
+    """Write the logarithms of rows; a probability below the least is read as that."""
+    for row in range(len(found)):
+        for k in range(found.shape[1]):
+            found[row, k] = log(min(max(probabilities[row, k], least), 1.0))
 
 
 @strict
@@ -26,12 +34,12 @@ def _room(copies: int, dim: int, parameters: int, blocks: int) -> Room:
     return Room(
         np.empty(dim),
         np.empty((copies, dim)),
-        np.empty((copies, parameters)),
-        np.empty((copies, parameters)),
+        np.empty(parameters),
+        np.empty(parameters),
+        np.empty(parameters),
+        np.empty(parameters),
         np.empty(copies),
-        np.empty(copies),
-        np.empty(copies),
-        np.empty((size, size)),
+        np.empty((blocks, size, size)),
     )
 
 
@@ -47,9 +55,9 @@ def _law(theta: Array, values: Array, design: Design, logs: Array, law: Array) -
     total = 0.0
     for k in range(len(law)):
         logs[k] -= top
-        law[k] = math.exp(logs[k])
+        law[k] = exp(logs[k])
         total += law[k]
-    less = math.log(total)
+    less = log(total)
     for k in range(len(law)):
         logs[k] -= less
         law[k] /= total
@@ -92,25 +100,93 @@ def losses(theta: Array, values: Array, outcomes: Array, design: Design, found: 
 
 
 @strict
-def _factored(A: Array, gradient: Array, block: int, left: float, count: float, room: Room, design: Design) -> bool:
-    """Factor a block of the curvature as the step leaves it, by Cholesky; return whether rounding left enough of it."""
-    size, blocks, factor, more = len(A), design.blocks, room.factor, (1.0 - left) * design.ridge
-    for i in range(size):
-        own = gradient[block + i * blocks]
-        for j in range(i + 1):
-            entry = left * A[i, j] + count * (own * gradient[block + j * blocks])
-            if i == j:
-                entry += more
-            whole = entry
-            for k in range(j):
-                entry -= factor[i, k] * factor[j, k]
-            if i > j:
-                factor[i, j] = entry / factor[j, j]
-            elif entry > _SINGULAR * whole:
-                factor[i, i] = math.sqrt(entry)
-            else:
-                return False
-    return True
+def _factor(A: Array, more: float, least: float, factor: Array) -> None:
+    """Write the Cholesky factors of the blocks of `A + more·I`.
+
+    Of a matrix that is at least `least·I` every pivot is at least that much; where rounding made it less, it is that.
+    """
+    for block in range(len(A)):
+        for i in range(A.shape[1]):
+            for j in range(i + 1):
+                entry = A[block, i, j]
+                if i == j:
+                    entry += more
+                for k in range(j):
+                    entry -= factor[block, i, k] * factor[block, j, k]
+                if i > j:
+                    factor[block, i, j] = entry / factor[block, j, j]
+                else:
+                    factor[block, i, i] = math.sqrt(max(entry, least))
+
+
+@strict
+def _solve(factor: Array, right: Array, found: Array) -> None:
+    """Solve for the right side, forwards, then backwards; parameter `i` of block `b` is at `b + i·blocks`."""
+    blocks, size = factor.shape[0], factor.shape[1]
+    for block in range(blocks):
+        for i in range(size):
+            entry = right[block + i * blocks]
+            for k in range(i):
+                entry -= factor[block, i, k] * found[block + k * blocks]
+            found[block + i * blocks] = entry / factor[block, i, i]
+        for i in range(size - 1, -1, -1):
+            entry = found[block + i * blocks]
+            for k in range(i + 1, size):
+                entry -= factor[block, k, i] * found[block + k * blocks]
+            found[block + i * blocks] = entry / factor[block, i, i]
+
+
+@strict
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@strict
+def project(u: Array, A: Array, least: float, radius: float, room: Room) -> None:
+    """Move a point to the one of the Euclidean ball that is nearest in the norm of `A`, which is at least `least·I`.
+
+    It minimises `(θ − u)ᵀA(θ − u)` over `‖θ‖ <= radius`. For `u` outside the ball `A(θ − u) + λθ = 0`, with the one
+    `λ > 0` that puts `θ = u − λ(A + λI)⁻¹u` on the sphere. `1/‖θ‖` is nearly linear in `λ`, so Newton's method finds it
+    in a few steps (Moré and Sorensen, 1983). It stays where `λ` must be: each coordinate of `u`, in the eigenbasis,
+    shrinks by at most `Λ_min/(Λ_min + λ)`, and at least by `Λ_max/(Λ_max + λ)`.
+    """
+    length = math.sqrt(_dot(u, u))
+    if length <= radius:
+        return
+    theta, turned = room.theta, room.turned
+    largest = 0.0
+    for block in range(len(A)):
+        trace = 0.0
+        for i in range(A.shape[1]):
+            trace += A[block, i, i]
+        largest = max(largest, trace)
+    low = least * (length / radius - 1.0)
+    high = largest * (length / radius - 1.0)
+    multiplier = low
+    for _ in range(_MOST_TURNS):
+        _factor(A, multiplier, least, room.factor)
+        _solve(room.factor, u, theta)
+        for i in range(len(u)):
+            theta[i] = u[i] - multiplier * theta[i]
+        length = math.sqrt(_dot(theta, theta))
+        if abs(length / radius - 1.0) <= _NEAR:
+            break
+        if length > radius:
+            low = multiplier
+        else:
+            high = multiplier
+        _solve(room.factor, theta, turned)
+        after = multiplier + (length / radius - 1.0) * length * length / _dot(theta, turned)
+        if not low < after < high:
+            after = math.sqrt(low * high)
+        if after == multiplier:
+            break
+        multiplier = after
+    for i in range(len(u)):
+        u[i] = theta[i] * (radius / length)
 
 
 @strict
@@ -125,38 +201,19 @@ def _step(
     weight: float,
     design: Design,
     room: Room,
-) -> bool:
-    """Take one step of every copy, if none of them needs care; `seen` is the weight of all rounds with this one."""
-    copies, parameters, blocks = len(trust), theta.shape[1], design.blocks
-    size = parameters // blocks
-    factor = room.factor
+) -> None:
+    """Take one step of every copy; `seen` is the weight of all rounds with this one."""
+    copies = len(trust)
+    blocks, size = A.shape[1], A.shape[2]
+    gradient, step = room.gradient, room.step
     for copy in range(copies):
-        law, gradient, after = room.laws[copy], room.gradients[copy], room.theta[copy]
-        room.losses[copy] = _loss(theta[copy], values, outcome, design, room.logs, law, gradient)
-        room.left[copy] = kept[copy] ** weight if weight != 1.0 else kept[copy]
-        one = kept[copy] == 1.0
-        room.counts[copy] = weight if one or weight == 1.0 else (1.0 - room.left[copy]) / (1.0 - kept[copy])
-        length = 0.0
-        for block in range(blocks):
-            if not _factored(A[copy, block], gradient, block, room.left[copy], room.counts[copy], room, design):
-                return False
-            for i in range(size):  # forwards, then backwards
-                entry = gradient[block + i * blocks]
-                for k in range(i):
-                    entry -= factor[i, k] * after[block + k * blocks]
-                after[block + i * blocks] = entry / factor[i, i]
-            for i in range(size - 1, -1, -1):
-                entry = after[block + i * blocks]
-                for k in range(i + 1, size):
-                    entry -= factor[k, i] * after[block + k * blocks]
-                after[block + i * blocks] = entry / factor[i, i]
-        for j in range(parameters):
-            after[j] = theta[copy, j] - after[j] * (weight / design.rate)
-            length += after[j] * after[j]
-        if not length <= design.radius * design.radius:
-            return False
-    for copy in range(copies):
-        left, count, gradient = room.left[copy], room.counts[copy], room.gradients[copy]
+        loss = _loss(theta[copy], values, outcome, design, room.logs, room.laws[copy], gradient)
+        room.losses[copy] = loss
+        left = kept[copy]
+        count = 1.0
+        if weight != 1.0:  # as so many equal rounds
+            left = power(kept[copy], weight)
+            count = weight if kept[copy] == 1.0 else (1.0 - left) / (1.0 - kept[copy])
         for block in range(blocks):
             for i in range(size):
                 own = gradient[block + i * blocks]
@@ -164,11 +221,15 @@ def _step(
                     entry = left * A[copy, block, i, j] + count * (own * gradient[block + j * blocks])
                     if i == j:
                         entry += (1.0 - left) * design.ridge  # of which nothing is forgotten
-                    A[copy, block, i, j] = A[copy, block, j, i] = entry
-        theta[copy] = room.theta[copy]
-    if copies > 1:
-        trusted(trust, room.losses, seen, weight, design.share, design.lasting)
-    return True
+                    A[copy, block, i, j] = entry
+                    A[copy, block, j, i] = entry
+        _factor(A[copy], 0.0, design.ridge, room.factor)
+        _solve(room.factor, gradient, step)
+        for j in range(len(step)):
+            step[j] = theta[copy, j] - step[j] * (weight / design.rate)
+        project(step, A[copy], design.ridge, design.radius, room)
+        theta[copy] = step
+    trusted(trust, room.losses[:copies], seen, weight, design.share, design.lasting)
 
 
 @strict
@@ -186,11 +247,11 @@ def play(
     at: int,
     design: Design,
     means: Array,
-) -> tuple[int, float, int]:
+) -> tuple[int, float]:
     """Take the steps from `at` on, in order: each has a row and a weight, 0 for one that only announces.
 
-    Before the first step of a row what is announced is written. Returns the next step, the weight of all rounds, and
-    why it returned: there is another copy once that weight is `most`.
+    Before the first step of a row what is announced is written. Returns the next step and the weight of all rounds:
+    there is another copy once that is `most`.
     """
     room = _room(len(trust), means.shape[1], theta.shape[1], design.blocks)
     for step in range(at, len(rows)):
@@ -201,9 +262,8 @@ def play(
             mixed(trust, room.laws, means[row])
         if weight == 0.0:
             continue
-        if not _step(theta, A, trust, kept, seen + weight, values[row], outcomes[row], weight, design, room):
-            return step, seen, OUTSIDE
         seen += weight
+        _step(theta, A, trust, kept, seen, values[row], outcomes[row], weight, design, room)
         if seen >= most:
-            return step + 1, seen, MORE
-    return len(rows), seen, DONE
+            return step + 1, seen
+    return len(rows), seen

@@ -15,12 +15,14 @@ from treecal._states import MOST_ROUNDS, Resume, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number
 from treecal.correctors import _forgetting as forgetting
+from treecal.correctors import _group_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._group_state import GroupState, check_copies, check_seen, checked_names
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._report import Correction
 from treecal.correctors._store import Store
+from treecal.correctors._trust_kernels import mixed
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
@@ -220,21 +222,17 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: GroupState, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
-        from treecal.correctors._trust_kernels import mixed
-
         points, mean = self._points(group, forecast), np.empty(self.space.dim)
-        mixed(group.trust, points, mean)
+        mixed.now(group.trust, points, mean)
         return mean
 
     def _points(self, group: GroupState, forecast: Array) -> Array:
         """Return the forecast of each copy, first of the one that never forgets."""
-        from treecal.correctors import _group_kernels as kernels
-
         if self.make == "shift":
             sums = np.vstack([self._lasting(group), group.copies])
             return np.asarray(self.space.project(forecast + sums[:, 1:] / sums[:, :1]))
         found = np.empty((len(group.trust), self.space.dim))
-        kernels.means(group.first, group.sums, group.copies, self._prior, found)
+        kernels.means.now(group.first, group.sums, group.copies, self._prior, found)
         return found
 
     @property
@@ -296,13 +294,12 @@ class Recalibrator(Corrector):
 
     def _visited(self, group: GroupState, batch: Batch, *, scored: bool) -> tuple[GroupState, Array]:
         """Return a group of means after rounds in it, and what is announced in them; change nothing."""
-        from treecal.correctors import _group_kernels as kernels
-
         now, announced, at = group.copied(), np.empty(batch.forecasts.shape), 0
         (rows, weights), b, y = forgetting.steps_of(batch), np.array(batch.forecasts), np.array(batch.outcomes)
+        visits = kernels.visits.for_rows(len(rows))
         while at < len(rows):
             kept, most = self._speeds(len(now.trust))
-            at = kernels.visits(
+            at = visits(
                 now.first,
                 now.sums,
                 now.copies,
@@ -326,13 +323,11 @@ class Recalibrator(Corrector):
 
     def _moved(self, group: GroupState, batch: Batch, scored: bool) -> GroupState:
         """Return a group of shifts, or of a forecaster, after one round; change nothing."""
-        from treecal.correctors import _group_kernels as kernels
-
         now, b, y = group.copied(), np.array(batch.forecasts[0]), np.array(batch.outcomes[0])
         for weight in forgetting.steps_of(batch)[1].tolist():
             points = self._points(now, b) if len(now.copies) else b[None]
             kept, _ = self._speeds(len(now.trust))
-            kernels.visit(
+            kernels.visit.now(
                 now.sums,
                 now.copies,
                 now.trust,

@@ -15,9 +15,11 @@ from treecal._states import check_array, check_number
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, positive_number
 from treecal.correctors import _forgetting as forgetting
+from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
-from treecal.correctors._newton import Design, Newton, project, solve
+from treecal.correctors._newton import Design, Newton
+from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -146,7 +148,7 @@ class Scaling(Corrector):
     @property
     def theta(self) -> Array:
         """The current parameters: their mean by trust, if there are copies."""
-        return np.array(self._state.theta[0] if len(self._state.trust) == 1 else self._state.trust @ self._state.theta)
+        return np.asarray(np.add.reduce(self._state.trust[:, None] * self._state.theta, axis=0))
 
     @abstractmethod
     def _identity(self) -> Array:
@@ -166,7 +168,9 @@ class Scaling(Corrector):
         return np.array([np.ravel(self._features(row)) for row in logs], np.float64).reshape(len(logs), -1)
 
     def _logs(self, forecasts: Array) -> Array:
-        return np.asarray(np.log(np.clip(forecasts, self._least, 1.0)))
+        found = np.empty(forecasts.shape)
+        kernels.logarithms.for_rows(len(found))(np.array(forecasts), self._least, found)
+        return found
 
     def _announce(self, forecast: Array) -> Forecast:
         return self._point(self._means(forecast[None])[0])
@@ -175,13 +179,11 @@ class Scaling(Corrector):
         return self._means(forecasts)
 
     def _means(self, forecasts: Array) -> Array:
-        from treecal.correctors import _newton_kernels as kernels
-
         now, means = self._state, np.empty(forecasts.shape)
         step = max(1, _AT_ONCE // self.space.dim)
         for at in range(0, len(forecasts), step):
             values = self._values(self._logs(forecasts[at : at + step]))
-            kernels.announce(now.theta, now.trust, values, self._design, means[at : at + step])
+            kernels.announce.for_rows(len(values))(now.theta, now.trust, values, self._design, means[at : at + step])
         return means
 
     def _forecasts(self, forecasts: Array, groups: Any) -> list[Forecast]:
@@ -197,26 +199,20 @@ class Scaling(Corrector):
 
     def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
         """Return what is announced in rounds in order, and the state after them."""
-        from treecal.correctors import _newton_kernels as kernels
-
         rows, weights = forgetting.steps_of(batch)
         values, outcomes = self._values(self._logs(batch.forecasts)), np.array(batch.outcomes)
-        means, at, why = np.empty(batch.forecasts.shape), 0, kernels.MORE
+        means, play = np.empty(batch.forecasts.shape), kernels.play.for_rows(len(rows))
         theta, A, trust, seen = vars(self._state).values()
-        now = Newton(np.array(theta), np.array(A), np.array(trust), seen)
-        while why != kernels.DONE:
+        now, at = Newton(np.array(theta), np.array(A), np.array(trust), seen), 0
+        while at < len(rows):
             count = len(now.trust)
-            kept, most = (
-                np.array(forgetting.kept(count, FIRST)),
-                2.0 ** (FIRST + count - 1) if self.forget else math.inf,
-            )
-            at, now.seen, why = kernels.play(
+            at, now.seen = play(
                 now.theta,
                 now.curvature,
                 now.trust,
-                kept,
+                np.array(forgetting.kept(count, FIRST)),
                 now.seen,
-                most,
+                2.0 ** (FIRST + count - 1) if self.forget else math.inf,
                 values,
                 outcomes,
                 rows,
@@ -225,34 +221,15 @@ class Scaling(Corrector):
                 self._design,
                 means,
             )
-            if why == kernels.OUTSIDE:
-                row = rows[at]
-                now = self._careful(now, values[row], outcomes[row], float(weights[at]))
-                at += 1
             now = self._joined(now)
         return means, now
 
-    def _careful(self, now: Newton, values: Array, outcome: Array, weight: float) -> Newton:
-        """Return the state after one step, however singular the curvature, back in the ball, but for new copies."""
-        losses, gradients = self._losses(now.theta, values[None], outcome[None])
-        blocked = self._blocked(gradients[0])
-        seen, trust, count = now.seen + weight, now.trust, len(now.trust)
-        left, counts = (part[:, None, None] for part in forgetting.after(forgetting.kept(count, FIRST), weight))
-        A = left[..., None] * now.curvature + counts[..., None] * (blocked[..., :, None] * blocked[..., None, :])
-        np.einsum("cbii->cbi", A)[:] += (1 - left) * self.ridge  # of which nothing is forgotten
-        if count > 1:
-            trust = forgetting.trusted(trust, losses[0], seen, weight)
-        theta = now.theta - self._flat(solve(A, blocked, self.ridge)) * (weight / self.rate)
-        for copy in np.flatnonzero((theta**2).sum(axis=1) > self.radius**2):
-            theta[copy] = self._flat(project(self._blocked(theta[copy]), A[copy], radius=self.radius))
-        return Newton(theta, A, trust, seen)
-
     def _losses(self, theta: Array, values: Array, outcomes: Array) -> tuple[Array, Array]:
         """Return the log loss of each row for each copy, `(rows, copies)`, and its gradients."""
-        from treecal.correctors import _newton_kernels as kernels
-
         found, gradients = np.empty((len(values), len(theta))), np.empty((len(values), *theta.shape))
-        kernels.losses(np.array(theta), np.array(values), np.array(outcomes), self._design, found, gradients)
+        kernels.losses.for_rows(len(values))(
+            np.array(theta), np.array(values), np.array(outcomes), self._design, found, gradients
+        )
         return found, gradients
 
     def _joined(self, now: Newton) -> Newton:
@@ -283,7 +260,8 @@ class Scaling(Corrector):
             then = self._fitted(*(part[:-held] for part in log))
             values, came, weight = (part[-held:] for part in log)
             losses = weight @ self._losses(then.theta, values, came)[0]
-            trust = forgetting.trusted(forgetting.start(len(losses)), losses, then.seen)
+            trust = np.array(forgetting.start(len(losses)))
+            trusted.now(trust, losses, then.seen, 1.0, forgetting.SHARE, forgetting.LASTING)
             now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
         vars(self).update(_state=now, **self._counted(len(batch)))
 

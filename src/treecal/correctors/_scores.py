@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._elementary import log_losses
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number, slack
 from treecal._typing import Array, Integers
 from treecal.correctors._batch import Batch
@@ -90,7 +91,7 @@ class Tallies:
         # Accumulated, so that compiled code can add in the same order.
         costs[:, 0] = np.add.accumulate((y - points) ** 2, axis=1)[:, -1]
         if isinstance(self.space, Simplex):
-            costs[:, 1] = -np.add.accumulate(np.log(np.maximum(points, FLOOR)) * y, axis=1)[:, -1]
+            log_losses.now(points, y, FLOOR, costs[:, 1])
         totals = np.array(sums.totals)
         np.add.at(totals, roles, costs * shares[:, None])
         weight = float(np.add.accumulate(np.append(sums.weight, weights))[-1])

@@ -1,10 +1,9 @@
-"""Trust in copies that forget at different speeds, compiled: what `_forgetting` does, for scalings and group means."""
+"""Trust in copies that forget at different speeds, of scalings and of group means."""
 
 from __future__ import annotations
 
-import math
-
 from treecal._compile import strict
+from treecal._elementary import exp
 from treecal._typing import Array
 
 
@@ -20,10 +19,17 @@ def mixed(trust: Array, points: Array, mean: Array) -> None:
 
 @strict
 def trusted(trust: Array, losses: Array, seen: float, weight: float, share: float, lasting: float) -> None:
-    """Update the trust in the copies: as `forgetting.trusted` does."""
-    least, total, copies = losses.min(), 0.0, len(trust)
+    """Update the trust in each copy by its loss in a round, the last of so many.
+
+    A weight multiplies the losses; the share is the same for all, but a part of it for a weight below 1.
+    """
+    copies = len(trust)
+    if copies == 1:
+        return
+    least = losses.min()
+    total = 0.0
     for copy in range(copies):
-        trust[copy] *= math.exp(-weight * (losses[copy] - least))
+        trust[copy] *= exp(-weight * (losses[copy] - least))
         total += trust[copy]
     part = min(share, 1.0 / max(seen, 1.0)) * min(weight, 1.0)
     for copy in range(copies):

@@ -40,9 +40,9 @@ class Forecasts:
     def mean(self) -> Array:
         """The mean forecast of each stream, `(streams, d)`."""
         means = np.empty((len(self), self.points.shape[2]))
-        for size in np.unique(self.sizes):  # those of one size together: each is then rounded as `Forecast.mean` is
+        for size in np.unique(self.sizes):  # those of one size together
             at = np.flatnonzero(self.sizes == size)
-            means[at] = np.matmul(self.weights[at, None, :size], self.points[at, :size])[:, 0]
+            means[at] = np.add.accumulate(self.weights[at, :size, None] * self.points[at, :size], axis=1)[:, -1]
         return means
 
     def __len__(self) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.correctors._newton import Design, Room
+from treecal.correctors._newton import Design
 from treecal.correctors._newton_kernels import _law, _room, _step
 from treecal.correctors._trust_kernels import mixed
 
@@ -80,7 +80,7 @@ def play(
 ) -> int:
     """Take a step of weight 1 for each row, from `at` on; write what its stream announces before it.
 
-    Return the next row: their number, one whose step needs care, or one that needs room for another copy.
+    Return the next row: their number, or one that needs room for another copy.
     """
     most = now.theta.shape[1]
     room = _room(most, means.shape[1], now.theta.shape[2], design.blocks)
@@ -94,19 +94,8 @@ def play(
         for copy in range(count):
             _law(theta[copy], values[row], design, room.logs, room.laws[copy])
         mixed(trust, room.laws, means[row])
-        work = Room(
-            room.logs,
-            room.laws,
-            room.gradients,
-            room.theta,
-            room.losses[:count],
-            room.left,
-            room.counts,
-            room.factor,
-        )
         A, kept = now.curvature[own, :count], speeds.kept[count, :count]
-        if not _step(theta, A, trust, kept, seen, values[row], outcomes[row], 1.0, design, work):
-            return row
+        _step(theta, A, trust, kept, seen, values[row], outcomes[row], 1.0, design, room)
         now.seen[own] = seen
         if grows:
             join(now, own, count, design, speeds)

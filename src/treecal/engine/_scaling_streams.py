@@ -12,7 +12,6 @@ from treecal._states import MOST_ROUNDS, check_array, check_names, check_rounds
 from treecal._typing import Array, Integers
 from treecal.correctors import Scaling
 from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._newton import Newton
 from treecal.correctors._scaling import _STEEPEST as STEEPEST
 from treecal.correctors._scaling import FIRST, LARGEST
 from treecal.engine._outcomes import Outcomes
@@ -71,17 +70,8 @@ class ScalingStreams(Streams):
         values, at = of._values(of._logs(forecasts)), 0
         now = kernels.Scalings(*(array[touched] for array in self._arrays))
         while (at := kernels.play(now, home, values, Y, at, of._design, self._speeds, means)) < len(rows):
-            own = home[at]
-            if self._copies(now.seen[own] + 1) > now.theta.shape[1]:
-                self._arrays[:3] = (_wider(array) for array in self._arrays[:3])
-                now = kernels.Scalings(_wider(now.theta), _wider(now.curvature), _wider(now.trust), now.seen)
-                continue
-            count = self._copies(now.seen[own])
-            then = Newton(now.theta[own, :count], now.curvature[own, :count], now.trust[own, :count], now.seen[own])
-            after = of._joined(of._careful(then, values[at], Y[at], 1.0))
-            for array, new in zip(now, vars(after).values(), strict=True):
-                array[(own, slice(len(after.trust)))[: array.ndim]] = new
-            at += 1
+            self._arrays[:3] = (_wider(array) for array in self._arrays[:3])
+            now = kernels.Scalings(_wider(now.theta), _wider(now.curvature), _wider(now.trust), now.seen)
         self.torn = True
         for array, new in zip(self._arrays, now, strict=True):
             array[touched] = new

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from treecal._elementary import log_losses
 from treecal._states import check_array, check_names, slack
 from treecal._typing import Array, Integers
 from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
@@ -110,14 +111,13 @@ class ScoredRows:
         add_scores(rows, given, outcomes, self._low, self._width, self._totals, self._cells)
 
     def _logs(self, points: Array, outcomes: Outcomes) -> Array:
-        """Return the log score of each point; 0 off the simplex. NumPy's logarithm is not that of compiled code."""
-        if not isinstance(self._space, Simplex):
-            return np.zeros(points.shape[:2])
-        if outcomes.ndim == 1:
-            own = np.take_along_axis(points, outcomes[:, None, None], axis=2)[:, :, 0]
-            return np.asarray(-np.log(np.maximum(own, FLOOR)))
-        logs = np.log(np.maximum(points, FLOOR)) * outcomes[:, None]
-        return np.asarray(-np.add.accumulate(logs, axis=2)[:, :, -1])
+        """Return the log score of each point; 0 off the simplex."""
+        found = np.zeros(points.shape[:2])
+        if isinstance(self._space, Simplex):
+            rows = np.eye(self._space.dim)[outcomes] if outcomes.ndim == 1 else outcomes
+            each = np.repeat(rows, points.shape[1], axis=0)
+            log_losses(np.array(points).reshape(-1, self._space.dim), each, FLOOR, found.reshape(-1))
+        return found
 
     def scores(self, rows: Integers, rounds: Integers) -> StreamScores:
         """Return the scores of these rows, which have learned so many rounds."""

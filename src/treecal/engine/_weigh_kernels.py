@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treecal._compile import strict
+from treecal._elementary import exp
 from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
 from treecal.engine._compile import remainder
@@ -135,7 +136,7 @@ def weigh_rising(count: int, rising: Rising, rule: Weighting, records: Records) 
         for p in range(reach[height]):
             weights[height, p] = rule.rates[1] * ((least[p] - costs[height, p]) / scales[p])
         for p in range(reach[height]):
-            weights[height, p] = math.exp(weights[height, p])
+            weights[height, p] = exp(weights[height, p])
         for p in range(reach[height]):
             totals[p] += weights[height, p]
     for height in range(ends):

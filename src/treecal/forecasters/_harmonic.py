@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._elementary import LN2, applied, exp, expm1, log
 from treecal._states import State, check_array, check_sums
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
@@ -23,9 +24,9 @@ from treecal.theory import Certificate, Replay, spectral_certificate
 from treecal.theory._jensen import euclidean
 
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
-_SLOWEST = -53 * math.log(2)  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
-_FASTEST = math.ceil(math.log(40) / _STEP)  # e^(−u) < 1e-17 beyond
-_FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - math.log(2)) / _STEP)  # which matter in the first round
+_SLOWEST = -53 * LN2  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
+_FASTEST = math.ceil(log(40) / _STEP)  # e^(−u) < 1e-17 beyond
+_FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - LN2) / _STEP)  # which matter in the first round
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +129,7 @@ class Harmonic(Forecaster):
             raise SnapshotError("the norm is not a list of two numbers.")
         if max(abs(state.norm[0] - total), abs(state.norm[1])) > 1e-9 * total:
             raise SnapshotError(f"the norm is {state.norm[0]}, expected {total} after {rounds} rounds.")
-        rates = np.exp(_STEP * (_FASTEST - np.arange(len(state.sums))))
+        rates = applied(exp, _STEP * (_FASTEST - np.arange(len(state.sums))))
         left = np.expm1(-2 * rates * rounds) / np.expm1(-2 * rates)  # of all outcomes, in each fading sum
         check_sums("the points", state.points, np.ones(rounds), self.space, rounds=rounds)
         check_sums("the fading sums", state.sums, left, self.space, rounds=rounds)
@@ -224,9 +225,10 @@ class _Rates(NamedTuple):
 def _rates(count: int) -> _Rates:
     """Return the fastest rates, `count` of them."""
     index = _FASTEST - np.arange(count)
-    rates = np.exp(_STEP * index)[:, None]
-    enough = math.exp(_SLOWEST - _STEP * (index[-1] - 1)) / 2
-    return _Rates(-np.expm1(-2 * rates), _STEP * rates * np.exp(-rates), enough)
+    rates = applied(exp, _STEP * index)
+    enough = exp(_SLOWEST - _STEP * (index[-1] - 1)) / 2
+    shares = _STEP * rates * applied(exp, -rates)
+    return _Rates(-applied(expm1, -2 * rates)[:, None], shares[:, None], enough)
 
 
 def _rates_after(rounds: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treecal._elementary import power
 from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
@@ -78,7 +79,7 @@ class Tracker(Forecaster):
         dim, start = space.dim, space.centre
         chain = dim if isinstance(space, Simplex) and dim <= CLASSES else 0
         experts = len(HALF_LIVES) + bool(chain)
-        self._rates = 1 - 2 ** (-1 / np.array(HALF_LIVES))
+        self._rates = np.array([1 - power(0.5, 1 / each) for each in HALF_LIVES])
         self._scale = 2 * reach(space, "l2") ** 2
         means = np.tile(start, (len(HALF_LIVES), 1))
         weights = np.full(experts, 1 / experts)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treecal._elementary import exp
 from treecal._typing import Array
 from treecal.theory._hedge import hedge_rate
 from treecal.tree import Tree
@@ -89,7 +90,7 @@ def weigh(
         held += weights[height]
     free = max(0.0, 1.0 - held)
     for height in range(starting):
-        weights[height] = math.exp(rule.rates[heights] * ((least - costs[height]) / unit))
+        weights[height] = exp(rule.rates[heights] * ((least - costs[height]) / unit))
         total += weights[height]
     for height in range(starting):
         weights[height] = free * (weights[height] / total)

@@ -175,9 +175,9 @@ class Game(Value):
         answer = []
         for player, loss in enumerate(self._losses):
             for w in reversed(mixtures[player + 1 :]):
-                loss = loss @ w
+                loss = np.add.reduce(loss * w, axis=-1)  # not by BLAS, so that all processors play the same
             for w in mixtures[:player]:
-                loss = w @ loss.reshape(len(w), -1)
+                loss = np.add.reduce(w[:, None] * loss.reshape(len(w), -1), axis=0)
             answer.append(np.minimum(loss.reshape(-1), 1.0))
         return answer
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._elementary import applied, exp, log
 from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
@@ -98,18 +99,18 @@ def read_alarm(
     of_kind = [i for i, bet in enumerate(family.bets) if (bet.kind, bet.where) == (kind, where)]
     place: str | int | float | None = None
     if kind == "temperature":
-        size = math.exp(_mean(held[of_kind], [math.log(family.bets[i].size) for i in of_kind]))
+        size = exp(_mean(held[of_kind], [log(family.bets[i].size) for i in of_kind]))
         direction = "too sure" if size > 1 else "not sure enough"
     elif kind == "class":
         size = _mean(held[of_kind], [family.bets[i].size for i in of_kind])
         place, direction = _name(space, where), "too low" if size > 0 else "too high"
     elif kind == "base rate":
-        logits = np.log(_learned(learned, size, space.dim)[: space.dim])
+        logits = applied(log, _learned(learned, size, space.dim)[: space.dim])
         where = int(np.abs(logits).argmax())
         size, gap = float(logits[where]), _class_gap(family, cells, where, math.copysign(1.0, logits[where]))
         place, direction = _name(space, where), "too low" if size > 0 else "too high"
     elif kind == "confidence":
-        logits = np.log(_learned(learned, size, space.dim)[space.dim : space.dim + BINS])
+        logits = applied(log, _learned(learned, size, space.dim)[space.dim : space.dim + BINS])
         where = int(np.abs(logits).argmax())
         size, place = float(logits[where]), where / BINS
         direction = "not sure enough" if size > 0 else "too sure"
@@ -131,7 +132,7 @@ def _learned(learned: Array, rate: float, dim: int) -> Array:
 
 
 def _mean(weights: Array, sizes: list[float]) -> float:
-    return float(weights @ np.array(sizes) / weights.sum())
+    return math.fsum(weights * np.array(sizes)) / math.fsum(weights)
 
 
 def _gap(cell: Array) -> float:

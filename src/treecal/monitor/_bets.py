@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._elementary import applied, expm1
 from treecal._typing import Array, Integers
 from treecal.forecasters._base import reach
 from treecal.geometry import ConvexSet, Simplex
@@ -27,26 +28,25 @@ _SHARES = {"temperature": 0.4, "class": 0.4, "base rate": 0.1, "confidence": 0.1
 _POINT_SHARES = {"coordinate": 0.6, "slope": 0.2, "direction": 0.2}
 
 
-class ClassBets(NamedTuple):
-    """What the kernel for classes needs: the powers, the offsets less 1 as odds, who is watched, rates, and shares."""
+class Bets(NamedTuple):
+    """What the kernel needs: of classes or of the points of another set; what is of the other is empty."""
 
+    classes: bool
     twelfths: Integers
     odds: Array
+    """Offsets, as odds less 1."""
     watched: Integers
-    rates: Array
-    shares: Array
-
-
-class PointBets(NamedTuple):
-    """What the kernel for other sets needs: the box around the set, its centre, sizes, stakes, rates, and shares."""
-
+    """Classes."""
     ranges: Array
+    """The sides of the box around the set."""
     centre: Array
     diameter: float
     spread: float
+    """No forecast is farther from the centre."""
     stakes: Array
     rates: Array
     shares: Array
+    """Of all that is put on bets."""
 
 
 class Bet(NamedTuple):
@@ -61,7 +61,7 @@ class Family(NamedTuple):
     """All bets on a set, in order; what their kernel needs; and how many numbers they learn."""
 
     bets: tuple[Bet, ...]
-    table: ClassBets | PointBets
+    table: Bets
     learned: int
 
 
@@ -82,7 +82,10 @@ def _of_classes(dim: int) -> Family:
     bets = [Bet("temperature", -1, 12 / n) for n in TWELFTHS]
     bets += [Bet("class", int(k), float(size)) for k in watched for size in offsets]
     bets += [Bet(kind, -1, rate) for kind in ("base rate", "confidence") for rate in RATES]
-    table = ClassBets(np.array(TWELFTHS), np.expm1(offsets), watched, np.array(RATES), _shares(bets, _SHARES))
+    odds, none = applied(expm1, offsets), np.zeros(0)
+    table = Bets(
+        True, np.array(TWELFTHS), odds, watched, none, none, 0.0, 0.0, none, np.array(RATES), _shares(bets, _SHARES)
+    )
     return Family(tuple(bets), table, len(RATES) * (2 * dim + BINS))
 
 
@@ -94,8 +97,9 @@ def _of_points(space: ConvexSet) -> Family:
     bets += [Bet("slope", -1, float(stake)) for stake in stakes]
     bets += [Bet("direction", -1, rate) for rate in RATES]
     centre = np.array(space.centre, np.float64)
-    spread = float(np.sqrt(np.sum(np.maximum(high - centre, centre - low) ** 2)))  # no forecast is farther from it
-    table = PointBets(high - low, centre, diameter, spread, stakes, np.array(RATES), _shares(bets, _POINT_SHARES))
+    spread = float(np.sqrt(np.sum(np.maximum(high - centre, centre - low) ** 2)))
+    none, nobody, shares = np.zeros(0), np.zeros(0, np.int64), _shares(bets, _POINT_SHARES)
+    table = Bets(False, nobody, none, nobody, high - low, centre, diameter, spread, stakes, np.array(RATES), shares)
     return Family(tuple(bets), table, len(RATES) * (space.dim + 1))
 
 

@@ -1,4 +1,4 @@
-"""The loop over outcomes, compiled: one for classes, one for the points of other sets.
+"""The loop over outcomes: a round of classes, or of the points of other sets.
 
 Capitals are numbers, not logarithms, so that most bets take a multiplication and a division. They never fall below the
 weight of the next start, and what exceeds `MOST` stands for infinity.
@@ -7,14 +7,13 @@ weight of the next start, and what exceeds `MOST` stands for infinity.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numba.extending import overload
 
 from treecal._compile import inlined, strict
+from treecal._elementary import exp, log
 from treecal._typing import Array, Integers
-from treecal.monitor._bets import BINS, FARTHEST, ClassBets, PointBets
+from treecal.monitor._bets import BINS, FARTHEST, Bets
 from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE, Evidence
 
 
@@ -45,7 +44,7 @@ def value(e: Evidence, r: int, shares: Array, restarts: bool) -> float:
 
 @strict
 def _classes_round(
-    bets: ClassBets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array
+    bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array
 ) -> None:
     cells, own = e.cells[r], e.learned[r]
     dim, total, top, refuted = len(b), 0.0, 0, -1
@@ -65,18 +64,19 @@ def _classes_round(
     norms[:powers] = 0.0
     for k in range(dim):
         if p[k] > 0.0:
-            root = math.exp(math.log(p[k]) / 12.0)
+            root = exp(log(p[k]) / 12.0)
             product, last = 1.0, 0
             for j in range(powers):
-                product *= root ** (bets.twelfths[j] - last)
-                last = bets.twelfths[j]
+                while last < bets.twelfths[j]:
+                    product *= root
+                    last += 1
                 norms[j] += product
     i, gap = 0, y[top] - p[top]
     for j in range(powers):
         paid, power = 0.0, (bets.twelfths[j] - 12) / 12.0
         for k in range(dim):
             if y[k] > 0.0:
-                paid += y[k] * math.exp(power * math.log(p[k]))
+                paid += y[k] * exp(power * log(p[k]))
         _advance(cells, i, paid / norms[j], start, gap, number)
         i += 1
     for k in bets.watched:
@@ -106,7 +106,7 @@ def _classes_round(
 
 
 @strict
-def _refute(bets: ClassBets, cells: Array, p: Array, y: Array, refuted: int, start: float) -> None:
+def _refute(bets: Bets, cells: Array, p: Array, y: Array, refuted: int, start: float) -> None:
     """Learn an outcome that the forecast excludes: the bet on its class has won all there is, the others stay."""
     for i in range(len(cells)):
         cells[i, CAPITAL] += start
@@ -120,7 +120,7 @@ def _refute(bets: ClassBets, cells: Array, p: Array, y: Array, refuted: int, sta
 
 
 @strict
-def _points_round(bets: PointBets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float) -> None:
+def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float) -> None:
     cells, own = e.cells[r], e.learned[r]
     dim, i = len(b), 0
     slope, off, rounding = 0.0, 0.0, 1.0 - 1e-9
@@ -163,38 +163,23 @@ def _start(rounds: int, restarts: bool) -> float:
     return 1.0 if restarts else 1.0 / ((rounds + 2.0) * (rounds + 3.0))
 
 
-def _bet(bets: Any, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array) -> None:
-    """Learn a round of one stream; `p` and `norms` are room to work in."""
-
-
-@overload(_bet)
-def _one_bet(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
-    if bets.instance_class is ClassBets:
-
-        def learn(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
-            _classes_round(bets, e, r, b, y, number, start, p, norms)
-
-    else:
-
-        def learn(bets: Any, e: Any, r: Any, b: Any, y: Any, number: Any, start: Any, p: Any, norms: Any) -> Any:
-            _points_round(bets, e, r, b, y, number, start)
-
-    return learn
-
-
 @strict
 def _learn(
-    bets: Any, e: Evidence, r: int, b: Array, y: Array, number: int, restarts: bool, p: Array, norms: Array
+    bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, restarts: bool, p: Array, norms: Array
 ) -> float:
     """Learn a round of one stream; return its value."""
-    _bet(bets, e, r, b, y, number, _start(e.rounds[r], restarts), p, norms)
+    start = _start(e.rounds[r], restarts)
+    if bets.classes:
+        _classes_round(bets, e, r, b, y, number, start, p, norms)
+    else:
+        _points_round(bets, e, r, b, y, number, start)
     e.rounds[r] += 1
     return value(e, r, bets.shares, restarts)
 
 
 @strict
 def watch(
-    bets: Any, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
+    bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
 ) -> int:
     """Learn rounds, in each the whole stream's row 0 and the row of its group, until there is an alarm.
 
@@ -218,7 +203,7 @@ def watch(
 
 @strict
 def watch_streams(
-    bets: Any, e: Evidence, P: Array, Y: Array, rows: Integers, at: int, peaks: Array, threshold: float, restarts: bool
+    bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, at: int, peaks: Array, threshold: float, restarts: bool
 ) -> int:
     """Learn rounds from `at` on, each in its stream's row, until one has its first alarm; return the next round."""
     p, norms = np.empty(P.shape[1]), np.empty(len(bets.shares))

@@ -23,6 +23,7 @@ from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_ou
 from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._bets import family
+from treecal.monitor._kernels import watch
 from treecal.monitor._state import MOST, Evidence, fresh, read_evidence, stacked
 
 _LEAST_ALPHA, _MOST_ARL = 1e-200, 1e200
@@ -275,8 +276,6 @@ class Monitor:
 
     def _after(self, P: Array, Y: Array, names: list[Group] | None) -> tuple[_Now, dict[Group, Evidence]]:
         """Return what is known after some rounds, and the evidence of the groups that were in them."""
-        from treecal.monitor._kernels import watch
-
         P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
         table, known, restarts = self._family.table, self._settled(), self.arl is not None
         rounds, peak, alarm, own = self._now
@@ -291,7 +290,7 @@ class Monitor:
         at = 0
         marks = np.array([rounds, peak, self.threshold if alarm is None else np.inf])
         while at < len(P):
-            at += watch(table, e, P[at:], Y[at:], rows[at:], scales, marks, restarts)
+            at += watch.for_rows(len(P))(table, e, P[at:], Y[at:], rows[at:], scales, marks, restarts)
             if alarm is None and marks[1] >= self.threshold:
                 r = rows[at - 1]
                 values = scales[[0, r]] * e.values(table.shares, restarts=restarts)[[0, r]]

@@ -9,7 +9,7 @@ import numpy as np
 from treecal._states import check_array
 from treecal._typing import Array, Integers
 from treecal.exceptions import SnapshotError
-from treecal.monitor._bets import FARTHEST, ClassBets, Family
+from treecal.monitor._bets import FARTHEST, Family
 
 MOST = 1e280
 """Of a capital: what exceeds it stands for infinity."""
@@ -53,7 +53,7 @@ def fresh(family: Family, *, restarts: bool) -> Evidence:
     cells[..., CAPITAL] = 1.0 if restarts else 0.5
     cells[..., RUN] = cells[..., SINCE] = 1.0
     table = family.table
-    if isinstance(table, ClassBets):
+    if table.classes:
         learned = np.ones((1, family.learned))
     else:  # for each rate a direction, and the mean square of what it is off
         learned = np.zeros((1, family.learned))
@@ -79,7 +79,7 @@ def read_evidence(state: Any, streams: int, rounds: int, family: Family, *, rest
     least = 1.0 if restarts else (1 - 1e-9) / ((n + 1.0) * (n + 2.0))
     whole = (since % 1 == 0) & (length % 1 == 0)
     table = family.table
-    if isinstance(table, ClassBets):
+    if table.classes:
         widest = 1.0
         held = (e.learned >= (1 - 1e-9) / FARTHEST) & (e.learned <= FARTHEST * (1 + 1e-9))
     else:

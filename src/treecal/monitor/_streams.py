@@ -12,6 +12,7 @@ from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry._rows import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
+from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor
 from treecal.monitor._state import MOST, Evidence, fresh, read_evidence
 
@@ -84,14 +85,12 @@ class WatchedStreams:
 
     def learn(self, rows: Integers, means: Array, outcomes: Array) -> None:
         """Learn the mean forecasts of rows and their outcomes, in order."""
-        from treecal.monitor._kernels import watch_streams
-
         monitor, e, at = self.monitor, self._now, 0
         P = read_forecast_rows(monitor.space, means, tolerance=monitor.tolerance)
         P, Y = (each if each.flags.writeable else each.copy() for each in (P, outcomes))  # so that one is compiled
         args = self._peaks, monitor.threshold, self._restarts
         while at < len(P):
-            at = watch_streams(monitor._family.table, e, P, Y, rows, at, *args)
+            at = watch_streams.for_rows(len(P))(monitor._family.table, e, P, Y, rows, at, *args)
             row = int(rows[at - 1])
             if self._peaks[row] >= monitor.threshold and row not in self.alarms:
                 self.alarms[row] = read_alarm(

@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from treecal._elementary import exponentials
 from treecal._typing import Array
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.geometry import ConvexSet, NegativeEntropy, QuadraticForm, Regularizer, Simplex, SquaredEuclidean
+from treecal.geometry import Box, ConvexSet, NegativeEntropy, QuadraticForm, Regularizer, Simplex, SquaredEuclidean
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss
 from treecal.swap._numeric_losses import QuadraticLoss
@@ -66,6 +67,8 @@ class FollowTheRegularizedLeader(Learner):
         match self.regularizer, self.space:
             case NegativeEntropy(), Simplex():
                 return softmin(pull)
+            case NegativeEntropy(), Box(low=low, high=high):  # ln x + 1 + pull = 0 in each coordinate
+                return np.clip(_exponentials(-1 - pull), low, high)
             case SquaredEuclidean(), _:
                 return self.space.project(-pull / 2)
             case QuadraticForm(matrix=matrix), _:
@@ -163,7 +166,13 @@ class LazyGradientDescent(FollowTheRegularizedLeader):
 
 def softmin(values: Array) -> Array:
     """Return weights in proportion to `exp(−values)`, without overflow."""
-    weights = values.min() - values
-    np.exp(weights, out=weights)
+    weights = _exponentials(values.min() - values)
     weights /= weights.sum()
-    return np.asarray(weights)
+    return weights
+
+
+def _exponentials(exponents: Array) -> Array:
+    """Return `e^x` of each, with the same bits on every processor: learners may amplify the last one."""
+    found = np.empty(len(exponents))
+    exponentials.for_rows(len(found) // 16)(exponents, found)
+    return found
