@@ -62,6 +62,7 @@ def bits(value: Any) -> bytes:
 
 def one_by_one() -> Iterator[tuple[str, bytes]]:
     """Yield answers of forecasters, correctors and monitors that are asked round by round."""
+    announced: list[Any]
     numbers = drawn(2000, 7)
     yield "exp", bits([elementary.exp(700 * (2 * x - 1)) for x in numbers.tolist()])
     yield "log", bits([elementary.log(x) for x in numbers.tolist()])
@@ -71,7 +72,7 @@ def one_by_one() -> Iterator[tuple[str, bytes]]:
             if kind.__name__ in UNSURE:
                 continue
             for number, f in enumerate(islice(kind.examples(space), 2)):
-                announced: list[Any] = []
+                announced = []
                 for outcome in y[:SHORTEST]:
                     x = f.predict()
                     announced.append([x.points, x.weights, x.mean])
@@ -79,7 +80,7 @@ def one_by_one() -> Iterator[tuple[str, bytes]]:
                 yield f"{kind.__name__} {number}, {name}", bits([announced, f.get_state()])
         for corrector in all_correctors():
             for number, c in enumerate(islice(corrector.examples(space), 2)):
-                announced: list[Any] = []
+                announced = []
                 for forecast, outcome in zip(b, y, strict=True):
                     if not isinstance(c, tc.Mixture):
                         announced.append(c.predict(forecast).mean)
