@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from functools import cache
-from importlib import metadata
 from itertools import combinations, count
 from math import comb
 from types import SimpleNamespace
@@ -16,12 +14,9 @@ import pytest
 
 import treecal as tc
 from tests.cli.support import run
-from treecal._optional import requirements
+from tests.without import EXTRAS, modules_of, run_without
 from treecal.cli import _checks as checks
 
-EXTRAS = metadata.metadata("treecal").get_all("Provides-Extra") or []
-OWNERS = metadata.packages_distributions()
-"""The packages that each module is of."""
 PARTS = {  # by extra, the parts that need it
     "arena": {"arena"},
     "client": {"client"},
@@ -74,40 +69,11 @@ def test_a_wrong_answer_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
         checks.forecasters()
 
 
-def modules_of(*extras: str) -> set[str]:
-    """Return the modules that are not there without these extras: of their packages, and of all that need these."""
-
-    def plain(name: str) -> str:
-        return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", name)[0]).lower()
-
-    gone = {plain(name) for extra in extras for name in requirements(extra)}
-    needs = {
-        plain(package.name): {plain(line) for line in package.requires or () if "extra ==" not in line}
-        for package in metadata.distributions()
-    }
-    while more := {name for name in needs.keys() - gone if needs[name] & gone}:
-        gone |= more
-    return {module for module, owners in OWNERS.items() if gone & set(map(plain, owners))}
-
-
 @cache
 def doctor_without(*extras: str) -> dict[str, dict[str, str]]:
     """Run doctor in a new process that has nothing of these extras; return what it found, part by part."""
-    modules = modules_of(*extras)
-    script = f"""
-import sys
-from importlib.machinery import PathFinder
-from treecal.cli import main
-
-class Others(PathFinder):
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        return None if name in {modules!r} else super().find_spec(name, path, target)
-
-sys.meta_path[sys.meta_path.index(PathFinder)] = Others
-main(["doctor", "--json"])
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    script = 'from treecal.cli import main\nmain(["doctor", "--json"])'
+    done = run_without(modules_of(*extras), script)
     assert done.returncode == 0, done.stdout + done.stderr
     return {part["part"]: part for part in json.loads(done.stdout)["parts"]}
 

@@ -130,8 +130,13 @@ def _end(error: BaseException) -> Exit:
 
 def _spelled(message: str) -> str:
     """Return a message about arguments in the words of the command line."""
-    for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
-        message = re.sub(rf"\b{name}\b", option, message)
+    words = {
+        "memory_limit": "--memory",
+        "a temp_directory": "TMPDIR in a folder",
+        'on_error="skip"': "--on-error skip",
+    }
+    for name, option in words.items():
+        message = re.sub(rf"(?<!\w){name}(?!\w)", option, message)
     return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 
