@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata as installed
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,12 @@ def test_a_missing_package(module: str) -> None:
 def test_the_hint_names_what_is_missing_and_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(package: str) -> str:
         if package in ("duckdb", "treecal"):
-            raise _optional.installed.PackageNotFoundError(package)
+            raise installed.PackageNotFoundError(package)
         return "1"
 
-    monkeypatch.setattr(_optional.installed, "version", version)
+    monkeypatch.setattr(installed, "version", version)
     assert _optional.to_install("files") == 'pip install "duckdb>=2.0" (the extra files).'
-    monkeypatch.setattr(_optional.installed, "requires", version)
+    monkeypatch.setattr(installed, "requires", version)
     assert _optional.to_install("files") == 'install treecal with its extra "files".'  # it is run from its sources
 
 

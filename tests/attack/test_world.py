@@ -226,7 +226,7 @@ def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process takes the new file for an orphan, and locks it first."""
-    lock = _atomic._lock
+    lock = _platform.lock
     sweepers: list[tuple[Path, int]] = []
 
     def too_late(held: int) -> bool | None:
@@ -236,7 +236,7 @@ def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
             assert lock(sweepers[0][1])
         return lock(held)
 
-    monkeypatch.setattr(_atomic, "_lock", too_late)
+    monkeypatch.setattr(_atomic, "lock", too_late)
     with new_file(tmp_path / "f") as temporary:
         unfinished, held = sweepers[0]
         unfinished.unlink()
@@ -446,7 +446,7 @@ def test_letters_that_standard_output_lacks(encoding: str) -> None:
         (("recommend", "--dim", "2", "--rounds", "9"), False),
     ):
         out = io.TextIOWrapper(io.BytesIO(), encoding)
-        assert ended(*words, stdout=out, stdin=io.TextIOWrapper(io.BytesIO(b""))) in (0, 2)
+        assert ended(*words, stdout=out, stdin=io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")) in (0, 2)
         out.seek(0)
         if is_json:
             assert list(json.loads(out.read())["mean"]) == ["sün", "→", "€"]

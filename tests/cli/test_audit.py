@@ -30,7 +30,7 @@ WIDE = ("--forecast", "p_a,p_b,p_c", "--outcome", "label")
 def write_log(path: Path, rows: int = 300, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
     p = rng.multinomial(10, [0.5, 0.3, 0.2], size=rows) / 10
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["p_a", "p_b", "p_c", "label", "model"])
         for i, row in enumerate(p.tolist()):
@@ -39,7 +39,7 @@ def write_log(path: Path, rows: int = 300, seed: int = 0) -> Path:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()))
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
 def test_json_is_the_audit(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_lines_are_those_of_the_file(
 def write_csv(path: Path, rows: int, bad: int) -> None:
     """Write a log with `nil` for a probability in one row."""
     block = 50_000
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write("day,p_a,p_b,y\n")
         for start in range(1, rows + 1, block):
             lines = [f"{i},0.25,0.75,{'ab'[i % 2]}\n" for i in range(start, min(start + block, rows + 1))]

@@ -141,7 +141,7 @@ def files() -> str:
     days = ["rain", "sun", "hail", "sun"]
     with tempfile.TemporaryDirectory() as folder:
         text, packed = Path(folder, "days.csv"), Path(folder, "days.parquet")
-        text.write_text("sky\n" + "\n".join(days))
+        text.write_text("sky\n" + "\n".join(days), encoding="utf-8")
         library("pyarrow.parquet").write_table(library("pyarrow").table({"sky": days}), packed)
         for path in (text, packed):
             rows = read_outcomes(path, outcome="sky", classes=["rain", "sun"], on_error="collect")
