@@ -27,7 +27,7 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused
 from tests.cli.support import run as command
-from treecal import _atomic, swap
+from treecal import _atomic, _platform, swap
 from treecal.cli import main
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io import new_file
@@ -262,7 +262,7 @@ def test_what_exists_by_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
 _WRITER = """
 import sys, treecal as tc
-from treecal import _atomic, swap
+from treecal import _atomic, _platform, swap
 f = tc.TreeCal(tc.Simplex(2))
 for _ in range(100_000):
     f.update([1, 0]); _atomic._swept.clear(); tc.save(f, sys.argv[1])
