@@ -308,7 +308,10 @@ def _time(column: Any) -> Any:
     """Return a column of dates or numbers, also if it has dates as text; None if it has neither."""
     kind = column.dtype.kind
     if kind == "U":
-        return column.astype("M8[us]") if all(map(_TIME.fullmatch, dict.fromkeys(column.tolist()))) else None
+        try:
+            return column.astype("M8[us]") if all(map(_TIME.fullmatch, dict.fromkeys(column.tolist()))) else None
+        except ValueError:  # a 13th month: whoever reads it next says so
+            return None
     if kind == "M":
         known = np.datetime_data(column.dtype)[0] in _UNITS
         return column if known and np.array_equal(column.astype("M8[us]"), column, equal_nan=True) else None
