@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,7 +161,8 @@ def audit(
     groups, scale = Groups(by), _scale(rows) if weight else None
     windows = None
     if time is not None:
-        windows = Windows(time, _column(rows, time), classes=rows.classes or (), bins=bins)
+        with closing(_column(rows, time)) as column:
+            windows = Windows(time, column, classes=rows.classes or (), bins=bins)
     actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
     watch.stage = "rows"
     cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
@@ -207,15 +209,16 @@ def _read(source: Source, options: Mapping[str, Any]) -> Outcomes:
     return rows
 
 
-def _column(rows: Outcomes | ArrayLog, name: str) -> Iterator[Any]:
+def _column(rows: Outcomes | ArrayLog, name: str) -> Generator[Any]:
     """Yield the cells of a column, some at a time."""
     if isinstance(rows, ArrayLog):
         yield rows.column(name)
         return
     question = f"SELECT {rows.source.key(name)} AS t FROM {LOG}"
     for part in rows.source.parts():
-        for batch in part.batches(question, rows=rows.rows):
-            yield batch["t"]
+        with closing(part.batches(question, rows=rows.rows)) as batches:
+            for batch in batches:
+                yield batch["t"]
 
 
 def _scale(outcomes: Outcomes | ArrayLog) -> float:
