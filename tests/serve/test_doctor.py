@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import apsw
+import numpy as np
 import pytest
 
+from tests.test_processors import OLD
 from treecal.cli._app import run
 from treecal.serve import _wire as wire
 from treecal.serve._sqlite import Sqlite
@@ -35,6 +41,27 @@ def test_sound_books(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["sound"]
     assert [(each["name"], each["rounds"], each["arrivals"]) for each in found["streams"]] == [("rain", 20, 20)]
+
+
+def test_books_that_are_moved_to_another_processor(tmp_path: Path) -> None:
+    """What was announced passed through `exp` and `log`, which must not be those of NumPy or of the C library."""
+    file, rng = tmp_path / "books.sqlite", np.random.default_rng(0)
+    parts: tuple[dict[str, Any], ...] = (
+        {"corrector": wire.Part("vector"), "gate": True},
+        {"forecaster": wire.Part("guarded")},
+    )
+    with Writer(Sqlite(file)) as writer:
+        for number, part in enumerate(parts):
+            new = wire.NewStream(f"stream-{number}", classes=["no", "perhaps", "yes"], **part)
+            writer.submit(lambda books: books.create(new)).result()  # noqa: B023
+            for i, p in enumerate(rng.dirichlet([1, 1, 1], 70).tolist()):
+                ask = wire.NewForecast(str(i), p if number == 0 else None)
+                writer.submit(lambda books: books.forecast(new.name, [ask])).result()  # noqa: B023
+                outcome = wire.NewOutcome(new.name, str(i), int(np.argmax(p)))
+                writer.submit(lambda books: books.settle([outcome])).result()  # noqa: B023
+    command = [sys.executable, "-m", "treecal", "doctor", "--data", str(file)]
+    moved = subprocess.run(command, env={**os.environ, **OLD}, capture_output=True, text=True)
+    assert "The books are sound: 140 forecasts" in moved.stdout, moved.stderr
 
 
 def test_books_that_are_not(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
