@@ -19,12 +19,14 @@ def test_chicken_is_what_the_library_plays() -> None:
         player.act()
         player.observe(rng.random(2))
     result = games.play(games.chicken(), players, rounds=300)
-    document = json.loads(run("game", "chicken", "--arity", 4, "--rounds", 300, "--seed", 3, "--json").out)
+    document = json.loads(
+        run("game", "chicken", "--learner", "treeswap", "--arity", 4, "--rounds", 300, "--seed", 3, "--json").out
+    )
     assert document["correlated_gap"] == result.correlated_gap
     assert document["joint"] == result.joint.tolist()
     assert [point["correlated_gap"] for point in document["over_time"]] == result.gaps.tolist()
     assert sum(document["best_payoffs"]) == pytest.approx(10.5)
-    done = run("game", "chicken", "--arity", 4, "--rounds", 300, "--seed", 3)
+    done = run("game", "chicken", "--learner", "treeswap", "--arity", 4, "--rounds", 300, "--seed", 3)
     assert done.err == ""
     assert f"no player of chicken would gain more than {result.correlated_gap:.4f} per round" in done.out
     assert f"{result.joint.max():.3f}" in done.out

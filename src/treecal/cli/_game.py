@@ -41,7 +41,7 @@ def game(
     name: str,
     /,
     *,
-    learner: Learner = "treeswap",
+    learner: Learner = "internal-regret-matching",
     arity: int = 16,
     rounds: Rounds = 2000,
     seed: int = 0,
@@ -50,8 +50,8 @@ def game(
     """Let learners play a game repeatedly, and measure how close they come to a correlated equilibrium.
 
     The correlated gap is the most that a player would gain per round by a fixed rule "whenever you play a, play b
-    instead". Learners without swap regret (treeswap, blum-mansour, internal-regret-matching) drive it to 0 in every
-    game; hedge and regret-matching need not.
+    instead". internal-regret-matching and blum-mansour drive it to 0 in every game. treeswap brings it below a bound
+    that its arity and the rounds set, and no further; hedge and regret-matching need not bring it down at all.
 
         treecal game chicken
         treecal game shapley --learner hedge --rounds 10000
