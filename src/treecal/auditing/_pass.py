@@ -16,7 +16,6 @@ import numpy as np
 
 from treecal._processors import processors
 from treecal._typing import Integers
-from treecal.auditing._codes import count_codes
 from treecal.auditing._counts import Actions, Cells, Rows
 from treecal.auditing._groups import Groups
 from treecal.auditing._weights import whole_weights
@@ -25,14 +24,13 @@ from treecal.exceptions import FileError
 from treecal.io import Chunk, Outcomes
 from treecal.io._duckdb import library
 from treecal.io._outcomes import Reading
-from treecal.io._parquet import Piece
+from treecal.io._source import Piece
 
 Watch = Callable[[int, float | None], None]
 """Called every now and then with the number of rows read so far, and which share of all they are, if that is known."""
 
 _THREADS = 8  # at most: each holds some ten megabytes
 _FEW = 1 << 16  # rows that are not worth threads
-_HOPE = 4  # pieces without codes after which no more are looked for
 _TICK = 0.1
 
 
@@ -48,7 +46,7 @@ def count_rows(
     """Read the log once, and count its valid rows."""
     cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
     pieces = [] if windows is not None or actions is not None else outcomes.pieces()
-    if sum(piece.rows for piece in pieces) > _FEW and (len(pieces) > 1 or pieces[0].codes() is not None):
+    if sum(piece.rows for piece in pieces) > _FEW and len(pieces) > 1:
         counted, cells = _Lanes(outcomes, pieces, groups, scale, cells).run(watch)
     else:  # of a single piece that has to be read row by row, one thread reads while another counts
         counted, cells = _in_order(outcomes, groups, scale, cells, watch, windows, actions)
@@ -133,7 +131,7 @@ class _Lanes:
         self._cells, self._lock = cells, Lock()
         self._left = iter(range(len(pieces)))
         self._end = len(pieces)  # which it is no use to read on from, once one before it ends the audit
-        self._seen, self._counted, self._kept, self._hope = 0, 0, 0, _HOPE
+        self._seen, self._counted, self._kept = 0, 0, 0
         self._invalid: dict[int, list[int]] = defaultdict(list)
         self._more: dict[int, int] = defaultdict(int)
         self._errors: dict[int, Exception] = {}
@@ -176,9 +174,6 @@ class _Lanes:
         from treecal.auditing._kernels import tally
 
         piece, outcomes = self._pieces[index], self._outcomes
-        if own is not None and self._hope and self._count_codes(piece, own):
-            self._note(index, piece.rows, piece.rows)
-            return
         for seen, chunk, invalid in outcomes.read_piece(piece):
             if index >= self._end:
                 return
@@ -196,13 +191,6 @@ class _Lanes:
             self._note(index, seen, counted, invalid)
             if invalid and outcomes.problems.on_error == "stop":
                 return
-
-    def _count_codes(self, piece: Piece, own: Cells) -> bool:
-        """Count a piece by its codes; return False, and count nothing, unless all its rows have them and are valid."""
-        coded = self._outcomes.coded(piece)
-        with self._lock:  # where some pieces are not coded, others will not be either
-            self._hope = max(0, self._hope - 1) if coded is None else _HOPE
-        return coded is not None and count_codes(coded, self._outcomes.tolerance, own)
 
     def _note(self, index: int, seen: int, counted: int, invalid: Sequence[int] = ()) -> None:
         """Note what was read of a piece. Of invalid rows the first are kept, as many as problems hold."""

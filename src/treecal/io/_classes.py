@@ -37,22 +37,7 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
     return found
 
 
-def _known(source: Source, label: Label, columns: Sequence[str], size: int) -> tuple[str, ...] | None:
-    """Return the classes, where a file says which numbers its labels lie between: that saves reading all of them."""
-    ends = source.ends(label.name) if label.integer and label.stored else None
-    if ends is None or not 0 <= ends[0] <= ends[1] < size:
-        return None
-    names = tuple(map(str, range(size)))
-    if len(columns) < 2:
-        return names
-    # What is true of the two, and of all that may lie between them, is true of the labels.
-    few, all_ = classes_of(columns, {str(end) for end in ends}), classes_of(columns, names)
-    return (few or names) if few == all_ else None
-
-
 def _ordered(source: Source, label: Label, columns: Sequence[str], size: int | None) -> tuple[str, ...]:
-    if size is not None and (known := _known(source, label, columns, size)):
-        return known
     sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
     batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
     found = [str(value) for batch in batches for value in batch.column(0).to_pylist()]

@@ -20,13 +20,13 @@ from treecal.io._duckdb import library
 from treecal.io._keys import Keys
 from treecal.io._naming import second_class
 from treecal.io._open import open_source
-from treecal.io._parquet import Piece
 from treecal.io._problems import OnError, Problems
-from treecal.io._source import LOG, Source
+from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Place
 from treecal.io._valid import valid_forecasts, valid_weights
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
+_CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
 
 
 class Chunk(NamedTuple):
@@ -51,27 +51,6 @@ class Chunk(NamedTuple):
     forecasts: Array | None
     kept: dict[str, Any]
     weights: Array | None = None
-
-
-class CodedRows(NamedTuple):
-    """Rows as codes of a few distinct values.
-
-    Attributes
-    ----------
-    codes
-        The code of each row in each column of probabilities, and last in that of the label, `(columns + 1, n)`.
-    values
-        The probabilities of each class that the codes of its column stand for.
-    columns
-        The column of each class.
-    outcomes
-        The class that each code of the label stands for, -1 for other labels.
-    """
-
-    codes: Any
-    values: list[Array]
-    columns: list[int]
-    outcomes: Integers
 
 
 @dataclass
@@ -157,6 +136,7 @@ class Outcomes:
         columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
+        self._few = max(_LEAST, min(_ROWS, _CACHED // len(columns)))
         # Of two classes the column of one may be stored, and the probability of the other is the rest.
         read = [name for name in columns if name != "p0" or len(forecast) != 1]
         names = [part.name for part in parts] + list(self._keep)
@@ -196,38 +176,15 @@ class Outcomes:
         """Return parts of the rows that threads can read apart from one another, in order; none if one thread must."""
         return self.source.pieces(self._stored) or []
 
-    def coded(self, piece: Piece) -> CodedRows | None:
-        """Return the rows of a piece as codes; None where they are not coded, or also have weights or groups."""
-        if self._label is None or self.weighted or self._keep:
-            return None
-        found = piece.codes()
-        if found is None:
-            return None
-        *columns, labels = found.values
-        values = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
-        places = list(range(len(values)))
-        if "p0" not in piece.columns:
-            values, places = [1 - values[0], values[0]], [0, 0]
-        return CodedRows(found.codes, values, places, self._indices(labels, self._label))
-
     def read_piece(self, piece: Piece) -> Iterator[tuple[int, Chunk, list[int]]]:
-        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones.
-
-        A chunk lasts until the next one, which may take its memory.
-        """
-        done, classes = 0, None
-        if self._label is not None and not (self.weighted or self._keep):
-            for p, codes, labels in piece.strips():
-                if "p0" not in piece.columns:
-                    p = np.stack([1 - p[0], p[0]])
-                classes = self._indices(labels, self._label) if classes is None else classes
-                outcomes = classes[codes]
-                yield p.shape[1], *self._checked(p, outcomes, outcomes >= 0, piece.before + done)
-                done += p.shape[1]
-        if done < piece.rows:
-            for batch in piece.batches(self.rows, after=done):
-                yield batch.num_rows, *self.read(batch, piece.before + done)
-                done += batch.num_rows
+        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones."""
+        done = 0
+        for batch in piece.batches(self._few):
+            yield batch.num_rows, *self.read(batch, piece.before + done)
+            done += batch.num_rows
+        if done != piece.rows:
+            name = piece.source.name
+            raise FileError(f"{name} cannot be read: a part of {piece.rows:,} rows has {done:,}: it is damaged.")
 
     def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from treecal.exceptions import FileError
-from treecal.io._parquet import Piece
 from treecal.io._scan import FileSource, scan
-from treecal.io._source import Source
+from treecal.io._source import Piece, Source
 from treecal.io._text import Row
 
 
@@ -50,12 +49,6 @@ class Files(Source):
     def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
         found = [file.pieces(columns) for file in self._files]
         return None if any(each is None for each in found) else [piece for each in found for piece in each or ()]
-
-    def ends(self, name: str) -> tuple[int, int] | None:
-        found = [ends for file in self._files if (ends := file.ends(name)) is not None]
-        if len(found) < len(self._files):
-            return None
-        return min(low for low, _ in found), max(high for _, high in found)
 
     def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
         for name in names:

@@ -8,16 +8,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io._blocks import not_gzip
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import identifier, library
 from treecal.io._text import Place, Row, not_csv
-
-if TYPE_CHECKING:
-    from treecal.io._parquet import Piece
 
 LOG = "treecal_log"
 """The name of the table in SQL."""
@@ -26,6 +23,25 @@ ROWS = 4096
 
 _TICK = 0.1
 _AHEAD = 3  # batches fetched in advance
+
+
+class Piece(NamedTuple):
+    """Rows of a source that follow one another: what one thread reads while others read others.
+
+    Attributes
+    ----------
+    source
+        Where they are from.
+    before, rows
+        Number of rows before them, and of their own, as the source states them.
+    batches
+        Yields them as Arrow batches of up to so many rows.
+    """
+
+    source: Source
+    before: int
+    rows: int
+    batches: Callable[[int], Iterator[Any]]
 
 
 class Source:
@@ -123,10 +139,6 @@ class Source:
 
         `columns` are those of `batches`.
         """
-        return None
-
-    def ends(self, name: str) -> tuple[int, int] | None:
-        """Return the least and the largest number in a column of integers, if that is known without reading it."""
         return None
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
