@@ -13,9 +13,7 @@ from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._outcomes import renormalised
-from treecal.io import Decoder, Source, read_outcomes
-from treecal.io._decoder import check_columns, class_labels, listed
-from treecal.io._output import plain
+from treecal.io import Decoder, Source, check_columns, class_labels, listed, plain, read_outcomes
 
 
 class News(NamedTuple):

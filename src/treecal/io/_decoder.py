@@ -19,8 +19,7 @@ from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex
 from treecal.geometry._convex import TOLERANCE
-from treecal.io._keys import Keys
-from treecal.io._naming import columns_of, second_class
+from treecal.io._names import Keys, columns_of, second_class
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")

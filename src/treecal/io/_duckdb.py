@@ -28,6 +28,11 @@ def identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def columns_of_type(names: Sequence[str], kind: str) -> str:
+    """Return columns of one type as DuckDB's readers take them."""
+    return f"{{{', '.join(f'{quoted(name)}: {quoted(kind)}' for name in names)}}}"
+
+
 def literal_path(path: Path) -> str:
     """Return an absolute path as DuckDB's scans take it: as one file of that name, not as a pattern of names.
 

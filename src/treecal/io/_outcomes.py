@@ -13,12 +13,10 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Simplex
-from treecal.io._classes import find_classes, given_classes
-from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
+from treecal.io._columns import Label, Numbers, find_classes, given_classes, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
-from treecal.io._keys import Keys
-from treecal.io._naming import second_class
+from treecal.io._names import Keys, second_class
 from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Piece, Source

@@ -6,22 +6,27 @@ Arrow lets C++ errors about it end the process. The numbers of rows are compared
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from treecal.exceptions import FileError
 from treecal.io._duckdb import library
-from treecal.io._paths import File
-from treecal.io._scan import FileSource
+from treecal.io._formats import Format
+from treecal.io._scan import File, FileSource
 from treecal.io._source import ROWS, Piece
 
 _PLAIN = {"double", "float", "string", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"}
 """Arrow types whose values are the same in DuckDB."""
 _PIECE = 1 << 16
 """The fewest rows of a piece."""
+_BATCH = 1 << 14
+"""Rows that are written at a time."""
 
 
 class Parquet(FileSource):
@@ -114,3 +119,37 @@ class Parquet(FileSource):
                 own = [name for name in columns if name not in self.partition]
                 wanted = None if any("." in name for name in own) else own
                 deque(file.iter_batches(ROWS, columns=wanted), maxlen=0)
+
+
+def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterable[dict[str, Any]]) -> None:
+    arrow, left = library("pyarrow"), iter(rows)
+    types = {column: _arrow_type(arrow, kinds) for column, kinds in columns.items()}
+    schema = arrow.schema(types.items())
+    texts = [column for column, kind in types.items() if kind == arrow.string()]
+    with library("pyarrow.parquet").ParquetWriter(path, schema) as file:
+        while batch := list(islice(left, _BATCH)):
+            for row in batch:
+                row.update({column: _text(row[column]) for column in texts})
+            file.write_table(arrow.Table.from_pylist(batch, schema))
+
+
+def _arrow_type(arrow: Any, kinds: set[str]) -> Any:
+    """Return the type of a column that holds values of these kinds; one of mixed kinds is text."""
+    if kinds and kinds <= {"int", "float"}:
+        return arrow.int64() if kinds == {"int"} else arrow.float64()
+    return {"bool": arrow.bool_(), "list": arrow.list_(arrow.float64())}.get("".join(kinds), arrow.string())
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _sources(files: Sequence[File], connection: Any) -> list[Parquet]:
+    return [Parquet(file, connection) for file in files]
+
+
+def _begins(head: bytes) -> bool:
+    return head.startswith(b"PAR1")
+
+
+PARQUET = Format("parquet", "Parquet", (".parquet", ".pq"), _sources, _write, begins=_begins)

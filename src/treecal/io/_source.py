@@ -11,10 +11,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from treecal.exceptions import FileError, TreeCalError
-from treecal.io._blocks import not_gzip
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import identifier, library
-from treecal.io._text import Place, Row, not_csv
+from treecal.io._text import Place, Row, not_csv, not_gzip
 
 LOG = "treecal_log"
 """The name of the table in SQL."""
