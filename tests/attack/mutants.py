@@ -165,8 +165,8 @@ def read(how: str, path: Path, classes: list[Any], *, given: bool) -> None:
     ours, theirs = measured(audited.whole) if how == "exact" else {"brier": audited.whole.brier}, expected(p, y, 10)
     assert same(ours, theirs), f"{ours}, expected {theirs}"
     if how == "groups":
-        counts = Counter(row["g"] for row in valid)
-        assert {key: part.rounds for (key,), part in audited.groups.items()} == counts, "other groups than Arrow's"
+        groups = {key: part.rounds for (key,), part in audited.groups.items()}
+        assert groups == Counter(row["g"] for row in valid), "other groups than Arrow's"
 
 
 def forecasts(chunk: Any) -> list[list[float]]:

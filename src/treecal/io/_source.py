@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -87,7 +88,7 @@ class Source:
             except BaseException:  # Ctrl-C, or the generator is closed
                 fetcher.shutdown(wait=False, cancel_futures=True)
                 if self._connection is not None:
-                    with suppress(library("duckdb").Error):  # it may be closed, if an abandoned generator is collected
+                    with suppress(*_damage()):  # it may be closed, if an abandoned generator is collected
                         self._connection.interrupt()
                 raise
 
@@ -172,17 +173,22 @@ class Source:
     @contextmanager
     def plain_errors(self) -> Iterator[None]:
         """Turn errors of DuckDB and Arrow into ours."""
-        duckdb, arrow = library("duckdb"), library("pyarrow")
-        # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
-        damage = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
         try:
             yield
         except TreeCalError:
             raise
-        except (duckdb.Error, arrow.ArrowException, *damage) as error:
+        except _damage() as error:
             if "Interrupted" in str(error):
                 raise KeyboardInterrupt from None
             raise _plain(self.name, error) from None
+
+
+@cache
+def _damage() -> tuple[type[BaseException], ...]:
+    """Return what DuckDB and Arrow raise."""
+    # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
+    others = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
+    return (library("duckdb").Error, library("pyarrow").ArrowException, *others)
 
 
 def sentence(error: BaseException) -> str:
