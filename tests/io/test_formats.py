@@ -17,7 +17,7 @@ import pytest
 import treecal as tc
 from treecal.cli import main
 from treecal.exceptions import FileError, ParameterError
-from treecal.io import FORMATS, File, FileSource, Format, Place, Row, register
+from treecal.io import FORMATS, File, FileSource, Format, Place, Row, _source, library, register
 
 # The new format: text, cells with bars between them, the names of the columns above.
 
@@ -145,12 +145,15 @@ def test_parquet_is_read_from_standard_input(
 
 
 def test_columns_are_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small audit asks a handful of times whether libraries are there, not at every step."""
+    """Whether libraries are there is not asked at every step."""
     pq.write_table(pa.table({"p": [0.5] * 9, "y": [0, 1, 1] * 3}), tmp_path / "log.parquet")
     tc.audit(tmp_path / "log.parquet", forecast="p", outcome="y")
     asked: list[str] = []
-    from treecal.io import _source
 
-    monkeypatch.setattr(_source, "library", lambda name: asked.append(name) or __import__(name))
+    def noted(name: str) -> Any:
+        asked.append(name)
+        return library(name)
+
+    monkeypatch.setattr(_source, "library", noted)
     tc.audit(tmp_path / "log.parquet", forecast="p", outcome="y")
     assert not asked

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry._tables import by_column, classes_of, columns, is_series
+from treecal.geometry import by_column, classes_of, columns, is_series
 
 _Log = tuple[dict[str, Any], str, str | list[str], Sequence[str | int] | None, str | None]
 

@@ -103,7 +103,7 @@ def audit(
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
         How far from 1 the probabilities of a row may sum; the default suffices for float32 and for six decimals. They
-        are audited as they are, not rescaled.
+        are audited as they are, not rescaled; negative ones within the tolerance are 0.
     memory_limit, temp_directory
         Memory that DuckDB may use, and where it spills.
     progress

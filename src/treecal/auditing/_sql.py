@@ -36,7 +36,7 @@ def distinct_forecasts(rows: str, *, classes: int, by: int, dialect: Dialect, we
     """
     keys = [f"by{i}" for i in range(by)]
     columns = [f"p{k}" for k in range(classes)]
-    zeros = [f"{name} + 0.0" for name in columns]  # -0.0 is 0.0
+    zeros = [f"GREATEST({name}, 0.0) + 0.0" for name in columns]  # as `without_negatives` has it; and -0.0 is 0.0
     array = dialect.array.format
     point = array(", ".join(columns))
 

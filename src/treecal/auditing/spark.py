@@ -91,7 +91,10 @@ def audit(
             hint="on_error='skip' leaves them out.",
         )
     scale = None if weight is None else _scale(rows)
-    rows, groups = rows.where(valid), Groups(by)
+    rows = rows.where(valid)
+    zero = pyspark("pyspark.sql.functions").lit(0.0)
+    rows = rows.withColumns({f"p{k}": pyspark("pyspark.sql.functions").greatest(f"p{k}", zero) for k in range(d)})
+    groups = Groups(by)
     if scale is not None:
         rows = rows.where(counts_sql(scale)).withColumn("w", pyspark("pyspark.sql.functions").expr(whole_sql(scale)))
     question = _binned(d, bins, len(by), weighted=scale is not None)

@@ -14,6 +14,13 @@ from treecal.geometry._norms import (
     l2,
     linf,
 )
+from treecal.geometry._outcomes import (
+    ROUNDING,
+    checked_tolerance,
+    read_forecast,
+    valid_forecasts,
+    without_negatives,
+)
 from treecal.geometry._polytope import Polytope
 from treecal.geometry._regularizers import (
     CustomRegularizer,
@@ -25,8 +32,10 @@ from treecal.geometry._regularizers import (
     SquaredEuclidean,
 )
 from treecal.geometry._sets import Ball, Box, Product, Simplex
+from treecal.geometry._tables import by_column, classes_of, columns, is_series
 
 __all__ = [
+    "ROUNDING",
     "TOLERANCE",
     "Ball",
     "Box",
@@ -50,7 +59,15 @@ __all__ = [
     "SquaredNorm",
     "as_distance",
     "as_norm",
+    "by_column",
+    "checked_tolerance",
+    "classes_of",
+    "columns",
+    "is_series",
     "l1",
     "l2",
     "linf",
+    "read_forecast",
+    "valid_forecasts",
+    "without_negatives",
 ]

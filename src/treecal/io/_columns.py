@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry._tables import classes_of
+from treecal.geometry import classes_of
 from treecal.io._decoder import listed
 from treecal.io._duckdb import identifier
 from treecal.io._names import class_named

@@ -17,8 +17,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import TOLERANCE
+from treecal.geometry import TOLERANCE, ConvexSet, Simplex, valid_forecasts
 from treecal.io._names import Keys, columns_of, second_class
 
 _SHORT = 60
@@ -199,16 +198,18 @@ class Decoder:
         if not self._labels:
             return p
         for entry, value in reversed(found.items()):  # p before 1 - p
-            if not 0 <= value <= 1 + self.tolerance:
+            if not -self.tolerance <= value <= 1 + self.tolerance:
                 percent = "if it is in percent, divide by 100." if 1 < value <= 100 else None
                 raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.", hint=percent)
         total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
-        if not abs(total - 1) <= self.tolerance:
+        if not 1 - self.tolerance <= total <= 1 + self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
             raise OutcomeError(
                 f"the probabilities sum to {total:.10g}, expected 1 within {self.tolerance:g}.",
                 hint=f"if they were rounded, {remedy}.",
             )
+        if not valid_forecasts(p[:, None], self.tolerance).all():
+            raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {self.tolerance:g}.")
         return p
 
     def _is_vector(self, value: Any) -> bool:

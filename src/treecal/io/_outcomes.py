@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import ConvexSet, Simplex
+from treecal.geometry import ConvexSet, Simplex, valid_forecasts
 from treecal.io._columns import Label, Numbers, find_classes, given_classes, hot_label, is_list, label, number, numbers
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
@@ -21,7 +21,7 @@ from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Place
-from treecal.io._valid import valid_forecasts, valid_weights
+from treecal.io._valid import valid_weights
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 _CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
@@ -37,7 +37,8 @@ class Chunk(NamedTuple):
     outcomes
         The index of the class of each, `(n,)`; or the outcomes themselves, `(n, d)`.
     forecasts
-        The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1.
+        The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1; negative ones,
+        within the tolerance, are 0.
     kept
         The columns to pass through, as Arrow arrays, by name.
     weights
@@ -224,6 +225,8 @@ class Outcomes:
             kept = {name: column.filter(mask) for name, column in kept.items()}
             rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
             weights = None if weights is None else weights[valid]
+        if len(p) and (p < 0).any():
+            p = np.maximum(p, 0.0)
         return Chunk(rows, outcomes, p.T if len(p) else None, dict(kept), weights), left_out
 
     def _numbers(self, batch: Any, letter: str) -> Array:

@@ -1,7 +1,7 @@
-"""What a valid row is: a known label, probabilities from 0 that sum to 1 within a tolerance, and a weight, if any.
+"""What a valid row is: a known label, probabilities that sum to 1 within a tolerance, and a weight, if any.
 
-The rules for probabilities and weights stand here twice, side by side: for NumPy, and as SQL for DuckDB and Spark. Both
-add from left to right, so they agree about every row; missing numbers (NaN, NULL) satisfy neither.
+The rule for probabilities is `treecal.geometry.valid_forecasts`; here it is as SQL, for DuckDB and Spark. Both add from
+left to right, so they agree about every row; missing numbers (NaN, NULL) satisfy neither.
 """
 
 from __future__ import annotations
@@ -12,21 +12,6 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
-
-
-def valid_forecasts(p: Array, tolerance: float) -> Any:
-    """Return which columns of `p`, of shape `(d, n)`, are probabilities of the `d` classes.
-
-    Examples
-    --------
-    >>> valid_forecasts(np.array([[0.2, -0.5, np.nan, 0.5], [0.8, 1.5, 1.0, 0.6]]), 1e-6)
-    array([ True, False, False, False])
-    """
-    total = np.zeros(p.shape[1])
-    with np.errstate(invalid="ignore", over="ignore"):
-        for row in p:  # `np.add.reduce` adds pairwise where there is a single column
-            total += row
-        return (np.abs(total - 1) <= tolerance) & (np.minimum.reduce(p, axis=0) >= 0)
 
 
 def valid_weights(w: Array) -> Any:
@@ -48,14 +33,15 @@ def valid_weight_sql(*, positive: bool = False) -> str:
 
 
 def valid_sql(*, classes: int, tolerance: float, weight: bool = False) -> str:
-    """Return SQL for the same, on columns `p0`, `p1`, … and perhaps `w`, and that there is a `label`.
+    """Return SQL for a valid row: columns `p0`, `p1`, … and perhaps `w`, and that there is a `label`.
 
     Examples
     --------
     >>> valid_sql(classes=2, tolerance=1e-6)
-    'label IS NOT NULL AND p0 >= 0 AND p1 >= 0 AND ABS(p0 + p1 - 1) <= 1e-06'
+    'label IS NOT NULL AND p0 + p1 >= 0.999999e0 AND ABS(p0) + ABS(p1) <= 1.000001e0'
     """
     names = [f"p{k}" for k in range(classes)]
-    total = f"ABS({' + '.join(names)} - 1) <= {tolerance!r}"
+    least = f"{' + '.join(names)} >= {1 - tolerance!r}e0"
+    most = f"{' + '.join(f'ABS({name})' for name in names)} <= {1 + tolerance!r}e0"  # of NaN this is false
     own = [valid_weight_sql()] if weight else []
-    return " AND ".join(["label IS NOT NULL", *(f"{name} >= 0" for name in names), total, *own])
+    return " AND ".join(["label IS NOT NULL", least, most, *own])
