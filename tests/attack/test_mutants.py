@@ -32,7 +32,8 @@ def read_apart(seed: int, first: int, count: int, folder: Path) -> Counter[str]:
         )
         print(ended.stderr, end="")
         if ended.returncode == 0:
-            return counts + Counter(json.loads(ended.stdout)) | Counter(signals=0)
+            counts.update(json.loads(ended.stdout))
+            return counts
         at = int((folder / "number").read_text())
         print(f"attack {seed} {at}: the process ended with {ended.returncode}")
         counts["signals"] += 1

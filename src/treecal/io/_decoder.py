@@ -17,7 +17,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
-from treecal.geometry import TOLERANCE, ConvexSet, Simplex, valid_forecasts
+from treecal.geometry import TOLERANCE, ConvexSet, Simplex, valid_forecasts, without_negatives
 from treecal.io._names import Keys, columns_of, second_class
 
 _SHORT = 60
@@ -210,7 +210,7 @@ class Decoder:
             )
         if not valid_forecasts(p[:, None], self.tolerance).all():
             raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {self.tolerance:g}.")
-        return p
+        return without_negatives(self.space, p)
 
     def _is_vector(self, value: Any) -> bool:
         return isinstance(value, list | dict) or (
