@@ -15,6 +15,7 @@ import random
 import resource
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +153,9 @@ def read(how: str, path: Path, classes: list[Any], *, given: bool) -> None:
         outcomes = read_outcomes(
             path, outcome="y", forecast=["a", "b"], classes=classes if given else None, on_error="skip"
         )
-        classes = list(outcomes.labels)
         points = [(x, y) for chunk in outcomes for x, y in zip(forecasts(chunk), chunk.outcomes.tolist(), strict=True)]
         rows = by_arrow(path, ["a", "b", "y"])
+        classes = values_of(outcomes.classes or (), rows, classes)
         check_labels(rows, classes, given=given)
         there = [
             ([max(row["a"], 0.0), max(row["b"], 0.0)], classes.index(row["y"])) for row in rows if fits(row, classes)
@@ -166,8 +167,8 @@ def read(how: str, path: Path, classes: list[Any], *, given: bool) -> None:
     if given:
         options["classes"] = classes
     audited = tc.audit(path, forecast=["a", "b"], outcome="y", on_error="skip", exact=how == "exact", **options)
-    classes = [type(classes[0])(name) for name in audited.classes]
     rows = by_arrow(path, ["a", "b", "y", *(["g"] if how == "groups" else [])])
+    classes = values_of(audited.classes, rows, classes)
     check_labels(rows, classes, given=given)
     valid = [row for row in rows if fits(row, classes)]
     counts = audited.whole.rounds, audited.problems.count
@@ -177,8 +178,16 @@ def read(how: str, path: Path, classes: list[Any], *, given: bool) -> None:
     ours, theirs = measured(audited.whole) if how == "exact" else {"brier": audited.whole.brier}, expected(p, y, 10)
     assert same(ours, theirs), f"{ours}, expected {theirs}"
     if how == "groups":
-        groups = {key: part.rounds for (key,), part in audited.groups.items()}
+        groups = {as_text(key): part.rounds for (key,), part in audited.groups.items()}
         assert groups == Counter(row["g"] for row in valid), "other groups than Arrow's"
+
+
+def values_of(names: Sequence[str], rows: list[dict[str, Any]], classes: list[Any]) -> list[Any]:
+    """Return the values of the classes of these names, as Arrow reads them."""
+    try:
+        return [type(classes[0])(name) for name in names]
+    except ValueError:  # integers that are marked as times of a day, which Arrow makes nothing of
+        return sorted({row["y"] for row in rows})
 
 
 def check_labels(rows: list[dict[str, Any]], classes: list[Any], *, given: bool) -> None:
