@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
+from treecal.auditing._calibration import Calibration
 from treecal.auditing._exact import ErrorSums
 from treecal.auditing._groups import Groups, Key
-from treecal.auditing._result import Audit, Calibration
+from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, Interval, Payoff, mean_interval
-from treecal.measures._payoff import best_actions
+from treecal.measures import Bins, Interval, Payoff, best_actions, mean_interval
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
@@ -30,7 +30,7 @@ MAGIC = 1.5 * 2.0**-6
 _MEMORY = 1 << 29
 
 
-class Rows(NamedTuple):
+class AuditRows(NamedTuple):
     """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`.
 
     If rows have weights, they are whole numbers, `(n,)`; otherwise that array is empty.
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     weights: Integers
 
 
-class Cells(NamedTuple):
+class BinCounts(NamedTuple):
     """The counts of each group, class and bin; as one more class, those of the most likely class of each row.
 
     All are whole numbers, so they depend neither on the order of the rows nor on their chunks. A sum is
@@ -72,12 +72,12 @@ class Cells(NamedTuple):
     rows: Integers
 
     @classmethod
-    def empty(cls, *, classes: int, bins: int) -> Cells:
+    def empty(cls, *, classes: int, bins: int) -> BinCounts:
         """Return the empty cells of one group."""
         shapes = [(1, classes + 1, bins)] * 4 + [(1, len(SCORES))] * 2 + [(1,)] * 2
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
-    def with_room(self, groups: Groups) -> Cells:
+    def with_room(self, groups: Groups) -> BinCounts:
         """Return the same cells with room for all groups, up to a limit of memory."""
         (room, *shape), count = self.weight.shape, len(groups.index)
         if count <= room:
@@ -89,12 +89,12 @@ class Cells(NamedTuple):
                 hint="group by columns with fewer distinct values.",
             )
         more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
-        return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
+        return BinCounts(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
 
-    def plus(self, other: Cells) -> Cells:
+    def plus(self, other: BinCounts) -> BinCounts:
         """Return the cells of the rows of both, of the same groups."""
         weight, hits, ones, rest, *scores, impossible, rows = (a + b for a, b in zip(self, other, strict=True))
-        return Cells(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
+        return BinCounts(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
 
 
 class Actions:
@@ -114,7 +114,7 @@ class Actions:
         self.loss = loss
         self.counts, self.expected = np.zeros((1, *loss.shape), np.int64), np.zeros((1, *loss.shape))
 
-    def add(self, rows: Rows, groups: int) -> None:
+    def add(self, rows: AuditRows, groups: int) -> None:
         """Add valid rows."""
         if (more := groups - len(self.counts)) > 0:
             room = ((0, more), (0, 0), (0, 0))
@@ -130,11 +130,11 @@ class Actions:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class AuditCounts:
     """All that an engine counts: groups, cells, and the sums of exact errors; what a weight of 1 counts; actions."""
 
     groups: Groups
-    cells: Cells
+    cells: BinCounts
     exact: ErrorSums | None
     scale: float | None = None
     actions: Actions | None = None
@@ -196,3 +196,10 @@ def _mean(ones: int, rest: int, rows: int) -> float:
 def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
     """Return a sort key: values of a type together, missing ones last."""
     return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]
+
+
+def tally(rows: AuditRows, counts: BinCounts) -> None:
+    """Add valid rows to the counts, by the compiled kernel, which is imported when it is first needed."""
+    from treecal.auditing._kernels import tally as compiled
+
+    compiled(rows, counts)

@@ -14,13 +14,13 @@ import numpy as np
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
 from treecal._elementary import log
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditRows, BinCounts
 
 TWO = int(np.float64(2.0).view(np.int64))
 """The bits of 2.0: added to an amount of at most 1, it leaves so many multiples of 2^-51 above them."""
 REST = (1 << DIGITS) - 1
 BLOCK = 1024
-"""Rows at a time, so that intermediate arrays stay in the cache."""
+"""AuditRows at a time, so that intermediate arrays stay in the cache."""
 _FULL = 1 << 62
 
 bin_in = inlined(bin_of)
@@ -51,7 +51,7 @@ log_score = inlined(_scaled_log)
 
 
 @strict
-def tally(rows: Rows, cells: Cells) -> None:
+def tally(rows: AuditRows, cells: BinCounts) -> None:
     """Add valid rows to the cells."""
     # No function is called with an array: reference counting would take longer than the work.
     d, n = rows.forecasts.shape

@@ -16,15 +16,12 @@ import numpy as np
 
 from treecal._processors import processors
 from treecal._typing import Integers
-from treecal.auditing._counts import Actions, Cells, Rows
+from treecal.auditing._counts import Actions, AuditRows, BinCounts
 from treecal.auditing._groups import Groups
-from treecal.auditing._weights import whole_weights
+from treecal.auditing._sql import whole_weights
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError
-from treecal.io import Chunk, Outcomes
-from treecal.io._duckdb import library
-from treecal.io._outcomes import Reading
-from treecal.io._source import Piece
+from treecal.io import Chunk, Outcomes, Piece, Reading, library
 
 Watch = Callable[[int, float | None], None]
 """Called every now and then with the number of rows read so far, and which share of all they are, if that is known."""
@@ -42,9 +39,9 @@ def count_rows(
     watch: Watch,
     windows: Windows | None,
     actions: Actions | None,
-) -> Cells:
+) -> BinCounts:
     """Read the log once, and count its valid rows."""
-    cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
+    cells = BinCounts.empty(classes=len(outcomes.labels), bins=bins)
     pieces = [] if windows is not None or actions is not None else outcomes.pieces()
     if sum(piece.rows for piece in pieces) > _FEW and len(pieces) > 1:
         counted, cells = _Lanes(outcomes, pieces, groups, scale, cells).run(watch)
@@ -61,11 +58,11 @@ def _in_order(
     outcomes: Outcomes,
     groups: Groups,
     scale: float | None,
-    cells: Cells,
+    cells: BinCounts,
     watch: Watch,
     windows: Windows | None,
     actions: Actions | None,
-) -> tuple[int, Cells]:
+) -> tuple[int, BinCounts]:
     """Count chunk by chunk; return the number of rows that count, and the cells."""
     from treecal.auditing._kernels import tally
 
@@ -89,7 +86,7 @@ def _in_order(
     return counted, cells
 
 
-def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, Rows]:
+def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, AuditRows]:
     """Return the rows of a chunk that count, and these as kernels take them."""
     weights = np.empty(0, np.int64)
     if scale is not None and chunk.weights is not None:
@@ -97,10 +94,10 @@ def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, Row
     assert chunk.forecasts is not None
     home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
     forecasts, outcomes = np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64)
-    return chunk, Rows(forecasts, outcomes, home, weights)
+    return chunk, AuditRows(forecasts, outcomes, home, weights)
 
 
-def _with_room(cells: Cells, groups: Groups, rows: Rows) -> Cells:
+def _with_room(cells: BinCounts, groups: Groups, rows: AuditRows) -> BinCounts:
     """Return the cells with room for these rows."""
     cells = cells.with_room(groups)
     if len(rows.weights):
@@ -125,7 +122,7 @@ class _Lanes:
     """
 
     def __init__(
-        self, outcomes: Outcomes, pieces: Sequence[Piece], groups: Groups, scale: float | None, cells: Cells
+        self, outcomes: Outcomes, pieces: Sequence[Piece], groups: Groups, scale: float | None, cells: BinCounts
     ) -> None:
         self._outcomes, self._pieces, self._groups, self._scale = outcomes, pieces, groups, scale
         self._cells, self._lock = cells, Lock()
@@ -136,7 +133,7 @@ class _Lanes:
         self._more: dict[int, int] = defaultdict(int)
         self._errors: dict[int, Exception] = {}
 
-    def run(self, watch: Watch) -> tuple[int, Cells]:
+    def run(self, watch: Watch) -> tuple[int, BinCounts]:
         """Count all pieces; return the number of rows that count, and the cells."""
         threads, total = min(processors(), _THREADS, len(self._pieces)), sum(piece.rows for piece in self._pieces)
         with ThreadPoolExecutor(threads) as pool:
@@ -154,7 +151,7 @@ class _Lanes:
 
     def _lane(self) -> None:
         shared = bool(self._groups.by)
-        own = self._cells if shared else Cells(*(np.zeros_like(table) for table in self._cells))
+        own = self._cells if shared else BinCounts(*(np.zeros_like(table) for table in self._cells))
         while (index := self._next()) is not None:
             try:
                 self._count(index, None if shared else own)
@@ -169,7 +166,7 @@ class _Lanes:
         with self._lock:
             return next((index for index in self._left if index < self._end), None)
 
-    def _count(self, index: int, own: Cells | None) -> None:
+    def _count(self, index: int, own: BinCounts | None) -> None:
         """Count a piece, in these cells, or in those that all share."""
         from treecal.auditing._kernels import tally
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import Cells, Rows
+from treecal.auditing._counts import AuditRows, BinCounts
 from treecal.auditing._groups import Groups
 from treecal.exceptions import FileError
 from treecal.geometry import Simplex
-from treecal.io._duckdb import library
+from treecal.io import library
 from treecal.monitor import Alarm, Monitor
 
 MOST = 40
@@ -83,7 +83,7 @@ class Windows:
     """
 
     def __init__(self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int) -> None:
-        self.name, self.groups, self.cells = name, Groups((name,)), Cells.empty(classes=len(classes), bins=bins)
+        self.name, self.groups, self.cells = name, Groups((name,)), BinCounts.empty(classes=len(classes), bins=bins)
         self._dates: bool | None = None
         self.in_order, low, high, whole = True, np.inf, -np.inf, True
         for column in columns:
@@ -104,7 +104,7 @@ class Windows:
         """The alarm of the monitor; None if there was none, or if rows are not in order."""
         return None if self._monitor is None else self._monitor.alarm
 
-    def add(self, rows: Rows, column: Any, tally: Callable[[Rows, Cells], None]) -> None:
+    def add(self, rows: AuditRows, column: Any, tally: Callable[[AuditRows, BinCounts], None]) -> None:
         """Count some rows, and watch them."""
         times = read_times(self.name, column, dates=self._dates)
         labels, home = np.unique(self._place(times.values), return_inverse=True)

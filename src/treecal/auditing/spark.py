@@ -11,17 +11,15 @@ import numpy as np
 from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Counts
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditCounts, BinCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
-from treecal.auditing._weights import counts_sql, scale_of, whole_sql
+from treecal.auditing._sql import counts_sql, scale_of, whole_sql
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import Problems
-from treecal.io._valid import valid_sql, valid_weight_sql
-from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
-from treecal.keyed._tables import arrow
+from treecal.io import Problems, valid_sql, valid_weight_sql
+from treecal.keyed import arrow, arrow_schema, pyspark, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +101,7 @@ def audit(
         raise FileError(f"the log has no valid row{'' if scale is None else ' of positive weight'}.")
     errors = ErrorSums(distances, groups, weighted=scale is not None)
     errors.add_rows(_error_sums(rows, distances, groups, d, weighted=scale is not None))
-    counts = Counts(groups, cells, errors, scale)
+    counts = AuditCounts(groups, cells, errors, scale)
     return counts.audit("the log", tuple(map(str, classes)), tuple(forecast), problems)
 
 
@@ -192,7 +190,7 @@ def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     """
 
 
-def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
+def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> BinCounts:
     """Return these counts as cells, and number the groups."""
     by = [counted.column(f"by{i}").combine_chunks() for i in range(len(groups.by))]
     group = groups.of(by, len(counted))
@@ -200,7 +198,7 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
     high, low = (counted.column(name).to_pylist() for name in ("high", "low"))  # integers, or decimals beyond 64 bits
     sums = [(int(above) << 26) + int(below) for above, below in zip(high, low, strict=True)]
     ones, rest = (np.array([part(total) for total in sums], np.int64) for part in (_ones, _rest))
-    cells = Cells.empty(classes=d, bins=bins).with_room(groups)
+    cells = BinCounts.empty(classes=d, bins=bins).with_room(groups)
     cell, score = k <= d, k > d
     at = group[cell], k[cell], b[cell]
     for table, counts in zip(cells[:4], (n, hits, ones, rest), strict=True):

@@ -1,71 +1,65 @@
 """Files and tables: one way in for rows of any kind and size, and files that are written whole or not at all."""
 
 from treecal._atomic import new_file
-from treecal.io._columns import Label, Numbers
-from treecal.io._csv import CSV, read_header, write_csv
-from treecal.io._decoder import Decoder, check_columns, class_labels, listed
-from treecal.io._duckdb import library
-from treecal.io._formats import FORMATS, Format, format_named, format_of, known_formats, register
-from treecal.io._json import JSON_LINES, json_rows
-from treecal.io._learned import LearnedFiles
-from treecal.io._names import NUMBER, Keys
-from treecal.io._open import open_source, open_stream
-from treecal.io._outcomes import Chunk, Outcomes, Reading, read_outcomes
-from treecal.io._output import NewTable, new_table, plain
+from treecal.io._columns import Label as Label
+from treecal.io._columns import Numbers as Numbers
+from treecal.io._columns import valid_sql as valid_sql
+from treecal.io._columns import valid_weight_sql as valid_weight_sql
+from treecal.io._csv import CSV
+from treecal.io._csv import read_header as read_header
+from treecal.io._csv import write_csv as write_csv
+from treecal.io._decoder import Decoder
+from treecal.io._decoder import check_columns as check_columns
+from treecal.io._decoder import class_labels as class_labels
+from treecal.io._decoder import listed as listed
+from treecal.io._duckdb import library as library
+from treecal.io._formats import FORMATS, Format, register
+from treecal.io._formats import format_named as format_named
+from treecal.io._formats import format_of as format_of
+from treecal.io._formats import known_formats as known_formats
+from treecal.io._json import JSON_LINES
+from treecal.io._json import json_rows as json_rows
+from treecal.io._learned import LearnedFiles as LearnedFiles
+from treecal.io._names import NUMBER as NUMBER
+from treecal.io._names import Keys as Keys
+from treecal.io._open import open_source
+from treecal.io._open import open_stream as open_stream
+from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
+from treecal.io._outcomes import Reading as Reading
+from treecal.io._output import NewTable as NewTable
+from treecal.io._output import new_table as new_table
+from treecal.io._output import plain as plain
 from treecal.io._parquet import PARQUET
-from treecal.io._paths import check_file
+from treecal.io._paths import check_file as check_file
 from treecal.io._problems import OnError, Problem, Problems
 from treecal.io._scan import File, FileSource
-from treecal.io._source import LOG, Piece, Source
-from treecal.io._text import Place, Row, open_lines, read_lines
-from treecal.io._valid import valid_sql, valid_weight_sql
+from treecal.io._source import LOG as LOG
+from treecal.io._source import Piece as Piece
+from treecal.io._source import Source
+from treecal.io._text import Place, Row
+from treecal.io._text import open_lines as open_lines
+from treecal.io._text import read_lines as read_lines
 
 for _format in (CSV, JSON_LINES, PARQUET):
     register(_format)
 
+# Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [
     "FORMATS",
-    "LOG",
-    "NUMBER",
     "Chunk",
     "Decoder",
     "File",
     "FileSource",
     "Format",
-    "Keys",
-    "Label",
-    "LearnedFiles",
-    "NewTable",
-    "Numbers",
     "OnError",
     "Outcomes",
-    "Piece",
     "Place",
     "Problem",
     "Problems",
-    "Reading",
     "Row",
     "Source",
-    "check_columns",
-    "check_file",
-    "class_labels",
-    "format_named",
-    "format_of",
-    "json_rows",
-    "known_formats",
-    "library",
-    "listed",
     "new_file",
-    "new_table",
-    "open_lines",
     "open_source",
-    "open_stream",
-    "plain",
-    "read_header",
-    "read_lines",
     "read_outcomes",
     "register",
-    "valid_sql",
-    "valid_weight_sql",
-    "write_csv",
 ]

@@ -13,7 +13,18 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Simplex, valid_forecasts
-from treecal.io._columns import Label, Numbers, find_classes, given_classes, hot_label, is_list, label, number, numbers
+from treecal.io._columns import (
+    Label,
+    Numbers,
+    find_classes,
+    given_classes,
+    hot_label,
+    is_list,
+    label,
+    number,
+    numbers,
+    valid_weights,
+)
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
 from treecal.io._names import Keys, second_class
@@ -21,7 +32,6 @@ from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Place
-from treecal.io._valid import valid_weights
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
 _CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
