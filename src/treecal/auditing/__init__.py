@@ -16,6 +16,9 @@ from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups as Groups
 from treecal.auditing._log import Progress, audit
 from treecal.auditing._result import Audit
+from treecal.auditing._result import shown as shown
+from treecal.auditing._words import acted as acted
+from treecal.auditing._words import watched as watched
 from treecal.measures import Bins
 
 # Imported `as` themselves are names that only other rooms of the package use.

@@ -24,7 +24,8 @@ SCORES = ("brier", "brier squared", "log", "log squared", "weight")
 
 All lie between 0 and 1. The second moments are for intervals; the last one is for rows that differ in weight.
 """
-LOG_SCALE, WEIGHT_SCALE = 1024.0, 2.0**53
+LOG_SCALE = 1024.0
+WEIGHT_SCALE = 2.0**53
 MAGIC = 1.5 * 2.0**-6
 """Added to a number of at most 2^-7, it rounds it to a multiple of 2^-58: the unit of squares."""
 _MEMORY = 1 << 29
@@ -79,7 +80,8 @@ class BinCounts(NamedTuple):
 
     def with_room(self, groups: Groups) -> BinCounts:
         """Return the same cells with room for all groups, up to a limit of memory."""
-        (room, *shape), count = self.weight.shape, len(groups.index)
+        (room, *shape) = self.weight.shape
+        count = len(groups.index)
         if count <= room:
             return self
         most = max(1, _MEMORY // (32 * math.prod(shape)))
@@ -112,13 +114,15 @@ class Actions:
 
     def __init__(self, loss: Array) -> None:
         self.loss = loss
-        self.counts, self.expected = np.zeros((1, *loss.shape), np.int64), np.zeros((1, *loss.shape))
+        self.counts = np.zeros((1, *loss.shape), np.int64)
+        self.expected = np.zeros((1, *loss.shape))
 
     def add(self, rows: AuditRows, groups: int) -> None:
         """Add valid rows."""
         if (more := groups - len(self.counts)) > 0:
             room = ((0, more), (0, 0), (0, 0))
-            self.counts, self.expected = np.pad(self.counts, room), np.pad(self.expected, room)
+            self.counts = np.pad(self.counts, room)
+            self.expected = np.pad(self.expected, room)
         home = rows.groups, best_actions(rows.forecasts, self.loss)
         weights = rows.weights if len(rows.weights) else np.ones(len(rows.outcomes), np.int64)
         np.add.at(self.counts, (*home, rows.outcomes), weights)

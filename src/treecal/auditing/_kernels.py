@@ -31,8 +31,10 @@ def _product(amount: int, weight: int) -> tuple[int, int]:
 
     The rest is less than three ones.
     """
-    high, low = amount >> 26, amount & ((1 << 26) - 1)
-    upper, lower = weight >> 27, weight & ((1 << 27) - 1)
+    high = amount >> 26
+    low = amount & ((1 << 26) - 1)
+    upper = weight >> 27
+    lower = weight & ((1 << 27) - 1)
     up, across, down = high * lower, low * upper, low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
     ones = (high * upper << 2) + (up >> 25) + (across >> 24) + (down >> DIGITS)
     rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & REST)
@@ -56,16 +58,29 @@ def tally(rows: AuditRows, cells: BinCounts) -> None:
     # No function is called with an array: reference counting would take longer than the work.
     d, n = rows.forecasts.shape
     bins = cells.weight.shape[2]
-    width, count = (d + 1) * bins, float(bins)
-    weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
-    most, top, squares, small = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
-    cell, above = np.empty(BLOCK, np.uint64), np.empty(BLOCK)
-    digits, scores = above.view(np.int64), np.empty((5, BLOCK))
+    width = (d + 1) * bins
+    count = float(bins)
+    weight = cells.weight.ravel()
+    hits = cells.hits.ravel()
+    ones = cells.ones.ravel()
+    rest = cells.rest.ravel()
+    most = np.empty(BLOCK)
+    top = np.empty(BLOCK, np.int64)
+    squares = np.empty(BLOCK)
+    small = np.empty(BLOCK)
+    cell = np.empty(BLOCK, np.uint64)
+    above = np.empty(BLOCK)
+    digits = above.view(np.int64)
+    scores = np.empty((5, BLOCK))
     weighted = rows.weights.size > 0
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
-        group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
-        most[:], top[:], squares[:], small[:] = -1.0, 0, 0.0, 0.0
+        group = rows.groups[start : start + size]
+        outcome = rows.outcomes[start : start + size]
+        most[:] = -1.0
+        top[:] = 0
+        squares[:] = 0.0
+        small[:] = 0.0
         for k in range(d):
             row = rows.forecasts[k, start : start + size]
             for i in range(size):
@@ -107,7 +122,10 @@ def tally(rows: AuditRows, cells: BinCounts) -> None:
                 log = log_score(p)
             else:
                 cells.impossible[group[i]] += w
-            scores[0, i], scores[1, i], scores[2, i], scores[3, i] = brier, brier * brier, log, log * log
+            scores[0, i] = brier
+            scores[1, i] = brier * brier
+            scores[2, i] = log
+            scores[3, i] = log * log
             scores[4, i] = w / WEIGHT_SCALE if weighted else 0.0
         for s in range(5 if weighted else 4):
             for i in range(size):

@@ -165,7 +165,8 @@ def audit(
     )
     if not rows.labels:
         raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
-    groups, scale = Groups(by), _scale(rows) if weight else None
+    groups = Groups(by)
+    scale = _scale(rows) if weight else None
     windows = None
     if time is not None:
         question = f"SELECT {opened.key(time)} AS t FROM {LOG}"
@@ -216,7 +217,8 @@ def _scale(outcomes: Outcomes) -> float:
 
 def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:
     """Count the distinct forecasts in DuckDB, and sum their errors."""
-    d, by = len(outcomes.labels), len(errors.groups.by)
+    d = len(outcomes.labels)
+    by = len(errors.groups.by)
     weighted = scale is not None
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by, weighted=weighted)
     valid = valid_sql(classes=d, tolerance=outcomes.tolerance, weight=weighted)
@@ -225,7 +227,8 @@ def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _W
     elif outcomes.problems.count:
         rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid}"
     question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB, weighted=weighted)
-    watch.stage, watch.count = "distinct forecasts", 0
+    watch.stage = "distinct forecasts"
+    watch.count = 0
     for batch in outcomes.source.batches(question, rows=outcomes.rows):
         watch.count += errors.add(batch)
         watch()

@@ -66,7 +66,8 @@ def _in_order(
     """Count chunk by chunk; return the number of rows that count, and the cells."""
     from treecal.auditing._kernels import tally
 
-    counted, seen = 0, 0
+    counted = 0
+    seen = 0
     with ThreadPoolExecutor(1) as counter:
         done: Future[Any] = counter.submit(int)
         for chunk in outcomes:  # the next one is read and checked while this one is counted
@@ -93,7 +94,8 @@ def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, Aud
         chunk, weights = _of_weight(chunk, whole_weights(chunk.weights, scale))
     assert chunk.forecasts is not None
     home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
-    forecasts, outcomes = np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64)
+    forecasts = np.ascontiguousarray(chunk.forecasts.T)
+    outcomes = np.array(chunk.outcomes, np.int64)
     return chunk, AuditRows(forecasts, outcomes, home, weights)
 
 
@@ -124,18 +126,25 @@ class _Lanes:
     def __init__(
         self, outcomes: Outcomes, pieces: Sequence[Piece], groups: Groups, scale: float | None, cells: BinCounts
     ) -> None:
-        self._outcomes, self._pieces, self._groups, self._scale = outcomes, pieces, groups, scale
-        self._cells, self._lock = cells, Lock()
+        self._outcomes = outcomes
+        self._pieces = pieces
+        self._groups = groups
+        self._scale = scale
+        self._cells = cells
+        self._lock = Lock()
         self._left = iter(range(len(pieces)))
         self._end = len(pieces)  # which it is no use to read on from, once one before it ends the audit
-        self._seen, self._counted, self._kept = 0, 0, 0
+        self._seen = 0
+        self._counted = 0
+        self._kept = 0
         self._invalid: dict[int, list[int]] = defaultdict(list)
         self._more: dict[int, int] = defaultdict(int)
         self._errors: dict[int, Exception] = {}
 
     def run(self, watch: Watch) -> tuple[int, BinCounts]:
         """Count all pieces; return the number of rows that count, and the cells."""
-        threads, total = min(processors(), _THREADS, len(self._pieces)), sum(piece.rows for piece in self._pieces)
+        threads = min(processors(), _THREADS, len(self._pieces))
+        total = sum(piece.rows for piece in self._pieces)
         with ThreadPoolExecutor(threads) as pool:
             lanes = {pool.submit(self._lane) for _ in range(threads)}
             try:
@@ -170,7 +179,8 @@ class _Lanes:
         """Count a piece, in these cells, or in those that all share."""
         from treecal.auditing._kernels import tally
 
-        piece, outcomes = self._pieces[index], self._outcomes
+        piece = self._pieces[index]
+        outcomes = self._outcomes
         for seen, chunk, invalid in outcomes.read_piece(piece):
             if index >= self._end:
                 return
@@ -212,7 +222,8 @@ class _Lanes:
 
     def _settle(self) -> None:
         """Raise the first error, or name the invalid rows; check that none was lost."""
-        outcomes, stops = self._outcomes, self._outcomes.problems.on_error == "stop"
+        outcomes = self._outcomes
+        stops = self._outcomes.problems.on_error == "stop"
         first = min(self._errors, default=None)
         if first is not None and not (stops and any(index < first for index in self._invalid)):
             raise self._errors[first]

@@ -106,5 +106,12 @@ class Audit:
         return html(self)
 
 
+def shown(audit: Audit) -> Any:
+    """Return an audit as tables for a terminal, of a library that is imported for it."""
+    from treecal.auditing._show import shown as as_tables
+
+    return as_tables(audit)
+
+
 def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -7,56 +7,23 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from treecal.auditing._calibration import Calibration
-from treecal.auditing._groups import Key
+from treecal.auditing._words import Shown, acted, watched
 from treecal.exceptions import UnsupportedError
-from treecal.io import Problems
-from treecal.measures import Bins, Interval, Payoff
+from treecal.measures import Bins, Interval
 
 if TYPE_CHECKING:
-    from treecal.monitor import Alarm
+    pass
 
 _MOST_ROWS = 10  # of a table
 _MOST_LETTERS = 60  # of a cell
-
-
-class Shown(Protocol):
-    """What is shown of an audit."""
-
-    @property
-    def columns(self) -> tuple[str, ...]: ...
-
-    @property
-    def by(self) -> tuple[str, ...]: ...
-
-    @property
-    def whole(self) -> Calibration: ...
-
-    @property
-    def groups(self) -> Mapping[Key, Calibration]: ...
-
-    @property
-    def problems(self) -> Problems: ...
-
-    @property
-    def windows(self) -> Shown | None: ...
-
-    @property
-    def alarm(self) -> Alarm | None: ...
-
-    @property
-    def in_order(self) -> bool: ...
-
-    @property
-    def off(self) -> list[Key]: ...
 
 
 def shown(audit: Shown) -> Group:
@@ -82,7 +49,8 @@ def text(audit: Shown) -> str:
 
 def verdict(audit: Shown) -> str:
     """Return the result in a few sentences, and what to do."""
-    whole, found = audit.whole, audit.whole.verdict
+    whole = audit.whole
+    found = audit.whole.verdict
     words = found.sentences
     if whole.weight != whole.rounds:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
@@ -138,7 +106,8 @@ def scores(whole: Calibration) -> Table:
 
 def classes(audit: Shown) -> Table:
     """Return the table of classes, over all rows."""
-    exact, off = audit.whole.exact, set(audit.whole.verdict.off)
+    exact = audit.whole.exact
+    off = set(audit.whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
     table = _table("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
     for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
@@ -148,37 +117,6 @@ def classes(audit: Shown) -> Table:
         note = "off" if name in off else "thin" if _mostly_thin(bins) else ""
         table.add_row(_cell(name), _cell(column), *map(_figure, figures), _ends(error), note)
     return table
-
-
-def acted(payoff: Payoff) -> str:
-    """Say what acting on the forecasts cost, and which actions should have been others."""
-    saved, luck = payoff.interval(), payoff.chance
-    text = (
-        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Recalibrated ones save {saved.value:.4g} of it or "
-        f"more: what taking another action in place of each saves (90 % interval {saved.low:.4g} to "
-        f"{saved.high:.4g}; by chance {luck.mean:.4g})."
-    )
-    if luck.p_value(saved.value) < 0.05:
-        rows = payoff.counts.sum(axis=1)
-        for k, better in enumerate(payoff.better):
-            if better != k:
-                text += (
-                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
-                )
-    return text
-
-
-def watched(windows: Shown) -> str:
-    """Say what a monitor of the rows found."""
-    if (none := windows.groups.get((None,))) is not None:
-        have = "row has" if none.rounds == 1 else "rows have"
-        return f"{none.rounds:,} {have} no {windows.by[0]}, so no monitor watched the log."
-    if not windows.in_order:
-        return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
-    if windows.alarm is None:
-        return "A monitor that looked after every row has raised no alarm."
-    said = str(windows.alarm)
-    return f"{said[0].upper()}{said[1:]}."
 
 
 def groups(audit: Shown, title: str = "Groups") -> Table:

@@ -38,7 +38,8 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
     Times without a zone are taken to be in UTC, in which all are counted.
     """
     arrow = library("pyarrow")
-    types, missing = arrow.types, np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    types = arrow.types
+    missing = np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
     text = types.is_string(column.type) or types.is_large_string(column.type)
     moment = types.is_timestamp(column.type) or types.is_date(column.type)
     why: Exception | None = None
@@ -83,16 +84,23 @@ class Windows:
     """
 
     def __init__(self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int) -> None:
-        self.name, self.groups, self.cells = name, Groups((name,)), BinCounts.empty(classes=len(classes), bins=bins)
+        self.name = name
+        self.groups = Groups((name,))
+        self.cells = BinCounts.empty(classes=len(classes), bins=bins)
         self._dates: bool | None = None
-        self.in_order, low, high, whole = True, np.inf, -np.inf, True
+        self.in_order = True
+        low = np.inf
+        high = -np.inf
+        whole = True
         for column in columns:
             times = read_times(name, column, dates=self._dates)
-            self._dates, values = times.dates, times.values[~times.missing]
+            self._dates = times.dates
+            values = times.values[~times.missing]
             self.in_order &= not times.missing.any()
             if len(values):
                 self.in_order &= bool(values[0] >= high and (np.diff(values) >= 0).all())
-                low, high = min(low, values.min()), max(high, values.max())
+                low = min(low, values.min())
+                high = max(high, values.max())
                 whole &= times.dates or bool((values == np.rint(values)).all())
         if high < low:
             raise FileError(f"column {name!r} holds no times.")

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import audit as audit_log
-from treecal.auditing._show import shown
+from treecal.auditing import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
 from treecal.cli._reader import find_probabilities

@@ -71,7 +71,8 @@ def column_type(source: Source, name: str) -> str:
 
 def label(source: Source, name: str) -> Label:
     """Return a column of labels: text, or integers."""
-    kind, column = column_type(source, name), source.cell(name)
+    kind = column_type(source, name)
+    column = source.cell(name)
     if _INTEGER.match(kind):
         return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
     if kind == "BOOLEAN":
@@ -105,7 +106,8 @@ def is_list(source: Source, name: str, *, labels: Sequence[str] | None = None) -
 
     A column of `labels`, known or not, holds lists only if its first text is one of numbers: `[spam]` is a label.
     """
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if kind.endswith("]"):
         return True
     if not (kind == "JSON" or _TEXT.match(kind)):
@@ -132,7 +134,8 @@ def _cast(text: str, kind: str) -> str:
 
 def number(source: Source, name: str) -> Numbers:
     """Return a column of numbers."""
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
     elif kind == "JSON":
@@ -146,7 +149,8 @@ def number(source: Source, name: str) -> Numbers:
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
     """Return a column of lists, by default of the length of the first."""
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if kind.endswith("]"):
         lists = f"{'TRY_CAST' if 'VARCHAR' in kind or 'JSON' in kind else 'CAST'}({column} AS DOUBLE[])"
     else:

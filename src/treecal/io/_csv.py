@@ -119,8 +119,12 @@ class _Texts:
 def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[CsvRecord]:
     """Yield the records after the header."""
     texts = _Texts(lines)
-    taken, reader = texts.of_record, _reader(texts, header.delimiter)
-    width, number, row, line = len(header.names), 1, 0, 2
+    taken = texts.of_record
+    reader = _reader(texts, header.delimiter)
+    width = len(header.names)
+    number = 1
+    row = 0
+    line = 2
     while True:
         texts.begin()
         problem = None
@@ -133,7 +137,9 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[C
             problem = TOO_LONG if texts.size > LINE else None if cells else f"it is not CSV: {error}."
         if taken[-1].endswith("\n") and taken[-1].endswith("\r\n") != (header.end == "\r\n"):
             raise not_csv(name)
-        begins, line, number = line, line + len(taken), number + 1
+        begins = line
+        line = line + len(taken)
+        number = number + 1
         if not cells and problem is None:
             if width > 1:
                 continue
@@ -193,7 +199,10 @@ def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> 
     >>> csv_count([b'day,note\n1,5" wide\n'], ",", blank_lines=False) is None
     True
     """
-    records, inside, before, placed = 0, False, b"\n\n", True
+    records = 0
+    inside = False
+    before = b"\n\n"
+    placed = True
     starts = [*delimiter.encode(), _LF, _BLANK, _QUOTE]
     for block in blocks:
         text = before[-2:] + block
@@ -208,7 +217,8 @@ def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> 
         quotes[:2] = False
         odd = (np.cumsum(quotes) + inside) % 2 == 1
         opening = np.flatnonzero(quotes & odd)
-        last, one_before = letters[opening - 1], letters[opening - 2]
+        last = letters[opening - 1]
+        one_before = letters[opening - 2]
         placed = bool((np.isin(last, starts) & ((last != _BLANK) | np.isin(one_before, starts))).all())
         ends = (letters == _LF) & ~odd
         new = ends[2:]
@@ -240,13 +250,16 @@ class Csv(FileSource):
         return f"NULLIF(TRIM({identifier(name)}), '')"
 
     def invalid(self, records: Sequence[int], decoder: Decoder | None = None) -> Iterator[tuple[Place, str]]:
-        wanted, whole, rejected = set(records), 0, self._rejected
+        wanted = set(records)
+        whole = 0
+        rejected = self._rejected
         left = set(rejected or ())
         if not wanted and not left:
             return
         for number, place, cells, problem, _ in self._records():
             lost = problem is not None if rejected is None else number in rejected
-            whole, text = whole + (not lost), "".join(cells)
+            whole = whole + (not lost)
+            text = "".join(cells)
             left.discard(number)
             # Before the end it is unknown which rows were lost because they are not in UTF-8.
             if lost or whole in wanted or (rejected is None and not text.isascii()):

@@ -98,10 +98,14 @@ class Decoder:
         weight: str | None = None,
         keys: Keys | None = None,
     ) -> None:
-        self.space, self.tolerance = space, tolerance
+        self.space = space
+        self.tolerance = tolerance
         self.columns = (*outcome, *forecast, *([] if weight is None else [weight]), *(keys or ()))
-        self._weight, self._keys = weight, keys
-        self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
+        self._weight = weight
+        self._keys = keys
+        self._outcome = tuple(outcome)
+        self._forecast = tuple(forecast)
+        self._one_hot = one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
 

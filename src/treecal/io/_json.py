@@ -91,7 +91,9 @@ def json_count(blocks: Iterable[bytes], names: Sequence[str]) -> tuple[int, int 
     (2, 3)
     """
     found = {f'"{name}"'.encode(): 0 for name in names}
-    lines, escaped, rest = 0, False, b""
+    lines = 0
+    escaped = False
+    rest = b""
     for block in blocks:
         whole, _, rest = (rest + block).rpartition(b"\n")  # a name may lie across two blocks, but not across lines
         lines += block.count(b"\n")

@@ -51,7 +51,9 @@ class LearnedFiles:
         if not isinstance(learned, Sequence) or not all(map(_is_learned, learned)):
             raise SnapshotError("the snapshot's notes on files that were learned cannot be read.")
         self._files = [Learned(*each) for each in learned]
-        self._name, self._rows, self._digest = "", 0, hashlib.sha256()
+        self._name = ""
+        self._rows = 0
+        self._digest = hashlib.sha256()
 
     @property
     def last(self) -> Learned | None:
@@ -63,12 +65,16 @@ class LearnedFiles:
         digests: dict[int, set[str]] = {}
         for file in self._files:
             digests.setdefault(file.rows, set()).add(file.digest)
-        self._name, self._rows, self._digest = name, 0, hashlib.sha256()
-        last, digest = max(digests, default=0), hashlib.sha256()
+        self._name = name
+        self._rows = 0
+        self._digest = hashlib.sha256()
+        last = max(digests, default=0)
+        digest = hashlib.sha256()
         for count, row in enumerate(rows if last else (), start=1):
             digest.update(_content(row))
             if count in digests and digest.hexdigest() in digests[count]:
-                self._rows, self._digest = count, digest.copy()
+                self._rows = count
+                self._digest = digest.copy()
             if count == last:
                 break
         if self._files and not (self._rows or new):

@@ -99,7 +99,8 @@ class Keys(NamedTuple):
 
     def read(self, cells: dict[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return keys as text and numbers as integers, and which rows have both."""
-        arrow, compute = library("pyarrow"), library("pyarrow.compute")
+        arrow = library("pyarrow")
+        compute = library("pyarrow.compute")
         key, text = (cells[name].cast("string") for name in self)
         good = compute.match_substring_regex(text, NUMBER)
         seq = compute.if_else(good, compute.utf8_trim_whitespace(text), arrow.scalar(None, "string")).cast("int64")

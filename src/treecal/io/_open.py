@@ -60,7 +60,8 @@ def open_source(
         return source
     if isinstance(source, library("duckdb").DuckDBPyRelation):
         return Source("the relation", lambda sql: source.query(LOG, sql))
-    folder, connection = spill_folder(temp_directory), None
+    folder = spill_folder(temp_directory)
+    connection = None
     try:
         if isinstance(source, str | os.PathLike) or is_paths(source):
             files = find_files(source)
@@ -191,7 +192,8 @@ def _begin(head: bytes) -> bytes:
 
 def _as_parquet(path: Path, name: str, *, stream: bool) -> Path:
     """Write a file of Arrow's format as Parquet, batch by batch."""
-    arrow, ipc = library("pyarrow"), library("pyarrow.ipc")
+    arrow = library("pyarrow")
+    ipc = library("pyarrow.ipc")
     found = path.with_suffix(".parquet")
     try:
         with open(path, "rb") as file:

@@ -33,7 +33,9 @@ from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Place
 
-_CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
+_CELLS = 1 << 22
+_LEAST = 1 << 10
+_ROWS = 122_880
 _CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
 
 
@@ -124,10 +126,15 @@ class Outcomes:
         weight: Numbers | None = None,
         keys: Keys | None = None,
     ) -> None:
-        self.source, self.space, self.classes, self.tolerance = source, space, classes, decoder.tolerance
+        self.source = source
+        self.space = space
+        self.classes = classes
+        self.tolerance = decoder.tolerance
         self.problems = Problems(source.name, on_error)
         self.names = [name for column in forecast for name in column.names]
-        self._decoder, self._keep, self._keys = decoder, (*keep, *(keys or ())), keys
+        self._decoder = decoder
+        self._keep = (*keep, *(keys or ()))
+        self._keys = keys
         self._label = outcome if isinstance(outcome, Label) else None
         self.labels: tuple[str | int, ...] = () if self._label is None else self._label.values(classes or ())
         numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
@@ -169,7 +176,8 @@ class Outcomes:
 
     def settle(self, part: Source, found: Reading) -> None:
         """Say what is wrong with the invalid rows of a part, and check that none was lost."""
-        several, before = part is not self.source, self.problems.count
+        several = part is not self.source
+        before = self.problems.count
         name = part.name if several else None
         for place, why in part.invalid(found.invalid, self._decoder):
             self.problems.add(place, why, file=name)
@@ -197,14 +205,16 @@ class Outcomes:
 
     def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
-        p, y = self._numbers(batch, "p"), self._numbers(batch, "y").T
+        p = self._numbers(batch, "p")
+        y = self._numbers(batch, "y").T
         outcomes: Integers | Array
         valid: Any
         if self._label is not None:
             outcomes = self._indices(batch.column("label"), self._label)
             valid = outcomes >= 0
         else:
-            outcomes, valid = y, np.isfinite(y).all(axis=1)
+            outcomes = y
+            valid = np.isfinite(y).all(axis=1)
             valid[valid] = self.space.contains(y[valid])
         weights = None
         if self.weighted:
@@ -213,7 +223,8 @@ class Outcomes:
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         if self._keys is not None:
             named, numbered = self._keys.read(kept)
-            kept, valid = kept | named, valid & numbered
+            kept = kept | named
+            valid = valid & numbered
         return self._checked(p, outcomes, valid, before, weights, kept)
 
     def _checked(
@@ -233,7 +244,9 @@ class Outcomes:
         if left_out:
             mask = library("pyarrow").array(valid)
             kept = {name: column.filter(mask) for name, column in kept.items()}
-            rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
+            rows = rows[valid]
+            outcomes = outcomes[valid]
+            p = p[:, valid]
             weights = None if weights is None else weights[valid]
         if len(p) and (p < 0).any():
             p = np.maximum(p, 0.0)
@@ -257,7 +270,8 @@ class Outcomes:
             codes: Integers = column.to_numpy()
             known = (codes >= 0) & (codes < len(self.labels))
             return codes if known.all() else np.where(known, codes, -1)
-        arrow, compute = library("pyarrow"), library("pyarrow.compute")
+        arrow = library("pyarrow")
+        compute = library("pyarrow.compute")
         found = compute.index_in(column, value_set=arrow.array(self.labels, column.type), skip_nulls=True)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
@@ -335,7 +349,8 @@ def read_outcomes(
     forecasts = numbers(opened, asked, size) if asked else []
     single = len(forecasts) == 1 and len(forecasts[0].entries) == 1
     if single:  # the second of two classes
-        (name,), (p,) = forecasts[0].names, forecasts[0].entries
+        (name,) = forecasts[0].names
+        (p,) = forecasts[0].entries
         forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=forecasts[0].stored)]
     size = len(_entries(forecasts)) or size
     known = [] if classes is None else [str(name) for name in classes]
@@ -343,7 +358,8 @@ def read_outcomes(
     found: tuple[str, ...] | None = None
     hot = one_hot and len(names) > 1
     if hot:
-        outcomes, found = hot_label(opened, names), given_classes(names if classes is None else classes, len(names))
+        outcomes = hot_label(opened, names)
+        found = given_classes(names if classes is None else classes, len(names))
     elif len(names) > 1 or is_list(opened, names[0], labels=known) or not isinstance(space, Simplex | None):
         outcomes = numbers(opened, names, size)
         coordinates = [name for column in outcomes for name in column.names]

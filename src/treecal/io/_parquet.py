@@ -51,7 +51,8 @@ class Parquet(FileSource):
             metadata = file.metadata
             found: list[Piece] = []
             groups: list[int] = []
-            before, rows = 0, 0
+            before = 0
+            rows = 0
             for group in range(metadata.num_row_groups):
                 groups.append(group)
                 rows += metadata.row_group(group).num_rows
@@ -59,7 +60,8 @@ class Parquet(FileSource):
                     batches = partial(self._read_groups, metadata, columns, tuple(groups))
                     found.append(Piece(self, before, rows, batches))
                     before += rows
-                    groups, rows = [], 0
+                    groups = []
+                    rows = 0
             return found
 
     def _direct(self, columns: Mapping[str, str]) -> Any:
@@ -95,7 +97,8 @@ class Parquet(FileSource):
         self, file: Any, rows: int, columns: Mapping[str, str], groups: Sequence[int] | None = None
     ) -> Iterator[Any]:
         """Yield columns of all row groups, or of these, in batches, by Arrow."""
-        arrow, seen = library("pyarrow"), 0
+        arrow = library("pyarrow")
+        seen = 0
         wanted = sorted(set(columns.values()) - set(self.partition))
         for batch in file.iter_batches(rows, row_groups=groups, columns=wanted, use_threads=False):  # others are busy
             seen += batch.num_rows
@@ -122,7 +125,8 @@ class Parquet(FileSource):
 
 
 def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterable[dict[str, Any]]) -> None:
-    arrow, left = library("pyarrow"), iter(rows)
+    arrow = library("pyarrow")
+    left = iter(rows)
     types = {column: _arrow_type(arrow, kinds) for column, kinds in columns.items()}
     schema = arrow.schema(types.items())
     texts = [column for column, kind in types.items() if kind == arrow.string()]

@@ -125,7 +125,8 @@ def _partition(file: Path, root: Path | None) -> dict[str, str | None]:
 def check_file(path: Path) -> None:
     """Raise an error unless the path is a file."""
     try:
-        there, folder = path.exists(), path.is_dir()
+        there = path.exists()
+        folder = path.is_dir()
     except OSError as error:  # a name that is too long, for example
         raise FileError(f"{path} cannot be read: {error.strerror}.") from None
     if not there:

@@ -63,7 +63,8 @@ class Source:
         self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "", table: Any = None
     ) -> None:
         self.name = name
-        self._query, self._connection = query, connection
+        self._query = query
+        self._connection = connection
         with self.plain_errors():
             if scan:
                 connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
@@ -143,7 +144,8 @@ class Source:
 
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         """Yield the rows one by one, with these columns; by default all."""
-        row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
+        row = 0
+        chosen = ", ".join(map(identifier, columns)) or "*"
         for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=ROWS):
             with self.plain_errors():
                 values = batch.to_pylist()
@@ -199,7 +201,8 @@ def sentence(error: BaseException) -> str:
 
 def _plain(name: str, error: BaseException) -> FileError:
     """Return our error for one of DuckDB or Arrow."""
-    text, hint = str(error), None
+    text = str(error)
+    hint = None
     if "state machine reached an invalid state" in text:
         return not_csv(name)
     if "gzip" in text.lower():

@@ -94,7 +94,9 @@ def _check_size(file: BinaryIO, name: str, unpacked: int) -> None:
 
 def read_blocks(path: Path) -> Iterator[bytes]:
     """Yield the text of a file in blocks; a line that is too long is an error."""
-    lines, length, total = 1, 0, 0
+    lines = 1
+    length = 0
+    total = 0
     with open(path, "rb") as file, _unpacked(file, path.name) as text:
         while block := text.read(_BLOCK):
             total += len(block)
@@ -112,7 +114,8 @@ def read_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
 
     Nothing is read ahead, for the sake of pipes.
     """
-    total, first = 0, True
+    total = 0
+    first = True
     with _unpacked(file, name) as text:
         while line := text.readline(LINE + 1):
             total += len(line)
