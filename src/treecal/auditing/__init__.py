@@ -11,10 +11,10 @@ from treecal.auditing._counts import SCORES as SCORES
 from treecal.auditing._counts import AuditCounts as AuditCounts
 from treecal.auditing._counts import AuditRows as AuditRows
 from treecal.auditing._counts import BinCounts as BinCounts
-from treecal.auditing._counts import tally as tally
 from treecal.auditing._exact import Exact
 from treecal.auditing._groups import Groups as Groups
 from treecal.auditing._log import Progress, audit
+from treecal.auditing._pass import tally as tally
 from treecal.auditing._result import Audit
 from treecal.auditing._result import shown as shown
 from treecal.auditing._words import acted as acted

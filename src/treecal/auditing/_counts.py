@@ -200,10 +200,3 @@ def _mean(ones: int, rest: int, rows: int) -> float:
 def _in_order(key: Key) -> list[tuple[bool, str, Any]]:
     """Return a sort key: values of a type together, missing ones last."""
     return [(value is None, type(value).__name__, 0 if value is None else value) for value in key]
-
-
-def tally(rows: AuditRows, counts: BinCounts) -> None:
-    """Add valid rows to the counts, by the compiled kernel, which is imported when it is first needed."""
-    from treecal.auditing._kernels import tally as compiled
-
-    compiled(rows, counts)

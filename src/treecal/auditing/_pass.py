@@ -31,6 +31,13 @@ _FEW = 1 << 16  # rows that are not worth threads
 _TICK = 0.1
 
 
+def tally(rows: AuditRows, counts: BinCounts) -> None:
+    """Add valid rows to the counts, by the compiled kernel, which is imported when it is first needed."""
+    from treecal.auditing._kernels import tally as compiled
+
+    compiled(rows, counts)
+
+
 def count_rows(
     outcomes: Outcomes,
     groups: Groups,
@@ -64,8 +71,6 @@ def _in_order(
     actions: Actions | None,
 ) -> tuple[int, BinCounts]:
     """Count chunk by chunk; return the number of rows that count, and the cells."""
-    from treecal.auditing._kernels import tally
-
     counted = 0
     seen = 0
     with ThreadPoolExecutor(1) as counter:
@@ -177,8 +182,6 @@ class _Lanes:
 
     def _count(self, index: int, own: BinCounts | None) -> None:
         """Count a piece, in these cells, or in those that all share."""
-        from treecal.auditing._kernels import tally
-
         piece = self._pieces[index]
         outcomes = self._outcomes
         for seen, chunk, invalid in outcomes.read_piece(piece):
