@@ -1,4 +1,4 @@
-# The front door. `make demo` and `make test` each work on a bare clone with Python 3.11, 3.12 or 3.13 and make.
+# The front door. `make demo` and `make test` each work on a bare clone with Python 3.11 to 3.14 and make.
 PYTHON ?= python3.11
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

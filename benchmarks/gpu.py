@@ -160,7 +160,7 @@ def main() -> None:
     found = metric(given.batch, given.classes, rate) + forward(given.batch, given.classes)
     found += replays(given.rows, given.dim, rate) + bank(given.streams, given.dim, rate)
     if given.json:
-        with open(given.json, "w") as file:
+        with open(given.json, "w", encoding="utf-8") as file:
             json.dump({"copy": rate, "found": found}, file)
 
 

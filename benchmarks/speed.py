@@ -411,7 +411,7 @@ def _child(*arguments: str) -> list[float]:
 
 def peak() -> float:
     """The peak memory of this process, in GB (`resource` would count the parent's as well)."""
-    with open("/proc/self/status") as status:
+    with open("/proc/self/status", encoding="utf-8") as status:
         return next(int(row.split()[1]) for row in status if row.startswith("VmHWM")) / 1e6
 
 

@@ -47,13 +47,13 @@ class Server:
     def memory(self) -> float:
         """Memory that the process has in use (resident), in MB."""
         assert self.process is not None
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
     def processor(self) -> float:
         """Seconds of processor time that it has used."""
         assert self.process is not None
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from treecal._platform import NO_FOLLOW, before_renaming, flush_folder, lock, make_like
 from treecal.exceptions import FileError
 
 _PREFIX, _SUFFIX = ".treecal-", ".part"  # of unfinished files, short enough beside names of any length
@@ -60,23 +60,17 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
     try:
         yield temporary
         if old is not None:
-            _make_like(old, held)
+            make_like(old, held)
         os.fsync(held)
         _checked(path, force=force)  # it may have been created meanwhile
-        if sys.platform == "win32":  # where an open file cannot be renamed
-            os.close(held)
+        before_renaming(held)
         _publish(temporary, target, force=force)
     finally:
         with suppress(OSError):
             temporary.unlink()
         with suppress(OSError):
             os.close(held)
-    with suppress(OSError):  # where a folder can be opened, make the new name durable
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    flush_folder(target.parent)
 
 
 class InUseError(FileError):
@@ -111,10 +105,10 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     if check_regular(path) is None:
         check_folder(path)
     beside = Path(os.path.realpath(path))
-    lock = beside.with_name(f"{beside.name}{_LOCK}")
+    mark = beside.with_name(f"{beside.name}{_LOCK}")
     while True:
-        descriptor = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
-        if _lock(descriptor) is False:
+        descriptor = os.open(mark, os.O_CREAT | os.O_RDWR, 0o666)
+        if lock(descriptor) is False:
             named = os.read(descriptor, 20).decode(errors="replace").strip()
             os.close(descriptor)
             raise InUseError(
@@ -122,7 +116,7 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
                 hint="let it end first; two at once would overwrite each other's work.",
             )
         with suppress(OSError):
-            if os.path.samestat(os.stat(lock), os.fstat(descriptor)):
+            if os.path.samestat(os.stat(mark), os.fstat(descriptor)):
                 break
         os.close(descriptor)  # it was removed by its last owner between the two calls
     owner = os.getpid()
@@ -133,7 +127,7 @@ def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
     finally:
         if os.getpid() == owner:  # a process that was forked from it holds nothing
             with suppress(OSError):
-                lock.unlink()  # before it is released, so that nobody else's is removed
+                mark.unlink()  # before it is released, so that nobody else's is removed
         os.close(descriptor)
 
 
@@ -173,20 +167,10 @@ def _create(folder: Path, *, private: bool) -> tuple[Path, int]:
     while True:
         temporary = folder / f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
         held = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600 if private else 0o666)
-        locked = _lock(held)
+        locked = lock(held)
         if locked is not False and temporary.exists():  # otherwise it is being swept, or was before it was locked
             return temporary, held
         os.close(held)
-
-
-def _make_like(old: os.stat_result, held: int) -> None:
-    if sys.platform == "win32":
-        return
-    new = os.fstat(held)
-    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-        with suppress(PermissionError):
-            os.fchown(held, old.st_uid, old.st_gid)
-    os.fchmod(held, stat.S_IMODE(old.st_mode))
 
 
 def _publish(temporary: Path, target: Path, *, force: bool) -> None:
@@ -199,19 +183,6 @@ def _publish(temporary: Path, target: Path, *, force: bool) -> None:
         raise _exists(target) from None
     except OSError:  # no links in this file system
         os.replace(temporary, target)
-
-
-def _lock(held: int) -> bool | None:
-    """Lock a file until it is closed or its process ends; False if another process has it, None if none can."""
-    try:
-        import fcntl
-
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except (ImportError, OSError):
-        return None
-    return True
 
 
 def _sweep(folder: Path) -> None:
@@ -228,9 +199,9 @@ def _sweep(folder: Path) -> None:
 
 
 def _remove_orphan(path: str) -> None:
-    held = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    held = os.open(path, os.O_RDONLY | NO_FOLLOW)
     try:
-        if _lock(held):
+        if lock(held):
             os.unlink(path)
     finally:
         os.close(held)

@@ -452,7 +452,7 @@ def test_one_row_of_many_classes_is_judged_alike_everywhere() -> None:
 def test_a_name_that_is_not_utf8_is_one_sentence(tmp_path: Path, kind: str) -> None:
     path = os.fsencode(tmp_path) + b"/\xff." + kind.encode()
     try:
-        Path(os.fsdecode(path)).write_text("p,y\n0.5,1\n")
+        Path(os.fsdecode(path)).write_text("p,y\n0.5,1\n", encoding="utf-8")
     except OSError:
         pytest.skip("this file system has no such names")
     said = io.StringIO()

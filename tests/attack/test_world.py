@@ -27,7 +27,7 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused
 from tests.cli.support import run as command
-from treecal import _atomic, swap
+from treecal import _atomic, _platform, swap
 from treecal.cli import main
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io import new_file
@@ -226,7 +226,7 @@ def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process takes the new file for an orphan, and locks it first."""
-    lock = _atomic._lock
+    lock = _platform.lock
     sweepers: list[tuple[Path, int]] = []
 
     def too_late(held: int) -> bool | None:
@@ -236,7 +236,7 @@ def test_a_file_that_is_swept_before_it_is_locked_is_made_again(
             assert lock(sweepers[0][1])
         return lock(held)
 
-    monkeypatch.setattr(_atomic, "_lock", too_late)
+    monkeypatch.setattr(_atomic, "lock", too_late)
     with new_file(tmp_path / "f") as temporary:
         unfinished, held = sweepers[0]
         unfinished.unlink()
@@ -262,7 +262,7 @@ def test_what_exists_by_the_end_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
 _WRITER = """
 import sys, treecal as tc
-from treecal import _atomic, swap
+from treecal import _atomic, _platform, swap
 f = tc.TreeCal(tc.Simplex(2))
 for _ in range(100_000):
     f.update([1, 0]); _atomic._swept.clear(); tc.save(f, sys.argv[1])
@@ -446,7 +446,7 @@ def test_letters_that_standard_output_lacks(encoding: str) -> None:
         (("recommend", "--dim", "2", "--rounds", "9"), False),
     ):
         out = io.TextIOWrapper(io.BytesIO(), encoding)
-        assert ended(*words, stdout=out, stdin=io.TextIOWrapper(io.BytesIO(b""))) in (0, 2)
+        assert ended(*words, stdout=out, stdin=io.TextIOWrapper(io.BytesIO(b""), encoding="utf-8")) in (0, 2)
         out.seek(0)
         if is_json:
             assert list(json.loads(out.read())["mean"]) == ["sün", "→", "€"]

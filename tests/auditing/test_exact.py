@@ -115,8 +115,8 @@ def test_all_exact_errors_take_one_query(classes: int, by: tuple[str, ...], monk
         return plain(self, sql, **options)
 
     monkeypatch.setattr(Source, "batches", noted)
-    log = {"p": np.full((6, classes), 1 / classes), "y": np.arange(6) % 2, "g": np.arange(6) % 2, "h": np.arange(6) % 3}
-    found = audit(log, forecast="p", outcome="y", by=by, classes=range(classes))
+    log = {"p": [[1 / classes] * classes] * 6, "y": np.arange(6) % 2, "g": np.arange(6) % 2, "h": np.arange(6) % 3}
+    found = audit(pa.table(log), forecast="p", outcome="y", by=by, classes=range(classes))
     assert [sql.count("GROUPING SETS") for sql in asked if "GROUP" in sql] == [2]  # joint, and by class
     assert found.whole.exact is not None
     assert len(found.whole.exact.classes) == classes
@@ -126,7 +126,8 @@ def test_many_classes_and_no_forecast_twice_in_little_memory() -> None:
     """Grouping sets over the columns would count 50 classes for each probability of each class, and run out of it."""
     rng = np.random.default_rng(0)
     p, y = rng.dirichlet(np.ones(50), size=20_000), rng.integers(50, size=20_000)
-    found = audit({"p": p, "y": y}, forecast="p", outcome="y", classes=range(50), memory_limit="100MB").whole.exact
+    log = pa.table({"p": p.tolist(), "y": y})
+    found = audit(log, forecast="p", outcome="y", classes=range(50), memory_limit="100MB").whole.exact
     gaps = np.abs(np.eye(50)[y] - p)
     assert found is not None
     assert found.forecasts == 20_000

@@ -30,7 +30,7 @@ WIDE = ("--forecast", "p_a,p_b,p_c", "--outcome", "label")
 def write_log(path: Path, rows: int = 300, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
     p = rng.multinomial(10, [0.5, 0.3, 0.2], size=rows) / 10
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["p_a", "p_b", "p_c", "label", "model"])
         for i, row in enumerate(p.tolist()):
@@ -39,7 +39,7 @@ def write_log(path: Path, rows: int = 300, seed: int = 0) -> Path:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()))
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
 def test_json_is_the_audit(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> 
 
 def test_missing_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    refused(run("audit", write_log(tmp_path / "log.csv"), *WIDE), 'pip install "treecal[files]"')
+    refused(run("audit", write_log(tmp_path / "log.csv"), *WIDE), 'pip install "duckdb>=2.0"', "(the extra files)")
 
 
 def test_columns_are_found_by_the_labels(tmp_path: Path) -> None:

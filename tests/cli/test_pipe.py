@@ -206,7 +206,7 @@ def test_a_command_that_followed_no_row_leaves_no_snapshot(tmp_path: Path) -> No
 def write(path: Path, rows: Rows) -> None:
     columns = ["id", "p_rain", "p_sun", "city", "outcome_for", "outcome"]
     if path.suffix == ".jsonl":
-        path.write_text(text(rows))
+        path.write_text(text(rows), encoding="utf-8")
         return
     full = [{name: row.get(name) for name in columns} for row in rows]
     if path.suffix == ".parquet":
@@ -216,7 +216,7 @@ def write(path: Path, rows: Rows) -> None:
         schema = pa.schema({name: pa.float64() if name.startswith("p_") else pa.string() for name in columns})
         pq.write_table(pa.Table.from_pylist(full, schema), path)
         return
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(full)
@@ -224,12 +224,12 @@ def write(path: Path, rows: Rows) -> None:
 
 def read(path: Path) -> list[Any]:
     if path.suffix == ".jsonl":
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
         return list(pq.read_table(path).to_pylist())
-    with path.open(newline="") as file:
+    with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -378,7 +378,10 @@ def test_every_method_resumes_with_rounds_that_wait(method: str, tmp_path: Path)
 
 
 def grow(path: Path, rows: int) -> Path:
-    path.write_text("day,p_rain,p_sun,weather\n" + "".join(f"{i},{P[i, 0]},{P[i, 1]},{Y[i]}\n" for i in range(rows)))
+    path.write_text(
+        "day,p_rain,p_sun,weather\n" + "".join(f"{i},{P[i, 0]},{P[i, 1]},{Y[i]}\n" for i in range(rows)),
+        encoding="utf-8",
+    )
     return path
 
 

@@ -93,7 +93,7 @@ def test_it_says_what_the_guard_did(options: list[Any], arguments: Any, reported
 
 def test_a_guarantee_that_says_nothing_is_called_vacuous(days: Path) -> None:
     few = days.with_name("few.csv")
-    few.write_text("".join(days.read_text().splitlines(keepends=True)[:9]))
+    few.write_text("".join(days.read_text(encoding="utf-8").splitlines(keepends=True)[:9]))
     done = run("replay", few, "--outcome", "sky", "--classes", ",".join(SKY))
     assert "after 8 rounds the guarantee is still vacuous" in done.out
 

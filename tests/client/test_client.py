@@ -512,7 +512,8 @@ def test_what_is_refused_for_good_does_not_hold_up_the_rest(make: Make, server: 
         ("outcome", "rain", k) for k in good if k != "5"
     ]
     codes = [
-        line.split('"code":"')[1].split('"')[0] for line in Path(tmp_path, "spool.refused").read_text().splitlines()
+        line.split('"code":"')[1].split('"')[0]
+        for line in Path(tmp_path, "spool.refused").read_text(encoding="utf-8").splitlines()
     ]
     assert codes == ["invalid"] * 3 + ["conflict", "not_found"] + ["unknown"] * 2 + ["invalid", "unknown", "conflict"]
 

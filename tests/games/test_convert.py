@@ -78,7 +78,9 @@ def test_openspiel_games_of_several_moves_are_sent_back_with_a_way_out() -> None
 def test_a_missing_package_is_named_with_its_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     convert = games.Game.from_gambit if package == "pygambit" else games.Game.from_openspiel
-    with pytest.raises(UnsupportedError, match=rf'{package}.*not installed.*\n\nHint: pip install "treecal\[games\]"'):
+    with pytest.raises(
+        UnsupportedError, match=rf"{package}.*not installed.*\n\nHint: pip install .*\(the extra games\)"
+    ):
         convert(object())
 
 

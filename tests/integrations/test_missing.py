@@ -14,7 +14,8 @@ def test_missing_library(module: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode
     assert "UnsupportedError" in done.stderr
-    assert f'Hint: pip install "treecal[{module}]".' in done.stderr
+    assert "Hint: pip install " in done.stderr
+    assert f"(the extra {module})." in done.stderr
 
 
 def test_the_package_itself_imports_neither() -> None:

@@ -39,7 +39,7 @@ def sources(files: Sequence[File], connection: Any) -> list[FileSource]:
 
 def write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterable[dict[str, Any]]) -> None:
     texts = [list(columns), *([str(value) for value in row.values()] for row in rows)]
-    path.write_text("".join(f"{'|'.join(text)}\n" for text in texts))
+    path.write_text("".join(f"{'|'.join(text)}\n" for text in texts), encoding="utf-8")
 
 
 def read(lines: Iterator[bytes], name: str, check: Callable[[str, Sequence[str]], object]) -> Iterator[Row]:
@@ -82,7 +82,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[dict[str
 
 
 def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="utf-8"))
 
 
 def test_every_command_reads_and_writes_it(

@@ -120,7 +120,7 @@ def test_lines_are_those_of_the_file(
 def write_csv(path: Path, rows: int, bad: int) -> None:
     """Write a log with `nil` for a probability in one row."""
     block = 50_000
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write("day,p_a,p_b,y\n")
         for start in range(1, rows + 1, block):
             lines = [f"{i},0.25,0.75,{'ab'[i % 2]}\n" for i in range(start, min(start + block, rows + 1))]
@@ -175,6 +175,6 @@ def test_missing_libraries_say_what_to_install(name: str, monkeypatch: pytest.Mo
     table = pa.table({"y": [1]})
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(
-        UnsupportedError, match=rf'{name}, which is not installed.\n\nHint: pip install "treecal\[files\]"'
+        UnsupportedError, match=rf"{name}, which is not installed.\n\nHint: pip install .*\(the extra files\)"
     ):
         read_outcomes(table)

@@ -48,12 +48,12 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif path.suffix == ".csv":
-        with path.open("w", newline="") as file:
+        with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ["city", "day", "sky"])
             writer.writeheader()
             writer.writerows(rows)
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 @pytest.mark.parametrize("options", [(), ("--forecaster", "adaptive", "--norm", "l2"), ("--forecaster", "harmonic")])

@@ -98,7 +98,7 @@ def test_invalid_rows_and_options(tmp_path: Path) -> None:
 def write_csv(path: Path, rounds: int, *, sure: float = 1.0) -> list[str]:
     P, y = stream(2, rounds, sure=sure)
     lines = [f"{p[1]:.6f},{k},{'xy'[i % 2]}\n" for i, (p, k) in enumerate(zip(P, y, strict=True))]
-    path.write_text("p,outcome,site\n" + "".join(lines))
+    path.write_text("p,outcome,site\n" + "".join(lines), encoding="utf-8")
     return lines
 
 

@@ -291,7 +291,7 @@ def test_plot_says_what_it_needs() -> None:
         "    except tc.TreeCalError as error: print(error)\n"
     )
     told = subprocess.check_output([sys.executable, "-c", script], text=True)
-    assert told.count('pip install "treecal[plots]"') == 2
+    assert told.count("(the extra plots)") == 2
 
 
 def test_plot_draws_on_a_new_figure() -> None:

@@ -343,7 +343,7 @@ def main() -> None:
 
 def _add(file: Path, kind: str, counts: Counter[str]) -> int:
     """Add counts to those in a file; return how many kills it has now."""
-    total = json.loads(file.read_text()) if file.exists() else {}
+    total = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     total[kind] = dict(Counter(total.get(kind, {})) + counts)
     beside = file.with_suffix(".part")
     beside.write_text(json.dumps(total, indent=1, sort_keys=True) + "\n")

@@ -178,4 +178,4 @@ def test_a_million_rounds_wait(tmp_path: Path) -> None:
 
 def memory() -> int:
     """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    return int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1]) * 4096

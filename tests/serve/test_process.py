@@ -216,7 +216,11 @@ def test_what_a_server_starts_with_is_left_out_of_full_collections(
 def thread(folder: Path, **options: Any) -> Iterator[int]:
     """Serve on a thread of this process; yield the port."""
     store = Sqlite(folder / "books.sqlite")
-    with Writer(store) as writer, socket.create_server(("127.0.0.1", 0)) as listening, open(os.devnull, "w") as log:
+    with (
+        Writer(store) as writer,
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        open(os.devnull, "w", encoding="utf-8") as log,
+    ):
         server = _run.Server(application(writer, store, access=Access(), log=Log(log), **options))
         ready = threading.Event()
         server.at_start = ready.set

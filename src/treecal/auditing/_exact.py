@@ -18,7 +18,8 @@ from treecal.measures import mean_gap
 
 JOINT = -1
 """Stands for all classes together."""
-_WHOLE = -1
+WHOLE = -1
+"""Stands for the rows of all groups."""
 _CHANCE = "by chance"  # beside the names of distances
 
 
@@ -103,7 +104,7 @@ class ErrorSums:
     weighted
         Whether rows have weights.
     sums
-        The sums of each group (or `_WHOLE`) and each class (or `JOINT`).
+        The sums of each group (or `WHOLE`) and each class (or `JOINT`).
     """
 
     distances: Mapping[str, Distance]
@@ -115,32 +116,44 @@ class ErrorSums:
         """Add a batch of `distinct_forecasts`; return the number of joint forecasts of all rows in it."""
         k, rounds = (batch.column(name).to_numpy().astype(np.int64) for name in ("k", "rounds"))
         whole = batch.column("whole").to_numpy(zero_copy_only=False)
-        group = np.full(len(k), _WHOLE)
+        group = np.full(len(k), WHOLE)
         if len(grouped := np.flatnonzero(~whole)):
             by = [batch.column(f"by{i}").take(grouped) for i in range(len(self.groups.by))]
             group[grouped] = self.groups.of(by, len(grouped))
-        for chosen, distances in ((k == JOINT, self.distances), (k != JOINT, {"l1": l1})):
+        for chosen in (k == JOINT, k != JOINT):
             if not len(at := np.flatnonzero(chosen)):
                 continue
             points, counts = (
                 batch.column(name).take(at).flatten().to_numpy().reshape(len(at), -1) for name in ("p", "n")
             )
-            weight = rounds[at]
-            means = counts / weight[:, None]
-            errors = {name: weight * distance.between(means, points) for name, distance in distances.items()}
-            if distances is self.distances and not self.weighted:
-                errors[_CHANCE] = weight * mean_gap(weight[:, None], np.clip(points, 0, 1)).sum(axis=1)
-            for which, run in _runs(group[at], k[at]):
-                parts = {name: terms[run] for name, terms in errors.items()}
-                self.sums[which].add(len(run), int(weight[run].sum()), parts)
+            self._add(k[at], group[at], rounds[at], points, counts)
         return int((whole & (k == JOINT)).sum())
+
+    def add_counts(self, k: int, group: Integers, rounds: Integers, points: Array, counts: Integers) -> None:
+        """Add distinct forecasts, of a class or joint ones: the group of each, and its rounds, in all and by outcome.
+
+        `points` and `counts` are of shape `(n, d)`, or `(n, 1)` for the probability of a class.
+        """
+        self._add(np.full(len(rounds), k), group, rounds, points, counts)
+
+    def _add(self, k: Integers, group: Integers, rounds: Integers, points: Array, counts: Integers) -> None:
+        """Add distinct forecasts, all of them joint or all of single classes."""
+        joint = k[0] == JOINT
+        means = counts / rounds[:, None]
+        distances = self.distances if joint else {"l1": l1}
+        errors = {name: rounds * distance.between(means, points) for name, distance in distances.items()}
+        if joint and not self.weighted:
+            errors[_CHANCE] = rounds * mean_gap(rounds[:, None], np.clip(points, 0, 1)).sum(axis=1)
+        for which, run in _runs(group, k):
+            parts = {name: terms[run] for name, terms in errors.items()}
+            self.sums[which].add(len(run), int(rounds[run].sum()), parts)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return all sums as rows of a table, for `add_rows` in another process."""
-        keys = {_WHOLE: (None,) * len(self.groups.by)} | {g: key for key, g in self.groups.index.items()}
+        keys = {WHOLE: (None,) * len(self.groups.by)} | {g: key for key, g in self.groups.index.items()}
         return [
             {f"by{i}": value for i, value in enumerate(keys[group])}
-            | {"whole": group == _WHOLE, "k": number, "forecasts": one.forecasts, "rounds": one.rounds}
+            | {"whole": group == WHOLE, "k": number, "forecasts": one.forecasts, "rounds": one.rounds}
             | {"errors": [total.parts for total in one.errors.values()]}
             for (group, number), one in self.sums.items()
         ]
@@ -149,14 +162,14 @@ class ErrorSums:
         """Add the sums of other processes."""
         for row in rows:
             key = tuple(row[f"by{i}"] for i in range(len(self.groups.by)))
-            group = _WHOLE if row["whole"] else self.groups.index[key]
+            group = WHOLE if row["whole"] else self.groups.index[key]
             names = [*self.distances, _CHANCE] if row["k"] == JOINT else ["l1"]
             parts = {name: np.array(terms) for name, terms in zip(names, row["errors"], strict=False)}
             self.sums[group, row["k"]].add(row["forecasts"], row["rounds"], parts)
 
     def read(self, key: Key | None, classes: int) -> Exact:
         """Return the errors of a group, or of all rows."""
-        group = _WHOLE if key is None else self.groups.index[key]
+        group = WHOLE if key is None else self.groups.index[key]
         joint, *each = (self.sums[group, k] for k in (JOINT, *range(classes)))
         errors = {name: total.value / joint.rounds for name, total in joint.errors.items()}
         by_chance = errors.pop(_CHANCE, None)

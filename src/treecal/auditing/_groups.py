@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treecal._typing import Integers
 from treecal.exceptions import FileError
@@ -22,11 +23,14 @@ class Groups:
         """The number of each group, by its values in these columns."""
 
     def of(self, columns: Sequence[Any], rows: int) -> Integers:
-        """Return the number of each row's group, given the columns as Arrow arrays."""
+        """Return the number of each row's group, given the columns as Arrow or NumPy arrays."""
         if not self.by:
             return np.zeros(rows, np.int64)
         code = np.zeros(rows, np.int64)
-        parts = [_coded(name, column) for name, column in zip(self.by, columns, strict=True)]
+        parts = [
+            _coded_array(column) if isinstance(column, np.ndarray) else _coded(name, column)
+            for name, column in zip(self.by, columns, strict=True)
+        ]
         for place, _ in parts:  # numbered again after each column, so that codes stay below the number of rows
             _, first, code = np.unique(code * (rows + 1) + place, return_index=True, return_inverse=True)
         keys = zip(*([values[k] for k in place[first]] for place, values in parts), strict=True)
@@ -47,6 +51,21 @@ def _coded(name: str, column: Any) -> tuple[Integers, list[Any]]:
             f"rows cannot be grouped by {name!r}, which holds {column.type} values: {str(error).splitlines()[0]}.",
             hint="convert the column to text.",
         ) from None
+
+
+def _coded_array(column: NDArray[Any]) -> tuple[Integers, list[Any]]:
+    """Return the same of a NumPy array."""
+    if column.dtype.kind in "OU":
+        index: dict[Any, int] = {None: 0}
+        places = np.fromiter((index.setdefault(cell, len(index)) for cell in column.tolist()), np.int64, len(column))
+        return places, list(index)
+    if column.dtype.kind == "M" and column.dtype != "M8[D]":
+        column = column.astype("M8[us]")  # which Python's own has
+    there = column == column  # neither NaN nor NaT
+    places = np.zeros(len(column), np.int64)
+    values, code = np.unique(column[there], return_inverse=True)
+    places[there] = code + 1
+    return places, [None, *map(_value, values.tolist())]
 
 
 def _floats(kind: Any) -> bool:

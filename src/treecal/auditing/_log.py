@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from treecal.auditing._arrays import from_arrays
 from treecal.auditing._counts import Actions, AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
+from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
 from treecal.auditing._sql import scale_of
@@ -53,9 +55,10 @@ def audit(
 
     `audit(P, y)` audits two arrays; `audit(log, forecast=..., outcome=...)` the columns of a log.
 
-    The binned errors take one pass in constant memory. The exact errors, those of a `tc.Ledger`, take one more query:
+    Arrays, and mappings of them, need no other package; files and tables need DuckDB, narwhals and pyarrow. Their
+    binned errors take one pass in constant memory. The exact errors, those of a `tc.Ledger`, take one more query:
     DuckDB reads the log twice and groups rows by forecast, and by the probability of each class, on disk where memory
-    does not suffice. The same rows give the same digits, in any order and from any kind of file.
+    does not suffice. The same rows give the same digits, in any order, from arrays and from any kind of file.
 
     Parameters
     ----------
@@ -144,39 +147,25 @@ def audit(
             raise ParameterError(f"{option} has values, expected names of columns of the log.", hint=f"{option}='day'.")
     bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     distances = named_distances(norms) if exact else {}
-    opened = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
-    opened.name = name or opened.name
-    opened.watch = watch = _Watch(opened, progress)
-    kept = (*by, *([] if time is None or time in by else [time]))
-    opened.check(kept)
-    for name in kept:
-        if (kind := opened.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
-            raise FileError(f"column {name!r} of {opened.name} holds {kind} values, expected text, numbers or dates.")
-    rows = read_outcomes(
-        opened,
-        outcome=outcome,
-        forecast=forecast,
-        keep=kept,
-        classes=classes,
-        one_hot=True,
-        on_error=on_error,
-        tolerance=tolerance,
-        weight=weight,
-    )
-    if not rows.labels:
-        raise ParameterError.expected("outcome", outcome, "a column of labels, or one column for each class")
-    groups = Groups(by)
-    scale = _scale(rows) if weight else None
+    kept = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
+    options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "classes": classes, "keep": kept}
+    options |= {"weight": weight, "on_error": on_error, "tolerance": tolerance}
+    rows: Outcomes | ArrayLog | None = open_arrays(source, name, by=by, time=time, **options)
+    watch = _Watch(None, progress)
+    if rows is None:
+        opened = watch.source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+        opened.name, opened.watch = name or opened.name, watch
+        rows = _read(opened, options)
+    groups, scale = Groups(by), _scale(rows) if weight else None
     windows = None
     if time is not None:
-        question = f"SELECT {opened.key(time)} AS t FROM {LOG}"
-        columns = (batch["t"] for part in opened.parts() for batch in part.batches(question, rows=rows.rows))
-        windows = Windows(time, columns, classes=rows.classes or (), bins=bins)
+        with closing(_column(rows, time)) as column:
+            windows = Windows(time, column, classes=rows.classes or (), bins=bins)
     actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
     watch.stage = "rows"
     cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
-    what = opened.name, rows.classes or (), tuple(rows.names), rows.problems
+    what = rows.name, rows.classes or (), tuple(rows.names), rows.problems
     found = AuditCounts(groups, cells, errors, scale, actions).audit(*what)
     if windows is None:
         return found
@@ -188,14 +177,14 @@ def audit(
 class _Watch:
     """Reports progress: called at each batch, and by the source while one is awaited."""
 
-    source: Source
+    source: Source | None
     progress: Progress | None
     stage: str = "labels"
     count: int = 0
 
     def __call__(self) -> None:
         if self.progress is not None:
-            self.progress(self.stage, self.count, self.source.done())
+            self.progress(self.stage, self.count, None if self.source is None else self.source.done())
 
     def rows(self, count: int, share: float | None) -> None:
         """Report so many rows, and which share of all they are, if that is known to whom reads them."""
@@ -206,8 +195,34 @@ class _Watch:
             self.progress(self.stage, count, share)
 
 
-def _scale(outcomes: Outcomes) -> float:
+def _read(source: Source, options: Mapping[str, Any]) -> Outcomes:
+    """Return the rows of a file or table."""
+    source.check(options["keep"])
+    for name in options["keep"]:
+        if (kind := source.types[name]).startswith(("STRUCT", "MAP", "UNION")) or kind.endswith("]"):
+            raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected text, numbers or dates.")
+    rows = read_outcomes(source, one_hot=True, **options)
+    if not rows.labels:
+        raise ParameterError.expected("outcome", options["outcome"], "a column of labels, or one column for each class")
+    return rows
+
+
+def _column(rows: Outcomes | ArrayLog, name: str) -> Generator[Any]:
+    """Yield the cells of a column, some at a time."""
+    if isinstance(rows, ArrayLog):
+        yield rows.column(name)
+        return
+    question = f"SELECT {rows.source.key(name)} AS t FROM {LOG}"
+    for part in rows.source.parts():
+        with closing(part.batches(question, rows=rows.rows)) as batches:
+            for batch in batches:
+                yield batch["t"]
+
+
+def _scale(outcomes: Outcomes | ArrayLog) -> float:
     """Return what a weight of 1 counts, given all weights."""
+    if isinstance(outcomes, ArrayLog):
+        return outcomes.scale()
     question = (
         f"SELECT COUNT(*) AS rows, MAX(w) AS most FROM ({outcomes.sql}) AS w WHERE {valid_weight_sql(positive=True)}"
     )
@@ -215,10 +230,15 @@ def _scale(outcomes: Outcomes) -> float:
     return scale_of(found["rows"], found["most"] or 1.0)
 
 
-def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:
-    """Count the distinct forecasts in DuckDB, and sum their errors."""
-    d = len(outcomes.labels)
-    by = len(errors.groups.by)
+def _exact(outcomes: Outcomes | ArrayLog, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:
+    """Count the distinct forecasts, and sum their errors."""
+    watch.stage, watch.count = "distinct forecasts", 0
+    if isinstance(outcomes, ArrayLog):
+        for count in outcomes.add_distinct(errors, scale):
+            watch.count += count
+            watch()
+        return errors
+    d, by = len(outcomes.labels), len(errors.groups.by)
     weighted = scale is not None
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by, weighted=weighted)
     valid = valid_sql(classes=d, tolerance=outcomes.tolerance, weight=weighted)
@@ -227,8 +247,6 @@ def _exact(outcomes: Outcomes, errors: ErrorSums, scale: float | None, watch: _W
     elif outcomes.problems.count:
         rows = f"SELECT * FROM ({rows}) AS indexed WHERE {valid}"
     question = sql.distinct_forecasts(rows, classes=d, by=by, dialect=sql.DUCKDB, weighted=weighted)
-    watch.stage = "distinct forecasts"
-    watch.count = 0
     for batch in outcomes.source.batches(question, rows=outcomes.rows):
         watch.count += errors.add(batch)
         watch()

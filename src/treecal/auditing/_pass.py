@@ -18,6 +18,7 @@ from treecal._processors import processors
 from treecal._typing import Integers
 from treecal.auditing._counts import Actions, AuditRows, BinCounts
 from treecal.auditing._groups import Groups
+from treecal.auditing._memory import ArrayLog
 from treecal.auditing._sql import whole_weights
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError
@@ -39,7 +40,7 @@ def tally(rows: AuditRows, counts: BinCounts) -> None:
 
 
 def count_rows(
-    outcomes: Outcomes,
+    outcomes: Outcomes | ArrayLog,
     groups: Groups,
     bins: int,
     scale: float | None,
@@ -49,20 +50,23 @@ def count_rows(
 ) -> BinCounts:
     """Read the log once, and count its valid rows."""
     cells = BinCounts.empty(classes=len(outcomes.labels), bins=bins)
-    pieces = [] if windows is not None or actions is not None else outcomes.pieces()
-    if sum(piece.rows for piece in pieces) > _FEW and len(pieces) > 1:
+    pieces: Sequence[Piece] = []
+    if isinstance(outcomes, Outcomes) and windows is None and actions is None:
+        pieces = outcomes.pieces()
+    many = sum(piece.rows for piece in pieces) > _FEW and len(pieces) > 1
+    if isinstance(outcomes, Outcomes) and many:
         counted, cells = _Lanes(outcomes, pieces, groups, scale, cells).run(watch)
     else:  # of a single piece that has to be read row by row, one thread reads while another counts
         counted, cells = _in_order(outcomes, groups, scale, cells, watch, windows, actions)
     if not counted:
         what = "no valid row" if scale is None else "no valid row of positive weight"
         left_out = f" {outcomes.problems}" if outcomes.problems.count else ""
-        raise FileError(f"there is {what} in {outcomes.source.name}.{left_out}")
+        raise FileError(f"there is {what} in {outcomes.name}.{left_out}")
     return cells
 
 
 def _in_order(
-    outcomes: Outcomes,
+    outcomes: Outcomes | ArrayLog,
     groups: Groups,
     scale: float | None,
     cells: BinCounts,
@@ -118,7 +122,10 @@ def _of_weight(chunk: Chunk, weights: Integers) -> tuple[Chunk, Integers]:
     if counts.all():
         return chunk, weights
     assert chunk.forecasts is not None
-    kept = {name: column.filter(library("pyarrow").array(counts)) for name, column in chunk.kept.items()}
+    kept = {
+        name: column[counts] if isinstance(column, np.ndarray) else column.filter(library("pyarrow").array(counts))
+        for name, column in chunk.kept.items()
+    }
     return Chunk(chunk.rows[counts], chunk.outcomes[counts], chunk.forecasts[counts], kept), weights[counts]
 
 

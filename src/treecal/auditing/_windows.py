@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
 from treecal.auditing._counts import AuditRows, BinCounts
@@ -37,6 +38,8 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
 
     Times without a zone are taken to be in UTC, in which all are counted.
     """
+    if isinstance(column, np.ndarray):
+        return _array_times(column)
     arrow = library("pyarrow")
     types = arrow.types
     missing = np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
@@ -66,6 +69,15 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
             f"column {name!r} is no column of times: {said}.",
             hint="dates and times as 2026-01-31 12:00:00, all with a zone or none; or numbers.",
         ) from None
+
+
+def _array_times(column: NDArray[Any]) -> Times:
+    if column.dtype.kind == "M":
+        missing = np.isnat(column)
+        return Times(np.where(missing, 0, column.astype("M8[us]").astype(np.int64)), missing, True)
+    numbers = column.astype(np.float64)
+    finite = np.isfinite(numbers)
+    return Times(np.where(finite, numbers, 0.0), ~finite, False)
 
 
 class Windows:

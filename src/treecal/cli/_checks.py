@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
 
@@ -133,7 +140,7 @@ def files() -> str:
     days = ["rain", "sun", "hail", "sun"]
     with tempfile.TemporaryDirectory() as folder:
         text, packed = Path(folder, "days.csv"), Path(folder, "days.parquet")
-        text.write_text("sky\n" + "\n".join(days))
+        text.write_text("sky\n" + "\n".join(days), encoding="utf-8")
         library("pyarrow.parquet").write_table(library("pyarrow").table({"sky": days}), packed)
         for path in (text, packed):
             rows = read_outcomes(path, outcome="sky", classes=["rain", "sun"], on_error="collect")
@@ -207,6 +214,91 @@ def sklearn() -> str:
     return _GAP
 
 
+def monitor() -> str:
+    """A monitor finds a model that is off, and leaves one alone that is not."""
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    P = np.column_stack([1 - p, p])
+    for shift, alarms in ((0.0, False), (0.3, True)):
+        watch = tc.Monitor(tc.Simplex(2))
+        watch.update_many(P, (rng.random(400) < np.minimum(p + shift, 1)).astype(int))
+        _ensure((watch.alarm is not None) == alarms, f"there is {'an' if alarms else 'no'} alarm at a shift of {shift}")
+    return "an alarm on a model that is off by 0.3, and none on a calibrated one"
+
+
+def late() -> str:
+    """Outcomes by id come late, and are learned."""
+    book = tc.Late(tc.Recalibrator(tc.Simplex(2)))
+    for name in ("monday", "tuesday"):
+        book.predict([0.4, 0.6], id=name)
+    book.update("tuesday", 1)
+    _ensure(list(book.pending) == ["monday"], "monday's outcome is awaited")
+    return "two forecasts, one outcome: the other is awaited"
+
+
+def server() -> str:
+    """A server on new books is ready."""
+    for package in ("starlette", "uvicorn", "apsw"):
+        require(package, extra="serve", what="the server")
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "treecal", "serve", "--data", str(Path(folder, "books.sqlite")), "--port", "0"]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8")
+        try:
+            assert process.stderr is not None
+            lines = (json.loads(line) for line in process.stderr if line.startswith("{"))
+            address = next((line["address"] for line in lines if line["event"] == "started"), None)
+            _ensure(address, "the server starts")
+            with urlopen(f"{address}readyz", timeout=10) as answer:
+                _ensure(answer.status == 200, "the server is ready")
+        finally:
+            process.terminate()
+            process.communicate()
+    return "a server on new books started, said that it is ready, and stopped"
+
+
+def client() -> str:
+    """Without a server the model's own forecast is used, and kept."""
+    from treecal.client import Client
+
+    log = logging.getLogger("treecal.client")
+    before, log.disabled = log.disabled, True  # it warns that nobody listens
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            sender = Client("http://127.0.0.1:9", spool=Path(folder, "spool"))
+            answer = sender.forecast("rain", [0.3, 0.7], id="monday")
+            sender.close()
+    finally:
+        log.disabled = before
+    _ensure((answer.forecast, answer.corrected) == ([0.3, 0.7], False), "the model's own forecast is used")
+    _ensure(answer.kept, "the forecast is kept")
+    return "without a server, the model's own forecast, kept for later"
+
+
+def torch() -> str:
+    """The metric for torch finds a known gap."""
+    from treecal.torch import CalibrationError
+
+    tensor = require("torch", extra="torch", what="treecal.torch").tensor
+    metric = CalibrationError(2)
+    metric.update(tensor([[0.25, 0.75]] * 8).log(), tensor([0, 1] * 4))
+    _ensure(abs(metric.compute().top_label.ece - 0.25) < 1e-6, "a forecast of 0.75 with mean outcome 0.5 has ECE 0.25")
+    return "a forecast of 0.75 with mean outcome 0.5 has ECE 0.25"
+
+
+def postgres() -> str:
+    """Psycopg loads, with its library; no database is asked."""
+    psycopg = require("psycopg", extra="postgres", what="books in PostgreSQL")
+    return f"psycopg {psycopg.__version__}, libpq {psycopg.pq.version() // 10000}; no database was asked"
+
+
+def spark() -> str:
+    """PySpark loads; Spark takes a while to start."""
+    pyspark = require("pyspark", extra="spark", what="running on Spark")
+    java = os.environ.get("JAVA_HOME") or shutil.which("java")
+    words = "Java is there" if java else "there is no Java, which it needs"
+    return f"pyspark {pyspark.__version__}; {words}; not started"
+
+
 CHECKS: dict[str, Callable[[], str]] = {
     "forecasters": forecasters,
     "snapshots": snapshots,
@@ -220,10 +312,18 @@ CHECKS: dict[str, Callable[[], str]] = {
     "arena": race,
     "files": files,
     "audit": log,
+    "monitor": monitor,
+    "late outcomes": late,
     "replay": at_once,
     "bank of streams": bank,
     "report": report,
     "river": river,
     "scikit-learn": sklearn,
+    "server": server,
+    "client": client,
+    "torch": torch,
 }
-"""The check of each part."""
+"""The check of each part, on a small job with a known answer."""
+
+LOADS: dict[str, Callable[[], str]] = {"PostgreSQL": postgres, "Spark": spark}
+"""Parts that need more than a small job: what is installed of each."""

@@ -65,7 +65,7 @@ def demo(*, report: Path | None = None, force: Force = False, json: Json = False
     Parameters
     ----------
     report
-        HTML file for a report with plots; needs `pip install "treecal[plots]"`.
+        HTML file for a report with plots; needs the extra `plots`.
     """
     with nullcontext() if report is None else new_file(report, force=force) as target:
         sections: list[Section] = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -12,25 +11,26 @@ from typing import Literal, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from treecal._optional import requirements, version_of
 from treecal.cli._options import Json
 from treecal.cli._terminal import Exit, counted, emit, page, table
 from treecal.exceptions import UnsupportedError
 
-_STYLES = {"works": "green", "not installed": "yellow", "broken": "bold red"}
+_STYLES = {"works": "green", "loads": "green", "not installed": "yellow", "broken": "bold red"}
 
 
 class Finding(NamedTuple):
     """The result of trying one part."""
 
     part: str
-    state: Literal["works", "not installed", "broken"]
+    state: Literal["works", "loads", "not installed", "broken"]
     result: str
 
 
 def doctor(*, data: str | None = None, json: Json = False) -> int:
-    """List versions and optional packages, and try every part of treecal on a small job with a known answer.
+    """List versions and optional packages, and try the parts of treecal on small jobs with known answers.
 
-    Optional packages may be absent.
+    Optional packages may be absent. PostgreSQL and Spark are not started: of these it is said whether they load.
 
         treecal doctor
 
@@ -52,11 +52,12 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
     from treecal.cli import _checks as checks
 
     extras = sorted(metadata.metadata("treecal").get_all("Provides-Extra") or [])
-    packages = {extra: {name: _version(name) for name in _needed(extra)} for extra in extras}
+    packages = {extra: {name: version_of(name) for name in requirements(extra)} for extra in extras}
     versions = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
-    versions |= {name: _version(name) or "not installed" for name in _needed(None)}
-    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("trying every part …"):
-        findings = [_try(part, check) for part, check in checks.CHECKS.items()]
+    versions |= {name: version_of(name) or "not installed" for name in requirements(None)}
+    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("trying the parts …"):
+        findings = [_try(part, check, "works") for part, check in checks.CHECKS.items()]
+        findings += [_try(part, check, "loads") for part, check in checks.LOADS.items()]
     code = Exit.FLAWED if any(finding.state == "broken" for finding in findings) else Exit.FINE
     if json:
         emit({"versions": versions, "extras": packages, "parts": [finding._asdict() for finding in findings]})
@@ -66,12 +67,14 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
     optional = table("Optional packages", "extra", "package", "version")
     for extra, found in packages.items():
         for name, version in found.items():
-            optional.add_row(extra, name, version or Text(f'pip install "treecal[{extra}]"', "yellow"))
-    parts = table("Every part, on a small job with a known answer", "part", "", "result")
+            optional.add_row(extra, name, version or Text("not installed", "yellow"))
+    parts = table("Parts, on small jobs with known answers; what only loads was not started", "part", "", "result")
     for part, state, result in findings:
         parts.add_row(part, Text(state, _STYLES[state]), Text(result))
     paper.print(optional, parts)
-    paper.print("Something is broken: see above." if code else "Everything installed works.")
+    loaded = [finding.part for finding in findings if finding.state == "loads"]
+    well = "What is installed works" + (f"; {' and '.join(loaded)} only loaded." if loaded else ".")
+    paper.print("Something is broken: see above." if code else well)
     return code
 
 
@@ -109,27 +112,10 @@ def _check_books(data: str, *, json: bool) -> int:
     return code
 
 
-def _try(part: str, check: Callable[[], str]) -> Finding:
+def _try(part: str, check: Callable[[], str], well: Literal["works", "loads"]) -> Finding:
     try:
-        return Finding(part, "works", check())
+        return Finding(part, well, check())
     except UnsupportedError as error:
         return Finding(part, "not installed", " ".join(str(error).split()))
     except Exception as error:  # any failure is what the doctor looks for
         return Finding(part, "broken", " ".join(f"{type(error).__name__}: {error}".split()))
-
-
-def _needed(extra: str | None) -> list[str]:
-    """Return the packages that treecal's metadata requires, always or for an extra."""
-    names = []
-    for line in metadata.requires("treecal") or []:
-        wanted = re.search(r"""extra == ['"]([^'"]+)['"]""", line)
-        if (wanted and wanted[1]) == extra and (name := re.match(r"[\w.-]+", line)):
-            names.append(name[0])
-    return names
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -63,7 +63,7 @@ def serve(
         raise ParameterError.expected("--rate", rate, "a number above 0")
     if not 1 <= body <= 1024:
         raise ParameterError.expected("--body", body, "a number from 1 to 1024")
-    for package in ("starlette", "uvicorn", "msgspec"):
+    for package in ("starlette", "uvicorn"):
         require(package, extra="serve", what="the server")
     from treecal.serve._run import serve as run
     from treecal.serve._store import NotNowError

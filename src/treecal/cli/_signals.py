@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+from treecal._platform import STOPPING
 
-_NUMBERS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+T = TypeVar("T")
 
 _AT_ONCE = 1.0  # seconds within which a second signal is the same
 
@@ -23,7 +23,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 def handle(handler: Handler) -> dict[int, Any]:
     """Install a handler, and return those it replaces. A signal that is ignored, as by nohup, stays so."""
-    heard = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+    heard = [number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
     return {number: signal.signal(number, handler) for number in heard}
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from treecal._optional import require
 from treecal.cli._options import Json
 from treecal.cli._terminal import emit, page, say, table
 
@@ -54,7 +53,6 @@ def create(
         What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams); by default
         forecast and outcome. May be given more than once.
     """
-    require("msgspec", extra="serve", what="the server")
     from treecal.serve import _tokens as tokens
     from treecal.serve._store import open_store
 
@@ -71,7 +69,6 @@ def create(
 @token.command(name="list")
 def list_(*, data: Data, json: Json = False) -> None:
     """List tokens, without their texts."""
-    require("msgspec", extra="serve", what="the server")
     from treecal.serve._store import open_reader
     from treecal.serve._tokens import tokens_of
 
@@ -100,7 +97,6 @@ def revoke(which: str, /, *, data: Data) -> None:
     which
         The id or the name.
     """
-    require("msgspec", extra="serve", what="the server")
     from treecal.serve import _tokens as tokens
     from treecal.serve._store import open_reader, open_store
 

@@ -3,8 +3,11 @@
 from treecal._atomic import new_file
 from treecal.io._columns import Label as Label
 from treecal.io._columns import Numbers as Numbers
+from treecal.io._columns import given_classes as given_classes
+from treecal.io._columns import in_order as in_order
 from treecal.io._columns import valid_sql as valid_sql
 from treecal.io._columns import valid_weight_sql as valid_weight_sql
+from treecal.io._columns import valid_weights as valid_weights
 from treecal.io._csv import CSV
 from treecal.io._csv import read_header as read_header
 from treecal.io._csv import write_csv as write_csv
@@ -22,10 +25,14 @@ from treecal.io._json import json_rows as json_rows
 from treecal.io._learned import LearnedFiles as LearnedFiles
 from treecal.io._names import NUMBER as NUMBER
 from treecal.io._names import Keys as Keys
+from treecal.io._names import second_class as second_class
+from treecal.io._open import arrays_of as arrays_of
 from treecal.io._open import open_source
 from treecal.io._open import open_stream as open_stream
 from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
 from treecal.io._outcomes import Reading as Reading
+from treecal.io._outcomes import as_columns as as_columns
+from treecal.io._outcomes import check_tolerance as check_tolerance
 from treecal.io._output import NewTable as NewTable
 from treecal.io._output import new_table as new_table
 from treecal.io._output import plain as plain

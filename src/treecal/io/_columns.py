@@ -8,7 +8,7 @@ numbers (NaN, NULL) satisfy neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,35 +188,41 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
     are in order; all others are sorted, as scikit-learn sorts them. A single column is of the second of two classes,
     and makes the one that it is named after the second.
     """
-    found = _ordered(source, label, columns, size)
+    sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
+    batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
+    found = (str(value) for batch in batches for value in batch.column(0).to_pylist())
+    return in_order(found, columns, size, column=label.name, source=source.name)
+
+
+def _named_second(found: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes in an order in which the one that a single column is named after is the second of two."""
     if len(columns) == 1 and len(found) == 2 and class_named(columns[0], found) == found[0]:
         return found[::-1]
     return found
 
 
-def _ordered(source: Source, label: Label, columns: Sequence[str], size: int | None) -> tuple[str, ...]:
-    sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
-    batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
-    found = [str(value) for batch in batches for value in batch.column(0).to_pylist()]
+def in_order(
+    labels: Iterable[str], columns: Sequence[str], size: int | None, *, column: str, source: str
+) -> tuple[str, ...]:
+    """Return the labels that were found in a column as classes, in the order that `find_classes` says."""
+    found = list(labels)
     if not found:
-        raise FileError(f"column {label.name!r} of {source.name} holds no label.")
+        raise FileError(f"column {column!r} of {source} holds no label.")
     if len(found) > _MOST:
-        raise FileError(
-            f"column {label.name!r} of {source.name} holds more than {_MOST:,} labels: too many to be classes."
-        )
+        raise FileError(f"column {column!r} of {source} holds more than {_MOST:,} labels: too many to be classes.")
     if len(columns) > 1 and (named := classes_of(columns, found)):
         return named
     numeric = all(text.isdecimal() and text == str(int(text)) for text in found)
     if numeric and size is not None and max(map(int, found)) < size:
-        return tuple(map(str, range(size)))
+        return _named_second(tuple(map(str, range(size))), columns)
     classes = tuple(sorted(found, key=int if numeric else str))
     if size is not None and len(classes) != size:
         raise FileError(
-            f"column {label.name!r} of {source.name} holds {len(classes)} labels ({listed(classes)}), expected {size}, "
+            f"column {column!r} of {source} holds {len(classes)} labels ({listed(classes)}), expected {size}, "
             "one per probability.",
             hint="name the classes, in the order of the probabilities; rows with other labels are then invalid.",
         )
-    return classes
+    return _named_second(classes, columns)
 
 
 def valid_weights(w: Array) -> Any:

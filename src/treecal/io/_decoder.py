@@ -226,7 +226,8 @@ class Decoder:
         whole = isinstance(value, bool) or (isinstance(value, float | Decimal) and value % 1 == 0)
         at = self._index.get(str(int(value) if whole else value))
         if at is None or value is None:
-            raise _refusal(name, value, f"one of {listed(self._labels)}")
+            hint = 'on_error="skip" leaves out rows that have no outcome yet.' if value is None else None
+            raise _refusal(name, value, f"one of {listed(self._labels)}", hint=hint)
         outcome = np.zeros(self.space.dim)
         outcome[at] = 1.0
         return outcome
@@ -277,7 +278,7 @@ def _number(name: str, value: Any) -> float:
 
 def _refusal(name: str, value: Any, expected: str, *, hint: str | None = None) -> OutcomeError:
     if value is None:
-        return OutcomeError(f"{name} is missing, expected {expected}.")
+        return OutcomeError(f"{name} is missing, expected {expected}.", hint=hint)
     text = repr(value)
     shown = text if len(text) <= _SHORT else f"{text[:_SHORT]}…"
     return OutcomeError(f"{name} is {shown}, expected {expected}.", hint=hint)

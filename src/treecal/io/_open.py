@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from treecal.exceptions import FileError, ParameterError
 from treecal.io._duckdb import close, connect, library, spill_folder
@@ -52,6 +53,7 @@ def open_source(
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> rows = open_source({"p": np.array([[0.2, 0.8]]), "label": np.array(["sun"])})
     >>> rows.types
     {'p': 'DOUBLE[2]', 'label': 'VARCHAR'}
@@ -103,14 +105,9 @@ def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, memory_
 def _as_arrow(source: Any) -> tuple[str, Any]:
     """Return a name for the table, and the table."""
     arrow = library("pyarrow")
-    if isinstance(source, np.ndarray):
-        if source.ndim not in (1, 2):
-            raise ParameterError(f"the array has shape {source.shape}, expected one or two dimensions.")
-        if named := source.dtype.names:
-            return "the array", _table(arrow, {name: source[name] for name in named})
-        return "the array", _table(arrow, {str(k): c for k, c in enumerate(source.reshape(len(source), -1).T)})
-    if isinstance(source, Mapping):
-        return "the mapping", _table(arrow, {str(name): np.asarray(column) for name, column in source.items()})
+    if (found := arrays_of(source)) is not None:
+        name, arrays = found
+        return name, _table(arrow, arrays)
     narwhals = library("narwhals")
     try:
         return "the table", narwhals.from_native(source).lazy().collect().to_arrow()
@@ -122,10 +119,34 @@ def _as_arrow(source: Any) -> tuple[str, Any]:
         raise FileError(f"the table has a column of mixed types: {sentence(error)}") from None
 
 
-def _table(arrow: Any, columns: dict[str, Any]) -> Any:
+def arrays_of(source: Any) -> tuple[str, dict[str, NDArray[Any]]] | None:
+    """Return a name for an array or a mapping of arrays, and its columns, of equal lengths; None for anything else.
+
+    Examples
+    --------
+    >>> arrays_of(np.eye(2))
+    ('the array', {'0': array([1., 0.]), '1': array([0., 1.])})
+    """
+    if isinstance(source, np.ndarray):
+        if source.ndim not in (1, 2):
+            raise ParameterError(f"the array has shape {source.shape}, expected one or two dimensions.")
+        name, names = "the array", source.dtype.names
+        columns = (
+            {name: source[name] for name in names}
+            if names
+            else {str(k): column for k, column in enumerate(source.reshape(len(source), -1).T)}
+        )
+    elif isinstance(source, Mapping):
+        name, columns = "the mapping", {str(name): np.asarray(column) for name, column in source.items()}
+    else:
+        return None
     shapes = {name: column.shape for name, column in columns.items()}
     if len({shape[:1] for shape in shapes.values()}) != 1 or not all(1 <= len(shape) <= 2 for shape in shapes.values()):
         raise ParameterError(f"the columns have the shapes {shapes}, expected one or two dimensions and equal lengths.")
+    return name, columns
+
+
+def _table(arrow: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
     made = {}
     for name, column in columns.items():
         try:

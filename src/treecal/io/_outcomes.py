@@ -158,6 +158,11 @@ class Outcomes:
         names = [part.name for part in parts] + list(self._keep)
         self._stored = dict(zip(read, names, strict=True)) if all(part.stored for part in parts) else None
 
+    @property
+    def name(self) -> str:
+        """The name of the source, in messages."""
+        return self.source.name
+
     def __iter__(self) -> Iterator[Chunk]:
         self.problems = Problems(self.source.name, self.problems.on_error)
         for part in self.source.parts():
@@ -331,10 +336,9 @@ def read_outcomes(
     1 invalid row left out:
       row 4: sky is 'fog', expected one of rain, sun.
     """
-    if not (isinstance(tolerance, int | float) and 0 <= tolerance <= 0.1):
-        raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
+    check_tolerance(tolerance)
     opened = open_source(source)
-    names = list(opened.types) if outcome is None else _columns("outcome", outcome)
+    names = list(opened.types) if outcome is None else as_columns("outcome", outcome)
     opened.check([*names, *keep, *(keys or ())])
     if keys is not None:
         keys.check(opened.name, opened.types)
@@ -345,7 +349,7 @@ def read_outcomes(
     size = None if space is None else space.dim
     if isinstance(space, Simplex) and classes is None:
         classes = space.classes
-    asked = [] if forecast is None else _columns("forecast", forecast)
+    asked = [] if forecast is None else as_columns("forecast", forecast)
     forecasts = numbers(opened, asked, size) if asked else []
     single = len(forecasts) == 1 and len(forecasts[0].entries) == 1
     if single:  # the second of two classes
@@ -387,7 +391,14 @@ def _entries(columns: list[Numbers]) -> list[str]:
     return [entry for column in columns for entry in column.entries]
 
 
-def _columns(name: str, given: str | Sequence[str]) -> list[str]:
+def check_tolerance(tolerance: float) -> None:
+    """Raise an error unless probabilities may sum to that far from 1."""
+    if not (isinstance(tolerance, int | float) and 0 <= tolerance <= 0.1):
+        raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
+
+
+def as_columns(name: str, given: str | Sequence[str]) -> list[str]:
+    """Return names of columns, which must be distinct."""
     columns = [given] if isinstance(given, str) else [str(column) for column in given]
     if not columns or len(set(columns)) < len(columns):
         raise ParameterError.expected(name, given, "one or more distinct columns")

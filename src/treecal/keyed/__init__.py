@@ -1,6 +1,6 @@
 """Millions of keyed streams: `advance` is the pure step; `local` runs it in a pool, `spark` and `streaming` on Spark.
 
-Nothing heavy is imported before it is used; `pip install "treecal[spark]"` installs it.
+Nothing heavy is imported before it is used; the extra `spark` installs it.
 """
 
 from treecal.keyed._errors import Errors, errors

@@ -1,4 +1,4 @@
-"""Plots. Every function takes `ax=` and returns it; they need matplotlib: `pip install "treecal[plots]"`.
+"""Plots. Every function takes `ax=` and returns it; they need matplotlib: the extra `plots`.
 
 `reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """

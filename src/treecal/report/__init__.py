@@ -1,6 +1,6 @@
 """HTML reports: one self-contained file, pictures included, that loads nothing from the network.
 
-They need Jinja2 and matplotlib: `pip install "treecal[plots]"`.
+They need Jinja2 and matplotlib: the extra `plots`.
 """
 
 from treecal.report._entries import Curve, Entry, play

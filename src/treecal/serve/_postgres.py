@@ -20,7 +20,7 @@ from treecal.serve._store import (
     unavailable,
 )
 
-psycopg = require("psycopg", extra="serve", what="books in PostgreSQL")
+psycopg = require("psycopg", extra="postgres", what="books in PostgreSQL")
 
 _HOLD = 0x74726563  # "trec": the advisory lock of the server that writes, one in each database
 _ONE = "let it end first: one server writes the books."

