@@ -53,7 +53,6 @@ def open_source(
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import NDArray
     >>> rows = open_source({"p": np.array([[0.2, 0.8]]), "label": np.array(["sun"])})
     >>> rows.types
     {'p': 'DOUBLE[2]', 'label': 'VARCHAR'}
