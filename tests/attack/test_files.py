@@ -27,7 +27,7 @@ from treecal.cli import main
 from treecal.cli._rows import rows as stream
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io import Decoder, open_source, read_outcomes
-from treecal.io._blocks import LINE
+from treecal.io._text import LINE
 
 CLASSES = ["rain", "sun"]
 SPACE = tc.Simplex(classes=CLASSES)
@@ -354,7 +354,7 @@ def _read_with(how: str, path: Path) -> None:
 
 
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecal.io._blocks._LARGE", 1 << 18)
+    monkeypatch.setattr("treecal.io._text._LARGE", 1 << 18)
     for name, start in (
         ("log.jsonl.gz", b'{"p":"x'),
         ("log.csv.gz", b"p,y\n0.5,1\n"),

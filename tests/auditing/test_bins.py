@@ -40,14 +40,13 @@ def test_any_number_lies_between_the_edges_of_its_bin() -> None:
 
 
 def test_the_compiled_kernel() -> None:
-    from treecal.auditing._counts import Cells, Rows
-    from treecal.auditing._kernels import tally
+    from treecal.auditing import AuditRows, BinCounts, tally
 
     for bins in BINS:
         p, expected = edges_and_below(bins)
-        cells = Cells.empty(classes=2, bins=bins)
+        cells = BinCounts.empty(classes=2, bins=bins)
         one = np.zeros(len(p), np.int64)
-        tally(Rows(np.stack([p, 1 - p]), one, one, one[:0]), cells)
+        tally(AuditRows(np.stack([p, 1 - p]), one, one, one[:0]), cells)
         assert cells.weight[0, 0].tolist() == np.bincount(expected, minlength=bins).tolist()
         assert cells.hits[0, 0].tolist() == cells.weight[0, 0].tolist()
 

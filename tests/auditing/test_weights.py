@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal._validate import HEAVIEST
 from treecal.auditing._kernels import _product
-from treecal.auditing._weights import scale_of, whole_weights
+from treecal.auditing._sql import scale_of, whole_weights
 
 
 def a_log(seed: int = 0, rows: int = 300) -> dict[str, Any]:

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from treecal.exceptions import FileError, ParameterError, TreeCalError
-from treecal.io import Outcomes, open_source, read_outcomes
-from treecal.io._source import LOG
+from treecal.io import LOG, Outcomes, open_source, read_outcomes
 
 HEAD = "p_a,p_b,y\n"
 JUNK = random.Random(0).randbytes(5000)

@@ -10,7 +10,7 @@ import pytest
 
 from treecal.exceptions import FileError
 from treecal.io import new_file
-from treecal.io._output import inert
+from treecal.io._csv import inert
 
 
 def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:

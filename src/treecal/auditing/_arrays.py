@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry._tables import by_column, classes_of, columns, is_series
+from treecal.geometry import by_column, classes_of, columns, is_series
 
 _Log = tuple[dict[str, Any], str, str | list[str], Sequence[str | int] | None, str | None]
 
@@ -40,7 +40,8 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
     if weights is not None:
         if isinstance(weights, str):
             raise ParameterError.expected("weight", weights, f"an array of shape ({len(p)},) beside two arrays")
-        log["weight"], weight = _array("weight", weights), "weight"
+        log["weight"] = _array("weight", weights)
+        weight = "weight"
         if log["weight"].shape != (len(p),):
             raise ParameterError(f"weight has shape {log['weight'].shape}, expected ({len(p)},).")
     if y.ndim == 1:

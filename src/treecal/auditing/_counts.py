@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
+from treecal.auditing._calibration import Calibration
 from treecal.auditing._exact import ErrorSums
 from treecal.auditing._groups import Groups, Key
-from treecal.auditing._result import Audit, Calibration
+from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, Interval, Payoff, mean_interval
-from treecal.measures._payoff import best_actions
+from treecal.measures import Bins, Interval, Payoff, best_actions, mean_interval
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
@@ -24,13 +24,14 @@ SCORES = ("brier", "brier squared", "log", "log squared", "weight")
 
 All lie between 0 and 1. The second moments are for intervals; the last one is for rows that differ in weight.
 """
-LOG_SCALE, WEIGHT_SCALE = 1024.0, 2.0**53
+LOG_SCALE = 1024.0
+WEIGHT_SCALE = 2.0**53
 MAGIC = 1.5 * 2.0**-6
 """Added to a number of at most 2^-7, it rounds it to a multiple of 2^-58: the unit of squares."""
 _MEMORY = 1 << 29
 
 
-class Rows(NamedTuple):
+class AuditRows(NamedTuple):
     """Valid rows: the probability of each class, `(d, n)`, and the class and the group of each row, `(n,)`.
 
     If rows have weights, they are whole numbers, `(n,)`; otherwise that array is empty.
@@ -42,7 +43,7 @@ class Rows(NamedTuple):
     weights: Integers
 
 
-class Cells(NamedTuple):
+class BinCounts(NamedTuple):
     """The counts of each group, class and bin; as one more class, those of the most likely class of each row.
 
     All are whole numbers, so they depend neither on the order of the rows nor on their chunks. A sum is
@@ -72,14 +73,15 @@ class Cells(NamedTuple):
     rows: Integers
 
     @classmethod
-    def empty(cls, *, classes: int, bins: int) -> Cells:
+    def empty(cls, *, classes: int, bins: int) -> BinCounts:
         """Return the empty cells of one group."""
         shapes = [(1, classes + 1, bins)] * 4 + [(1, len(SCORES))] * 2 + [(1,)] * 2
         return cls(*(np.zeros(shape, np.int64) for shape in shapes))
 
-    def with_room(self, groups: Groups) -> Cells:
+    def with_room(self, groups: Groups) -> BinCounts:
         """Return the same cells with room for all groups, up to a limit of memory."""
-        (room, *shape), count = self.weight.shape, len(groups.index)
+        (room, *shape) = self.weight.shape
+        count = len(groups.index)
         if count <= room:
             return self
         most = max(1, _MEMORY // (32 * math.prod(shape)))
@@ -89,12 +91,12 @@ class Cells(NamedTuple):
                 hint="group by columns with fewer distinct values.",
             )
         more = max(count, min(2 * room, most)) - room  # double, so that groups cost O(1) each
-        return Cells(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
+        return BinCounts(*(np.concatenate([old, np.zeros((more, *old.shape[1:]), np.int64)]) for old in self))
 
-    def plus(self, other: Cells) -> Cells:
+    def plus(self, other: BinCounts) -> BinCounts:
         """Return the cells of the rows of both, of the same groups."""
         weight, hits, ones, rest, *scores, impossible, rows = (a + b for a, b in zip(self, other, strict=True))
-        return Cells(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
+        return BinCounts(weight, hits, *_carried(ones, rest), *_carried(*scores), impossible, rows)
 
 
 class Actions:
@@ -112,13 +114,15 @@ class Actions:
 
     def __init__(self, loss: Array) -> None:
         self.loss = loss
-        self.counts, self.expected = np.zeros((1, *loss.shape), np.int64), np.zeros((1, *loss.shape))
+        self.counts = np.zeros((1, *loss.shape), np.int64)
+        self.expected = np.zeros((1, *loss.shape))
 
-    def add(self, rows: Rows, groups: int) -> None:
+    def add(self, rows: AuditRows, groups: int) -> None:
         """Add valid rows."""
         if (more := groups - len(self.counts)) > 0:
             room = ((0, more), (0, 0), (0, 0))
-            self.counts, self.expected = np.pad(self.counts, room), np.pad(self.expected, room)
+            self.counts = np.pad(self.counts, room)
+            self.expected = np.pad(self.expected, room)
         home = rows.groups, best_actions(rows.forecasts, self.loss)
         weights = rows.weights if len(rows.weights) else np.ones(len(rows.outcomes), np.int64)
         np.add.at(self.counts, (*home, rows.outcomes), weights)
@@ -130,11 +134,11 @@ class Actions:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class AuditCounts:
     """All that an engine counts: groups, cells, and the sums of exact errors; what a weight of 1 counts; actions."""
 
     groups: Groups
-    cells: Cells
+    cells: BinCounts
     exact: ErrorSums | None
     scale: float | None = None
     actions: Actions | None = None

@@ -14,7 +14,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._groups import Groups, Key
 from treecal.exceptions import ParameterError
 from treecal.geometry import Distance, as_distance, l1
-from treecal.measures._reliability import mean_gap
+from treecal.measures import mean_gap
 
 JOINT = -1
 """Stands for all classes together."""

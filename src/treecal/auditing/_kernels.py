@@ -14,13 +14,13 @@ import numpy as np
 from treecal._bins import bin_of
 from treecal._compile import inlined, strict
 from treecal._elementary import log
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Rows
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditRows, BinCounts
 
 TWO = int(np.float64(2.0).view(np.int64))
 """The bits of 2.0: added to an amount of at most 1, it leaves so many multiples of 2^-51 above them."""
 REST = (1 << DIGITS) - 1
 BLOCK = 1024
-"""Rows at a time, so that intermediate arrays stay in the cache."""
+"""AuditRows at a time, so that intermediate arrays stay in the cache."""
 _FULL = 1 << 62
 
 bin_in = inlined(bin_of)
@@ -31,8 +31,10 @@ def _product(amount: int, weight: int) -> tuple[int, int]:
 
     The rest is less than three ones.
     """
-    high, low = amount >> 26, amount & ((1 << 26) - 1)
-    upper, lower = weight >> 27, weight & ((1 << 27) - 1)
+    high = amount >> 26
+    low = amount & ((1 << 26) - 1)
+    upper = weight >> 27
+    lower = weight & ((1 << 27) - 1)
     up, across, down = high * lower, low * upper, low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
     ones = (high * upper << 2) + (up >> 25) + (across >> 24) + (down >> DIGITS)
     rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & REST)
@@ -51,21 +53,34 @@ log_score = inlined(_scaled_log)
 
 
 @strict
-def tally(rows: Rows, cells: Cells) -> None:
+def tally(rows: AuditRows, cells: BinCounts) -> None:
     """Add valid rows to the cells."""
     # No function is called with an array: reference counting would take longer than the work.
     d, n = rows.forecasts.shape
     bins = cells.weight.shape[2]
-    width, count = (d + 1) * bins, float(bins)
-    weight, hits, ones, rest = cells.weight.ravel(), cells.hits.ravel(), cells.ones.ravel(), cells.rest.ravel()
-    most, top, squares, small = np.empty(BLOCK), np.empty(BLOCK, np.int64), np.empty(BLOCK), np.empty(BLOCK)
-    cell, above = np.empty(BLOCK, np.uint64), np.empty(BLOCK)
-    digits, scores = above.view(np.int64), np.empty((5, BLOCK))
+    width = (d + 1) * bins
+    count = float(bins)
+    weight = cells.weight.ravel()
+    hits = cells.hits.ravel()
+    ones = cells.ones.ravel()
+    rest = cells.rest.ravel()
+    most = np.empty(BLOCK)
+    top = np.empty(BLOCK, np.int64)
+    squares = np.empty(BLOCK)
+    small = np.empty(BLOCK)
+    cell = np.empty(BLOCK, np.uint64)
+    above = np.empty(BLOCK)
+    digits = above.view(np.int64)
+    scores = np.empty((5, BLOCK))
     weighted = rows.weights.size > 0
     for start in range(0, n, BLOCK):
         size = min(BLOCK, n - start)
-        group, outcome = rows.groups[start : start + size], rows.outcomes[start : start + size]
-        most[:], top[:], squares[:], small[:] = -1.0, 0, 0.0, 0.0
+        group = rows.groups[start : start + size]
+        outcome = rows.outcomes[start : start + size]
+        most[:] = -1.0
+        top[:] = 0
+        squares[:] = 0.0
+        small[:] = 0.0
         for k in range(d):
             row = rows.forecasts[k, start : start + size]
             for i in range(size):
@@ -107,7 +122,10 @@ def tally(rows: Rows, cells: Cells) -> None:
                 log = log_score(p)
             else:
                 cells.impossible[group[i]] += w
-            scores[0, i], scores[1, i], scores[2, i], scores[3, i] = brier, brier * brier, log, log * log
+            scores[0, i] = brier
+            scores[1, i] = brier * brier
+            scores[2, i] = log
+            scores[3, i] = log * log
             scores[4, i] = w / WEIGHT_SCALE if weighted else 0.0
         for s in range(5 if weighted else 4):
             for i in range(size):

@@ -14,20 +14,18 @@ from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
-from treecal.auditing._counts import Actions, Counts
+from treecal.auditing._counts import Actions, AuditCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
-from treecal.auditing._weights import scale_of
+from treecal.auditing._sql import scale_of
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import OnError, Outcomes, Source, open_source, read_outcomes
-from treecal.io._source import LOG
-from treecal.io._valid import valid_sql, valid_weight_sql
-from treecal.measures._payoff import read_loss
+from treecal.io import LOG, OnError, Outcomes, Source, open_source, read_outcomes, valid_sql, valid_weight_sql
+from treecal.measures import read_loss
 
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""
@@ -106,7 +104,7 @@ def audit(
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
         How far from 1 the probabilities of a row may sum; the default suffices for float32 and for six decimals. They
-        are audited as they are, not rescaled.
+        are audited as they are, not rescaled; negative ones within the tolerance are 0.
     memory_limit, temp_directory
         Memory that DuckDB may use, and where it spills.
     progress
@@ -168,10 +166,10 @@ def audit(
     cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
     errors = _exact(rows, ErrorSums(distances, groups, weighted=scale is not None), scale, watch) if exact else None
     what = rows.name, rows.classes or (), tuple(rows.names), rows.problems
-    found = Counts(groups, cells, errors, scale, actions).audit(*what)
+    found = AuditCounts(groups, cells, errors, scale, actions).audit(*what)
     if windows is None:
         return found
-    over_time = Counts(windows.groups, windows.cells, None, scale).audit(*what)
+    over_time = AuditCounts(windows.groups, windows.cells, None, scale).audit(*what)
     return replace(found, windows=replace(over_time, alarm=windows.alarm, in_order=windows.in_order))
 
 

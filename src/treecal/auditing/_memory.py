@@ -10,16 +10,24 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.auditing._exact import JOINT, WHOLE, ErrorSums
-from treecal.auditing._weights import scale_of, whole_weights
+from treecal.auditing._sql import scale_of, whole_weights
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Simplex
-from treecal.io import Chunk, OnError, Place, Problems
-from treecal.io._classes import given_classes, in_order
-from treecal.io._decoder import Decoder, check_columns
-from treecal.io._naming import second_class
-from treecal.io._outcomes import as_columns, check_tolerance
-from treecal.io._tables import arrays_of
-from treecal.io._valid import valid_forecasts, valid_weights
+from treecal.geometry import Simplex, valid_forecasts
+from treecal.io import (
+    Chunk,
+    Decoder,
+    OnError,
+    Place,
+    Problems,
+    arrays_of,
+    as_columns,
+    check_columns,
+    check_tolerance,
+    given_classes,
+    in_order,
+    second_class,
+    valid_weights,
+)
 
 _CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880  # of a chunk
 _SPAN = 1 << 62
@@ -99,6 +107,8 @@ class ArrayLog:
         options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "one_hot": labels is None}
         decoder = Decoder(Simplex(classes=self.classes), **options, tolerance=tolerance, weight=weight)
         self._valid = self._check(decoder, tolerance)
+        # Negative probabilities of valid rows, as rounding leaves them, are 0: see `valid_forecasts`.
+        self._p = [np.where(self._valid & (p < 0), 0.0, p) if (p < 0).any() else p for p in self._p]
 
     def _forecasts(self, names: Sequence[str]) -> tuple[list[Array], list[str]]:
         """Return columns of probabilities, and their names."""

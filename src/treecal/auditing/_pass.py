@@ -16,25 +16,27 @@ import numpy as np
 
 from treecal._processors import processors
 from treecal._typing import Integers
-from treecal.auditing._codes import count_codes
-from treecal.auditing._counts import Actions, Cells, Rows
+from treecal.auditing._counts import Actions, AuditRows, BinCounts
 from treecal.auditing._groups import Groups
 from treecal.auditing._memory import ArrayLog
-from treecal.auditing._weights import whole_weights
+from treecal.auditing._sql import whole_weights
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError
-from treecal.io import Chunk, Outcomes
-from treecal.io._duckdb import library
-from treecal.io._outcomes import Reading
-from treecal.io._parquet import Piece
+from treecal.io import Chunk, Outcomes, Piece, Reading, library
 
 Watch = Callable[[int, float | None], None]
 """Called every now and then with the number of rows read so far, and which share of all they are, if that is known."""
 
 _THREADS = 8  # at most: each holds some ten megabytes
 _FEW = 1 << 16  # rows that are not worth threads
-_HOPE = 4  # pieces without codes after which no more are looked for
 _TICK = 0.1
+
+
+def tally(rows: AuditRows, counts: BinCounts) -> None:
+    """Add valid rows to the counts, by the compiled kernel, which is imported when it is first needed."""
+    from treecal.auditing._kernels import tally as compiled
+
+    compiled(rows, counts)
 
 
 def count_rows(
@@ -45,13 +47,13 @@ def count_rows(
     watch: Watch,
     windows: Windows | None,
     actions: Actions | None,
-) -> Cells:
+) -> BinCounts:
     """Read the log once, and count its valid rows."""
-    cells = Cells.empty(classes=len(outcomes.labels), bins=bins)
+    cells = BinCounts.empty(classes=len(outcomes.labels), bins=bins)
     pieces: Sequence[Piece] = []
     if isinstance(outcomes, Outcomes) and windows is None and actions is None:
         pieces = outcomes.pieces()
-    many = sum(piece.rows for piece in pieces) > _FEW and (len(pieces) > 1 or pieces[0].codes() is not None)
+    many = sum(piece.rows for piece in pieces) > _FEW and len(pieces) > 1
     if isinstance(outcomes, Outcomes) and many:
         counted, cells = _Lanes(outcomes, pieces, groups, scale, cells).run(watch)
     else:  # of a single piece that has to be read row by row, one thread reads while another counts
@@ -67,15 +69,14 @@ def _in_order(
     outcomes: Outcomes | ArrayLog,
     groups: Groups,
     scale: float | None,
-    cells: Cells,
+    cells: BinCounts,
     watch: Watch,
     windows: Windows | None,
     actions: Actions | None,
-) -> tuple[int, Cells]:
+) -> tuple[int, BinCounts]:
     """Count chunk by chunk; return the number of rows that count, and the cells."""
-    from treecal.auditing._kernels import tally
-
-    counted, seen = 0, 0
+    counted = 0
+    seen = 0
     with ThreadPoolExecutor(1) as counter:
         done: Future[Any] = counter.submit(int)
         for chunk in outcomes:  # the next one is read and checked while this one is counted
@@ -95,18 +96,19 @@ def _in_order(
     return counted, cells
 
 
-def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, Rows]:
+def _rows(chunk: Chunk, groups: Groups, scale: float | None) -> tuple[Chunk, AuditRows]:
     """Return the rows of a chunk that count, and these as kernels take them."""
     weights = np.empty(0, np.int64)
     if scale is not None and chunk.weights is not None:
         chunk, weights = _of_weight(chunk, whole_weights(chunk.weights, scale))
     assert chunk.forecasts is not None
     home = groups.of([chunk.kept[name] for name in groups.by], len(chunk.rows))
-    forecasts, outcomes = np.ascontiguousarray(chunk.forecasts.T), np.array(chunk.outcomes, np.int64)
-    return chunk, Rows(forecasts, outcomes, home, weights)
+    forecasts = np.ascontiguousarray(chunk.forecasts.T)
+    outcomes = np.array(chunk.outcomes, np.int64)
+    return chunk, AuditRows(forecasts, outcomes, home, weights)
 
 
-def _with_room(cells: Cells, groups: Groups, rows: Rows) -> Cells:
+def _with_room(cells: BinCounts, groups: Groups, rows: AuditRows) -> BinCounts:
     """Return the cells with room for these rows."""
     cells = cells.with_room(groups)
     if len(rows.weights):
@@ -134,20 +136,27 @@ class _Lanes:
     """
 
     def __init__(
-        self, outcomes: Outcomes, pieces: Sequence[Piece], groups: Groups, scale: float | None, cells: Cells
+        self, outcomes: Outcomes, pieces: Sequence[Piece], groups: Groups, scale: float | None, cells: BinCounts
     ) -> None:
-        self._outcomes, self._pieces, self._groups, self._scale = outcomes, pieces, groups, scale
-        self._cells, self._lock = cells, Lock()
+        self._outcomes = outcomes
+        self._pieces = pieces
+        self._groups = groups
+        self._scale = scale
+        self._cells = cells
+        self._lock = Lock()
         self._left = iter(range(len(pieces)))
         self._end = len(pieces)  # which it is no use to read on from, once one before it ends the audit
-        self._seen, self._counted, self._kept, self._hope = 0, 0, 0, _HOPE
+        self._seen = 0
+        self._counted = 0
+        self._kept = 0
         self._invalid: dict[int, list[int]] = defaultdict(list)
         self._more: dict[int, int] = defaultdict(int)
         self._errors: dict[int, Exception] = {}
 
-    def run(self, watch: Watch) -> tuple[int, Cells]:
+    def run(self, watch: Watch) -> tuple[int, BinCounts]:
         """Count all pieces; return the number of rows that count, and the cells."""
-        threads, total = min(processors(), _THREADS, len(self._pieces)), sum(piece.rows for piece in self._pieces)
+        threads = min(processors(), _THREADS, len(self._pieces))
+        total = sum(piece.rows for piece in self._pieces)
         with ThreadPoolExecutor(threads) as pool:
             lanes = {pool.submit(self._lane) for _ in range(threads)}
             try:
@@ -163,7 +172,7 @@ class _Lanes:
 
     def _lane(self) -> None:
         shared = bool(self._groups.by)
-        own = self._cells if shared else Cells(*(np.zeros_like(table) for table in self._cells))
+        own = self._cells if shared else BinCounts(*(np.zeros_like(table) for table in self._cells))
         while (index := self._next()) is not None:
             try:
                 self._count(index, None if shared else own)
@@ -178,14 +187,10 @@ class _Lanes:
         with self._lock:
             return next((index for index in self._left if index < self._end), None)
 
-    def _count(self, index: int, own: Cells | None) -> None:
+    def _count(self, index: int, own: BinCounts | None) -> None:
         """Count a piece, in these cells, or in those that all share."""
-        from treecal.auditing._kernels import tally
-
-        piece, outcomes = self._pieces[index], self._outcomes
-        if own is not None and self._hope and self._count_codes(piece, own):
-            self._note(index, piece.rows, piece.rows)
-            return
+        piece = self._pieces[index]
+        outcomes = self._outcomes
         for seen, chunk, invalid in outcomes.read_piece(piece):
             if index >= self._end:
                 return
@@ -203,13 +208,6 @@ class _Lanes:
             self._note(index, seen, counted, invalid)
             if invalid and outcomes.problems.on_error == "stop":
                 return
-
-    def _count_codes(self, piece: Piece, own: Cells) -> bool:
-        """Count a piece by its codes; return False, and count nothing, unless all its rows have them and are valid."""
-        coded = self._outcomes.coded(piece)
-        with self._lock:  # where some pieces are not coded, others will not be either
-            self._hope = max(0, self._hope - 1) if coded is None else _HOPE
-        return coded is not None and count_codes(coded, self._outcomes.tolerance, own)
 
     def _note(self, index: int, seen: int, counted: int, invalid: Sequence[int] = ()) -> None:
         """Note what was read of a piece. Of invalid rows the first are kept, as many as problems hold."""
@@ -234,7 +232,8 @@ class _Lanes:
 
     def _settle(self) -> None:
         """Raise the first error, or name the invalid rows; check that none was lost."""
-        outcomes, stops = self._outcomes, self._outcomes.problems.on_error == "stop"
+        outcomes = self._outcomes
+        stops = self._outcomes.problems.on_error == "stop"
         first = min(self._errors, default=None)
         if first is not None and not (stops and any(index < first for index in self._invalid)):
             raise self._errors[first]

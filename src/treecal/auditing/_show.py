@@ -1,21 +1,32 @@
-"""An audit as tables: the verdict, the errors beside what chance would show, the scores, the classes and the groups."""
+"""An audit as tables: the verdict, the errors beside what chance would show, the scores, the classes and the groups.
+
+In a terminal; and as HTML for notebooks, with the diagrams of the classes that are most off.
+"""
 
 from __future__ import annotations
 
 import io
 import math
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from treecal.auditing._calibration import Calibration
+from treecal.auditing._words import Shown, acted, watched
+from treecal.exceptions import UnsupportedError
+from treecal.measures import Bins, Interval
+
 if TYPE_CHECKING:
-    from treecal.auditing._result import Audit, Calibration
-    from treecal.measures import Bins, Interval, Payoff
+    pass
+
+_MOST_ROWS = 10  # of a table
+_MOST_LETTERS = 60  # of a cell
 
 
-def shown(audit: Audit) -> Group:
+def shown(audit: Shown) -> Group:
     """Return the audit as rich tables."""
     parts: list[Any] = [Text(verdict(audit)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
@@ -29,16 +40,17 @@ def shown(audit: Audit) -> Group:
     return Group(*[piece for part in parts for piece in (Text(), part)][1:])
 
 
-def text(audit: Audit) -> str:
+def text(audit: Shown) -> str:
     """Return the audit as plain text."""
     paper = io.StringIO()
     Console(file=paper, width=110).print(shown(audit))
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
-def verdict(audit: Audit) -> str:
+def verdict(audit: Shown) -> str:
     """Return the result in a few sentences, and what to do."""
-    whole, found = audit.whole, audit.whole.verdict
+    whole = audit.whole
+    found = audit.whole.verdict
     words = found.sentences
     if whole.weight != whole.rounds:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
@@ -92,9 +104,10 @@ def scores(whole: Calibration) -> Table:
     return table
 
 
-def classes(audit: Audit) -> Table:
+def classes(audit: Shown) -> Table:
     """Return the table of classes, over all rows."""
-    exact, off = audit.whole.exact, set(audit.whole.verdict.off)
+    exact = audit.whole.exact
+    off = set(audit.whole.verdict.off)
     names = ["class", "probability", ">forecast", ">outcome", *([">exact"] * (exact is not None))]
     table = _table("Class by class", *names, ">ECE", ">by chance", ">RMS, no noise", ">its 90 % interval", "")
     for k, ((name, bins), column) in enumerate(zip(audit.whole.classes.items(), audit.columns, strict=True)):
@@ -106,38 +119,7 @@ def classes(audit: Audit) -> Table:
     return table
 
 
-def acted(payoff: Payoff) -> str:
-    """Say what acting on the forecasts cost, and which actions should have been others."""
-    saved, luck = payoff.interval(), payoff.chance
-    text = (
-        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Recalibrated ones save {saved.value:.4g} of it or "
-        f"more: what taking another action in place of each saves (90 % interval {saved.low:.4g} to "
-        f"{saved.high:.4g}; by chance {luck.mean:.4g})."
-    )
-    if luck.p_value(saved.value) < 0.05:
-        rows = payoff.counts.sum(axis=1)
-        for k, better in enumerate(payoff.better):
-            if better != k:
-                text += (
-                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
-                )
-    return text
-
-
-def watched(windows: Audit) -> str:
-    """Say what a monitor of the rows found."""
-    if (none := windows.groups.get((None,))) is not None:
-        have = "row has" if none.rounds == 1 else "rows have"
-        return f"{none.rounds:,} {have} no {windows.by[0]}, so no monitor watched the log."
-    if not windows.in_order:
-        return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
-    if windows.alarm is None:
-        return "A monitor that looked after every row has raised no alarm."
-    said = str(windows.alarm)
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def groups(audit: Audit, title: str = "Groups") -> Table:
+def groups(audit: Shown, title: str = "Groups") -> Table:
     """Return the table of groups."""
     weighted = any(part.weight != part.rounds for part in audit.groups.values())
     counts = [">rows", *[">weight"] * weighted]
@@ -179,3 +161,49 @@ def _cell(name: Any) -> Text:
     """Return a name from the log, with nothing that a terminal or rich would interpret."""
     words = "(missing)" if name is None else str(name)
     return Text(words if words.isprintable() else repr(words)[1:-1])
+
+
+def html(audit: Shown) -> str:
+    """Return the audit as HTML without scripts, every name escaped, in the colours of the page around it."""
+    *words, advice = verdict(audit).splitlines()
+    said = f"<p>{escape(' '.join(words))}</p><p><strong>{escape(advice)}</strong></p>"
+    tables = [errors(audit.whole), scores(audit.whole), classes(audit), *([groups(audit)] if audit.groups else [])]
+    if audit.windows is not None:
+        tables.append(groups(audit.windows, title="Windows of time"))
+    invalid = f"<p>{escape(str(audit.problems))}</p>" if audit.problems.count else ""
+    return f"<div>{said}{''.join(map(_as_html, tables))}{invalid}{_picture(audit.whole)}</div>"
+
+
+def _as_html(table: Table) -> str:
+    """Return a table of the terminal as HTML: its first rows."""
+    head = "".join(f"<th{_side(column.justify)}>{_escaped(column.header)}</th>" for column in table.columns)
+    columns = [
+        [f"<td{_side(column.justify)}>{_escaped(cell)}</td>" for cell in column.cells] for column in table.columns
+    ]
+    rows = [f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]
+    left = len(rows) - _MOST_ROWS
+    more = f"<p>{left:,} more row{'s' * (left > 1)}: print(audit) shows all.</p>" if left > 0 else ""
+    title = f'<caption style="text-align:left">{_escaped(table.title)}</caption>'
+    body = "".join(rows[:_MOST_ROWS])
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _side(justify: str) -> str:
+    return f' style="text-align:{justify}"'
+
+
+def _escaped(value: object) -> str:
+    words = str(value)
+    return escape(words if len(words) <= _MOST_LETTERS else f"{words[: _MOST_LETTERS - 1]}…")
+
+
+def _picture(whole: Calibration) -> str:
+    """Return the diagrams of the most likely class and of two others; nothing without matplotlib."""
+    from treecal.plots import draw_audit, drawing, svg
+
+    try:
+        with drawing(3 * min(len(whole.classes), 3), 3.9) as figure:
+            draw_audit(whole, figure, most=2)
+            return svg(figure, inline=True)
+    except UnsupportedError:
+        return ""

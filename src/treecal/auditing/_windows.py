@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import Cells, Rows
+from treecal.auditing._counts import AuditRows, BinCounts
 from treecal.auditing._groups import Groups
 from treecal.exceptions import FileError
 from treecal.geometry import Simplex
-from treecal.io._duckdb import library
+from treecal.io import library
 from treecal.monitor import Alarm, Monitor
 
 MOST = 40
@@ -41,7 +41,8 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
     if isinstance(column, np.ndarray):
         return _array_times(column)
     arrow = library("pyarrow")
-    types, missing = arrow.types, np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    types = arrow.types
+    missing = np.asarray(column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
     text = types.is_string(column.type) or types.is_large_string(column.type)
     moment = types.is_timestamp(column.type) or types.is_date(column.type)
     why: Exception | None = None
@@ -95,16 +96,23 @@ class Windows:
     """
 
     def __init__(self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int) -> None:
-        self.name, self.groups, self.cells = name, Groups((name,)), Cells.empty(classes=len(classes), bins=bins)
+        self.name = name
+        self.groups = Groups((name,))
+        self.cells = BinCounts.empty(classes=len(classes), bins=bins)
         self._dates: bool | None = None
-        self.in_order, low, high, whole = True, np.inf, -np.inf, True
+        self.in_order = True
+        low = np.inf
+        high = -np.inf
+        whole = True
         for column in columns:
             times = read_times(name, column, dates=self._dates)
-            self._dates, values = times.dates, times.values[~times.missing]
+            self._dates = times.dates
+            values = times.values[~times.missing]
             self.in_order &= not times.missing.any()
             if len(values):
                 self.in_order &= bool(values[0] >= high and (np.diff(values) >= 0).all())
-                low, high = min(low, values.min()), max(high, values.max())
+                low = min(low, values.min())
+                high = max(high, values.max())
                 whole &= times.dates or bool((values == np.rint(values)).all())
         if high < low:
             raise FileError(f"column {name!r} holds no times.")
@@ -116,7 +124,7 @@ class Windows:
         """The alarm of the monitor; None if there was none, or if rows are not in order."""
         return None if self._monitor is None else self._monitor.alarm
 
-    def add(self, rows: Rows, column: Any, tally: Callable[[Rows, Cells], None]) -> None:
+    def add(self, rows: AuditRows, column: Any, tally: Callable[[AuditRows, BinCounts], None]) -> None:
         """Count some rows, and watch them."""
         times = read_times(self.name, column, dates=self._dates)
         labels, home = np.unique(self._place(times.values), return_inverse=True)

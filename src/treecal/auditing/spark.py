@@ -11,17 +11,15 @@ import numpy as np
 from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, Cells, Counts
+from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditCounts, BinCounts
 from treecal.auditing._exact import ErrorSums, named_distances
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
-from treecal.auditing._weights import counts_sql, scale_of, whole_sql
+from treecal.auditing._sql import counts_sql, scale_of, whole_sql
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import Problems
-from treecal.io._valid import valid_sql, valid_weight_sql
-from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
-from treecal.keyed._tables import arrow
+from treecal.io import Problems, valid_sql, valid_weight_sql
+from treecal.keyed import arrow, arrow_schema, pyspark, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +74,9 @@ def audit(
     for name in (*forecast, outcome, *by, *([weight] if weight else [])):
         if name not in log.columns:
             raise FileError(f"the log has no column {name!r}; its columns are {', '.join(log.columns)}.")
-    bins, d, by = whole_number("bins", bins, least=1, most=MOST_BINS), len(classes), tuple(by)
+    bins = whole_number("bins", bins, least=1, most=MOST_BINS)
+    d = len(classes)
+    by = tuple(by)
     distances = named_distances(norms)
     rows = _rows(log, forecast, outcome, classes, by, weight)
     valid = valid_sql(classes=d, tolerance=tolerance, weight=weight is not None)
@@ -91,7 +91,10 @@ def audit(
             hint="on_error='skip' leaves them out.",
         )
     scale = None if weight is None else _scale(rows)
-    rows, groups = rows.where(valid), Groups(by)
+    rows = rows.where(valid)
+    zero = pyspark("pyspark.sql.functions").lit(0.0)
+    rows = rows.withColumns({f"p{k}": pyspark("pyspark.sql.functions").greatest(f"p{k}", zero) for k in range(d)})
+    groups = Groups(by)
     if scale is not None:
         rows = rows.where(counts_sql(scale)).withColumn("w", pyspark("pyspark.sql.functions").expr(whole_sql(scale)))
     question = _binned(d, bins, len(by), weighted=scale is not None)
@@ -100,7 +103,7 @@ def audit(
         raise FileError(f"the log has no valid row{'' if scale is None else ' of positive weight'}.")
     errors = ErrorSums(distances, groups, weighted=scale is not None)
     errors.add_rows(_error_sums(rows, distances, groups, d, weighted=scale is not None))
-    counts = Counts(groups, cells, errors, scale)
+    counts = AuditCounts(groups, cells, errors, scale)
     return counts.audit("the log", tuple(map(str, classes)), tuple(forecast), problems)
 
 
@@ -156,12 +159,19 @@ def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     of 2^-51 by adding 2, and their digits summed in two halves, which cannot overflow: nor can they times a weight of
     53 bits, as decimal numbers of 38 digits.
     """
-    p, keys = [f"p{k}" for k in range(d)], "".join(f"by{k}, " for k in range(by))
-    w, times, count, hits = "", "{}", "COUNT(*)", "COUNT(CASE WHEN hit THEN 1 END)"
+    p = [f"p{k}" for k in range(d)]
+    keys = "".join(f"by{k}, " for k in range(by))
+    w = ""
+    times = "{}"
+    count = "COUNT(*)"
+    hits = "COUNT(CASE WHEN hit THEN 1 END)"
     if weighted:
-        w, times = "w, ", "CAST(w AS DECIMAL(18, 0)) * CAST({} AS DECIMAL(18, 0))"
-        count, hits = "SUM(w)", "SUM(CASE WHEN hit THEN w ELSE 0 END)"
-    high, low = times.format("shiftright(digits, 26)"), times.format(f"digits & {(1 << 26) - 1}")
+        w = "w, "
+        times = "CAST(w AS DECIMAL(18, 0)) * CAST({} AS DECIMAL(18, 0))"
+        count = "SUM(w)"
+        hits = "SUM(CASE WHEN hit THEN w ELSE 0 END)"
+    high = times.format("shiftright(digits, 26)")
+    low = times.format(f"digits & {(1 << 26) - 1}")
     top = " ".join(f"WHEN p{k} = most THEN {k}" for k in range(d))
     given = " ".join(f"WHEN label = {k} THEN p{k}" for k in range(d))
     each = [f"{k}, p{k}, p{k}, label = {k}" for k in range(d)]
@@ -189,7 +199,7 @@ def _binned(d: int, bins: int, by: int, *, weighted: bool) -> str:
     """
 
 
-def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
+def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> BinCounts:
     """Return these counts as cells, and number the groups."""
     by = [counted.column(f"by{i}").combine_chunks() for i in range(len(groups.by))]
     group = groups.of(by, len(counted))
@@ -197,15 +207,18 @@ def _cells(counted: pa.Table, groups: Groups, d: int, bins: int) -> Cells:
     high, low = (counted.column(name).to_pylist() for name in ("high", "low"))  # integers, or decimals beyond 64 bits
     sums = [(int(above) << 26) + int(below) for above, below in zip(high, low, strict=True)]
     ones, rest = (np.array([part(total) for total in sums], np.int64) for part in (_ones, _rest))
-    cells = Cells.empty(classes=d, bins=bins).with_room(groups)
-    cell, score = k <= d, k > d
+    cells = BinCounts.empty(classes=d, bins=bins).with_room(groups)
+    cell = k <= d
+    score = k > d
     at = group[cell], k[cell], b[cell]
     for table, counts in zip(cells[:4], (n, hits, ones, rest), strict=True):
         table[at] = counts[cell]
     home = group[score], k[score] - d - 1
-    cells.score_ones[home], cells.score_rest[home] = ones[score], rest[score]
+    cells.score_ones[home] = ones[score]
+    cells.score_rest[home] = rest[score]
     once = k == d + 1
-    cells.impossible[group[once]], cells.rows[group[once]] = hits[once], rows[once]
+    cells.impossible[group[once]] = hits[once]
+    cells.rows[group[once]] = rows[once]
     return cells
 
 
@@ -233,7 +246,8 @@ def _add_up(
     batches: Iterator[Any], distances: Mapping[str, Distance], by: tuple[str, ...], *, weighted: bool
 ) -> Iterator[Any]:
     """Sum the errors of distinct forecasts; yield the sums as one batch."""
-    sums, schema = ErrorSums(distances, Groups(by), weighted=weighted), None
+    sums = ErrorSums(distances, Groups(by), weighted=weighted)
+    schema = None
     for batch in batches:
         sums.add(batch)
         schema = batch.schema
@@ -244,6 +258,7 @@ def _add_up(
 def _sums_schema(schema: pa.Schema, by: int) -> pa.Schema:
     """Return the schema of `ErrorSums.to_rows`, given that of the distinct forecasts."""
     pa = arrow()
-    whole, parts = pa.int64(), pa.list_(pa.list_(pa.float64()))
+    whole = pa.int64()
+    parts = pa.list_(pa.list_(pa.float64()))
     fields = {"whole": pa.bool_(), "k": whole, "forecasts": whole, "rounds": whole, "errors": parts}
     return pa.schema([*(schema.field(f"by{i}") for i in range(by)), *fields.items()])

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import audit as audit_log
-from treecal.auditing._show import shown
+from treecal.auditing import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
 from treecal.cli._reader import find_probabilities
@@ -22,9 +21,7 @@ from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.exceptions import ParameterError
-from treecal.io import Problem, Source, new_file, open_source
-from treecal.io._output import write_csv
-from treecal.io._spool import spool
+from treecal.io import Problem, Source, new_file, open_source, open_stream, write_csv
 
 if TYPE_CHECKING:
     from treecal.auditing import Audit, Progress
@@ -176,11 +173,7 @@ def _opened(paths: tuple[str, ...], memory: str, stack: ExitStack) -> Source:
         raise ParameterError("- is standard input, and goes with no other file.")
     if sys.stdin.isatty():
         say("reading standard input; Ctrl-D ends it.")
-    folder = stack.enter_context(TemporaryDirectory(prefix="treecal-"))
-    file, kind = spool(sys.stdin.buffer, Path(folder), source_name("-"))
-    log = open_source(file, kind=kind, memory_limit=memory)
-    log.name = source_name("-")
-    return log
+    return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), memory_limit=memory))
 
 
 def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -135,8 +135,7 @@ def race() -> str:
 
 def files() -> str:
     """CSV and Parquet give the same rows, and name the invalid one."""
-    from treecal.io import read_outcomes
-    from treecal.io._duckdb import library
+    from treecal.io import library, read_outcomes
 
     days = ["rain", "sun", "hail", "sun"]
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ from rich.text import Text
 from treecal.cli._terminal import by_class, page, printable, table
 from treecal.engine import GuardedRun, Run
 from treecal.geometry import Distance, NegativeEntropy, Norm, Simplex, l1, l2, linf
-from treecal.io._decoder import class_labels
+from treecal.io import class_labels
 from treecal.ledger import Ledger, Table
 
 Played = Ledger | Run | GuardedRun

@@ -14,10 +14,21 @@ from treecal.cli._rows import end
 from treecal.cli._terminal import Exit, counted, emit, page, say, table
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import ConvexSet, Norm, Simplex
-from treecal.io import Decoder, OnError, Outcomes, Problems, new_file, open_source, read_outcomes
-from treecal.io._decoder import check_columns, class_labels, listed
-from treecal.io._keys import NUMBER, Keys
-from treecal.io._output import write_csv
+from treecal.io import (
+    NUMBER,
+    Decoder,
+    Keys,
+    OnError,
+    Outcomes,
+    Problems,
+    check_columns,
+    class_labels,
+    listed,
+    new_file,
+    open_source,
+    read_outcomes,
+    write_csv,
+)
 from treecal.keyed import Errors, errors
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, counted, emit, page, say
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
 from treecal.geometry import Simplex
-from treecal.io import Decoder, Problems, open_source, read_outcomes
-from treecal.io._decoder import check_columns, class_labels
-from treecal.io._source import LOG
+from treecal.io import LOG, Decoder, Problems, check_columns, class_labels, open_source, read_outcomes
 from treecal.monitor import Monitor
 
 if TYPE_CHECKING:

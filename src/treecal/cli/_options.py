@@ -19,7 +19,7 @@ from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
 from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
 from treecal.geometry import as_norm as by_name
-from treecal.io import Kind, OnError
+from treecal.io import FORMATS, OnError
 from treecal.monitor import Monitor
 
 T = TypeVar("T")
@@ -28,7 +28,10 @@ _NORMS = "l1, l2, linf, or l followed by a number from 1, such as l1.5"
 NormName = Annotated[str, Parameter(help=f"Norm of the error: {_NORMS}.")]
 Rounds = Annotated[int, Parameter(help="Number of rounds.")]
 FileKind = Annotated[
-    Kind | None, Parameter(help="File format; by default from the file name, and JSON lines on standard input.")
+    str | None,
+    Parameter(
+        help=f"File format: {', '.join(FORMATS)}; by default from the file name, and JSON lines on standard input."
+    ),
 ]
 OnInvalid = Annotated[
     OnError, Parameter(help="At an invalid row: stop; skip it and report how many; or collect and report them all.")

@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 
 from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._outcomes import renormalised
-from treecal.io import Decoder, Source, read_outcomes
-from treecal.io._decoder import check_columns, class_labels, listed
-from treecal.io._output import plain
+from treecal.geometry import ConvexSet, Simplex, read_forecast
+from treecal.io import Decoder, Source, check_columns, class_labels, listed, plain, read_outcomes
 
 
 class News(NamedTuple):
@@ -219,8 +216,9 @@ class Reader:
 
     def _forecast(self, row: dict[str, Any]) -> Array:
         """Return the model's forecast; probabilities that were rounded sum to 1 again."""
-        b, space = self.decoder.forecast(row), self.decoder.space
-        return renormalised(b) if isinstance(space, Simplex) and not space.admits(b) else b
+        b = self.decoder.forecast(row)
+        space = self.decoder.space
+        return read_forecast(space, b, 1, self.decoder.tolerance) if isinstance(space, Simplex) else b
 
     def _check_room(self, there: Any, *, what: str) -> None:
         if taken := [name for name in self.added if name in there]:

@@ -23,10 +23,7 @@ from treecal.engine._guard_streams import is_compiled
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm
-from treecal.io import new_file
-from treecal.io._keys import Keys
-from treecal.io._output import write_csv
-from treecal.io._source import LOG
+from treecal.io import LOG, Keys, new_file, write_csv
 from treecal.report._section import MOST_CLASSES
 from treecal.streams import play
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from treecal.cli._reader import NOTHING, News
 from treecal.correctors import Corrector
 from treecal.exceptions import HorizonError, IdError, OutcomeError, ParameterError, SnapshotError
-from treecal.io._decoder import listed
+from treecal.io import listed
 from treecal.late import Late
 
 if TYPE_CHECKING:
     from treecal.correctors import Correction
     from treecal.forecast import Forecast
     from treecal.forecasters import Forecaster
-    from treecal.io._output import Table
+    from treecal.io import NewTable
 
 Write = Callable[[int, News, "Forecast"], None]
 
@@ -53,7 +53,7 @@ class Rounds:
         thing: Corrector | Forecaster | Late,
         *,
         names: tuple[str, ...] = (),
-        table: Table | None = None,
+        table: NewTable | None = None,
         waiting: Any = (),
         limit: int | None = None,
     ) -> None:

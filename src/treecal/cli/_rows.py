@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +15,22 @@ from treecal.cli._terminal import Exit, by_class, say
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
-from treecal.io import Kind, Problems, Row, open_source
-from treecal.io._blocks import open_lines
-from treecal.io._files import check_file
-from treecal.io._source import LOG
-from treecal.io._text import json_rows, kind_of, text_rows
+from treecal.io import (
+    FORMATS,
+    LOG,
+    Format,
+    Problems,
+    Row,
+    Source,
+    check_file,
+    format_named,
+    format_of,
+    json_rows,
+    open_lines,
+    open_source,
+    open_stream,
+    read_lines,
+)
 
 _FIRST = 100  # rows that tell which columns a file without a header has
 
@@ -44,7 +55,7 @@ class Columns(Protocol):
 
 
 @contextmanager
-def rows(path: str, decoder: Columns, *, kind: Kind | None = None) -> Iterator[Iterator[Row]]:
+def rows(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[Iterator[Row]]:
     r"""Open a file, or standard input for "-", and give its rows, with a progress bar where that helps.
 
     Examples
@@ -58,28 +69,26 @@ def rows(path: str, decoder: Columns, *, kind: Kind | None = None) -> Iterator[I
     ...         [(str(row.place), row.value["weather"]) for row in lines]
     [('line 2 (row 1)', 'rain'), ('line 3 (row 2)', 'sun')]
     """
-    words, name = path == "-" and kind is None, source_name(path)
-    kind = "jsonl" if words else kind or kind_of(path)
-    if kind is None:
-        raise ParameterError(f"the name of {path} does not tell its format.", hint="--kind jsonl, csv or parquet.")
-    if path == "-":
-        if kind == "parquet":
-            raise ParameterError("Parquet cannot be read from standard input.", hint="give a file.")
-        if sys.stdin.isatty():
-            say("reading standard input, one row per line; Ctrl-D ends it.")
-    else:
+    name, format_ = source_name(path), _format(path, kind)
+    if path != "-":
         check_file(Path(path))
+    elif sys.stdin.isatty():
+        say("reading standard input, one row per line; Ctrl-D ends it.")
     show = not sys.stdout.isatty()
-    if kind == "parquet":
-        source = open_source(path, kind=kind)
-        decoder.check(name, list(source.types))
-        (counted,) = source.one(f"SELECT count(*) FROM {LOG}") or (0,)
-        source.check_complete(counted, columns=decoder.columns or list(source.types), valid=0)
-        with progress("rows", total=counted, show=show) as done:
-            yield _watched(source.rows(decoder.columns), lambda row: row.place.row, done)
+    if format_.lines is None:
+        with _opened(path, format_) as source:
+            decoder.check(name, list(source.types))
+            (counted,) = source.one(f"SELECT count(*) FROM {LOG}") or (0,)
+            source.check_complete(counted, columns=decoder.columns or list(source.types), valid=0)
+            with progress("rows", total=counted, show=show) as done:
+                yield _watched(source.rows(decoder.columns), lambda row: row.place.row, done)
         return
     with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
-        found = text_rows(file, kind, name, check=decoder.check, words=words)
+        lines = read_lines(file, name)
+        if path == "-" and kind is None:  # a line that is not JSON is the name of a class
+            found = json_rows(lines, words=True)
+        else:
+            found = format_.lines(lines, name, decoder.check)
         if not is_file(path):
             yield found
             return
@@ -87,12 +96,31 @@ def rows(path: str, decoder: Columns, *, kind: Kind | None = None) -> Iterator[I
             yield _watched(found, lambda row: file.tell(), done)
 
 
-def first_rows(path: str, *, kind: Kind | None = None) -> list[dict[str, Any]]:
-    """Return the first objects in a file of JSON lines, which has no header; of other files and of pipes, none."""
-    if not is_file(path) or (kind or kind_of(path)) != "jsonl":
+def _format(path: str, kind: str | None) -> Format:
+    """Return the format of a file; standard input is JSON lines, unless another kind is asked for."""
+    if kind is not None:
+        return format_named(kind)
+    found = format_named("jsonl") if path == "-" else format_of(path)
+    if found is None:
+        raise ParameterError(f"the name of {path} does not tell its format.", hint=f"--kind {' or '.join(FORMATS)}.")
+    return found
+
+
+def _opened(path: str, format_: Format) -> AbstractContextManager[Source]:
+    """Open rows that are no lines of text; those of standard input are kept in a file until the end."""
+    if path == "-":
+        return open_stream(sys.stdin.buffer, source_name(path), kind=format_.kind)
+    return nullcontext(open_source(path, kind=format_.kind))
+
+
+def first_rows(path: str, *, kind: str | None = None) -> list[dict[str, Any]]:
+    """Return the first objects in a file of text without a header, as JSON lines; of other files and of pipes, none."""
+    found = format_of(path) if kind is None else format_named(kind)
+    if not is_file(path) or found is None or found.headed or found.lines is None:
         return []
     with open_lines(path) as lines:
-        return [row.value for row in islice(json_rows(lines), _FIRST) if isinstance(row.value, dict)]
+        rows = found.lines(lines, source_name(path), lambda name, columns: None)
+        return [row.value for row in islice(rows, _FIRST) if isinstance(row.value, dict)]
 
 
 def _watched(found: Iterator[Row], reached: Callable[[Row], int], done: Done) -> Iterator[Row]:

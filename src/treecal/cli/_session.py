@@ -14,9 +14,7 @@ from treecal.cli._rounds import Rounds
 from treecal.cli._rows import is_file, source_name
 from treecal.cli._terminal import counted, say
 from treecal.exceptions import FileError, ParameterError
-from treecal.io._decoder import class_labels
-from treecal.io._marks import Marks
-from treecal.io._output import Table, new_table
+from treecal.io import LearnedFiles, NewTable, class_labels, new_table
 from treecal.late import Late
 from treecal.state import loads, read_notes, save
 
@@ -62,7 +60,7 @@ class Session(Generic[R]):
     snapshot: Path | None
     every: int
     """Rows between snapshots; 0 for one at the end only."""
-    marks: Marks
+    files: LearnedFiles
     new_file: bool
     """Whether the file may be one that the snapshot does not know."""
     _rows: int = field(default=0, init=False)
@@ -76,7 +74,7 @@ class Session(Generic[R]):
         skipped = 0
         self._is_file = self.snapshot is not None and is_file(path)
         if self._is_file:
-            with opened() if self.marks.last else nullcontext(()) as stream:
+            with opened() if self.files.last else nullcontext(()) as stream:
                 skipped = self._learned(path, shield.waiting(stream))
             if skipped:  # once the progress bar is gone
                 were, them = ("row was", "it") if skipped == 1 else (f"{skipped:,} rows were", "them")
@@ -101,14 +99,14 @@ class Session(Generic[R]):
 
     def _learned(self, path: str, stream: Iterator[Row]) -> int:
         """Return how many rows of a file were learned before."""
-        name, last = source_name(path), self.marks.last
+        name, last = source_name(path), self.files.last
         if last is None and self.rounds.learned and not self.new_file:
             raise FileError(
                 f"{self.snapshot} holds {counted(self.rounds.learned, 'round')}, and no note of files they came from, "
                 f"so {name} may be among them.",
                 hint="if it is not, add --new-file; to start over, remove the snapshot.",
             )
-        skipped = self.marks.begin(name, stream, new=self.new_file)
+        skipped = self.files.begin(name, stream, new=self.new_file)
         if skipped is None and last is not None:
             raise FileError(
                 f"{name} does not begin with the {counted(last.rows, 'row')} of {last.name} that {self.snapshot} has "
@@ -131,14 +129,14 @@ class Session(Generic[R]):
         """Take note that a row has been dealt with."""
         self._rows += 1
         if self._is_file:
-            self.marks.learned(row)
+            self.files.learned(row)
         if self.every and self._rows % self.every == 0:
             self.save()
 
     def save(self) -> None:
         """Save all there is to resume from, if there is a snapshot and anything new for it."""
         if self.snapshot is not None and self.rounds.changed:
-            notes = {"files": self.marks.to_list(), "open": self.rounds.to_list()}
+            notes = {"files": self.files.to_list(), "open": self.rounds.to_list()}
             save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
 
 
@@ -179,7 +177,7 @@ def session(
     if limit is not None and limit < 1:
         raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
 
-    def begin(thing: Any, waiting: Any, table: Table | None) -> Rounds:
+    def begin(thing: Any, waiting: Any, table: NewTable | None) -> Rounds:
         return Rounds(thing, names=names, table=table, waiting=waiting, limit=limit)
 
     files: dict[str, Any] = {"snapshot": snapshot, "new_file": new_file, "output": output, "force": force}
@@ -189,7 +187,7 @@ def session(
 @contextmanager
 def following(
     asked: Kept,
-    begin: Callable[[Any, Any, Table | None], R],
+    begin: Callable[[Any, Any, NewTable | None], R],
     *,
     snapshot: Path | None,
     every: int,
@@ -214,11 +212,11 @@ def following(
             thing, notes = _resumed(snapshot, asked)
         failure = None
         with ExitStack() as files:
-            table: Table | None = None
+            table: NewTable | None = None
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
             rounds = begin(thing, notes.get("open", ()), table)
-            run = Session(rounds, snapshot, 0 if table else every, Marks(notes.get("files", ())), new_file)
+            run = Session(rounds, snapshot, 0 if table else every, LearnedFiles(notes.get("files", ())), new_file)
             try:
                 yield run
             except BaseException as error:

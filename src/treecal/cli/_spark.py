@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from treecal.exceptions import FileError
-from treecal.io._text import kind_of, read_header
+from treecal.io import FORMATS, format_of, read_header
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,14 +23,17 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     """
     from pyspark.sql import functions
 
-    kind = kind_of(path)
+    found = format_of(path)
+    kind = "parquet" if found is None else found.kind
     where = _literal(path)
-    if kind == "parquet" or kind is None:
+    if kind == "parquet":
         return spark.read.option("recursiveFileLookup", True).parquet(where)
     if kind == "jsonl":
         rows = spark.read.options(recursiveFileLookup=True, primitivesAsString=True).json(where)
         texts = {name: rows[quoted(name)] for name, kind in rows.dtypes if kind == "string"}
         return rows.withColumns({name: functions.when(cell != "", cell) for name, cell in texts.items()})
+    if kind != "csv":
+        raise FileError(f"{path} is {FORMATS[kind].name}, which Spark does not read.", hint="leave out --engine spark.")
     first = spark.read.text(where, recursiveFileLookup=True).first()
     header = read_header("" if first is None else first[0].removeprefix("\ufeff"), path)
     reader = spark.read.options(recursiveFileLookup=True, header=True, sep=header.delimiter, quote='"', escape='"')

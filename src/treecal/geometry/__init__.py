@@ -14,6 +14,11 @@ from treecal.geometry._norms import (
     l2,
     linf,
 )
+from treecal.geometry._outcomes import ROUNDING as ROUNDING
+from treecal.geometry._outcomes import checked_tolerance as checked_tolerance
+from treecal.geometry._outcomes import read_forecast as read_forecast
+from treecal.geometry._outcomes import valid_forecasts as valid_forecasts
+from treecal.geometry._outcomes import without_negatives as without_negatives
 from treecal.geometry._polytope import Polytope
 from treecal.geometry._regularizers import (
     CustomRegularizer,
@@ -25,7 +30,12 @@ from treecal.geometry._regularizers import (
     SquaredEuclidean,
 )
 from treecal.geometry._sets import Ball, Box, Product, Simplex
+from treecal.geometry._tables import by_column as by_column
+from treecal.geometry._tables import classes_of as classes_of
+from treecal.geometry._tables import columns as columns
+from treecal.geometry._tables import is_series as is_series
 
+# Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [
     "TOLERANCE",
     "Ball",

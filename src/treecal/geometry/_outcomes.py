@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
-from treecal.geometry._sets import Product, Simplex
+from treecal.geometry._sets import SIGNS, Product, Simplex
 from treecal.geometry._tables import Refusal, by_entry, listed
 
 FLOAT64 = np.dtype(np.float64)
@@ -68,13 +68,55 @@ def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
     raise OutcomeError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
 
 
+def valid_forecasts(p: Array, tolerance: float = ROUNDING) -> NDArray[np.bool_]:
+    """Return which columns of `p`, of shape `(d, n)`, are probabilities of `d` classes: the one rule for all entrances.
+
+    The entries sum to `1 - tolerance` or more, and their absolute values to `1 + tolerance` or less: so negative ones,
+    as rounding leaves them, are no more than the tolerance together. They count as 0 (`without_negatives`). Arrays,
+    files (in SQL: `treecal.io.valid_sql`), measures, ledgers, correctors and monitors accept and refuse the same
+    forecasts. Ledgers, correctors and monitors divide one that is off by more than `TOLERANCE` by its sum; audits and
+    measures do not: they are about the forecasts as they were made.
+
+    Examples
+    --------
+    >>> valid_forecasts(np.array([[0.2, -0.5, np.nan, 0.5, -1e-12], [0.8, 1.5, 1.0, 0.6, 1.000000000001]]))
+    array([ True, False, False, False,  True])
+    """
+    total = np.zeros(p.shape[1])
+    with np.errstate(invalid="ignore", over="ignore"):
+        for row in p:  # from left to right, as SQL adds; `np.add.reduce` adds pairwise where there is a single column
+            total += row
+        size = total
+        if (p < 0).any():
+            size = np.zeros(p.shape[1])
+            for row in p:
+                size += np.abs(row)
+        return np.asarray((total >= 1 - tolerance) & (size <= 1 + tolerance))
+
+
+def without_negatives(space: ConvexSet, points: Array) -> Array:
+    """Return valid forecasts, `(..., d)`, with negative probabilities at 0; without any, the same array.
+
+    Examples
+    --------
+    >>> without_negatives(Simplex(2), np.array([-1e-12, 1.000000000001]))
+    array([0., 1.])
+    """
+    if isinstance(space, Simplex):
+        return np.maximum(points, 0.0) if (points < 0).any() else points
+    if isinstance(space, Product) and any(isinstance(part, Simplex | Product) for part in space.sets):
+        parts = zip(space.sets, space._split(points), strict=True)
+        return np.concatenate([without_negatives(part, own) for part, own in parts], axis=-1)
+    return points
+
+
 def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = ROUNDING) -> Array:
     """Return a point forecast as a float64 vector of the set; it may be the caller's own array.
 
-    A point of the set is returned as it is, bit for bit. On a simplex, or a part of a product that is one, a point that
-    lies outside by at most `tolerance` was rounded, to float32 or to some decimals: negative entries become 0, and then
-    all are divided by their sum. Where the classes have names, a dictionary or a series of pandas may give the
-    probability of each.
+    A point of the set is returned as it is, bit for bit, but for negative probabilities, which become 0. On a simplex,
+    or a part of a product that is one, a point that lies outside by at most `tolerance` was rounded, to float32 or to
+    some decimals: it is divided by its sum. Where the classes have names, a dictionary or a series of pandas may give
+    the probability of each.
 
     Examples
     --------
@@ -84,7 +126,7 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
     array([0.25, 0.75])
     """
     if is_outcome(value, space):
-        return value
+        return value if _has_no_sign(value) else without_negatives(space, value)
     if isinstance(value, Mapping) and isinstance(space, Simplex) and space.classes is not None:
         if value.keys() != set(space.classes):
             found = f"has entries for {listed(list(value))}, expected {listed(space.classes)}."
@@ -92,7 +134,7 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
         value = [value[name] for name in space.classes]
     point = _coerce(space, value, round_, ForecastError)
     if space.admits(point):
-        return point
+        return without_negatives(space, point)
     with np.errstate(over="ignore", invalid="ignore"):  # of numbers so large that their sum is infinite
         near = _nearest(space, point, tolerance)
         if space.admits(near):
@@ -106,8 +148,16 @@ def _nearest(space: ConvexSet, point: Array, tolerance: float) -> Array:
     """Return a point outside the set, moved onto it where it was rounded off a simplex by at most the tolerance."""
     if isinstance(space, Product):
         parts = zip(space.sets, space._split(point), strict=True)
-        return np.concatenate([p if part.admits(p) else _nearest(part, p, tolerance) for part, p in parts])
-    return renormalised(point) if isinstance(space, Simplex) and space.contains(point, tol=tolerance) else point
+        near = (p if part.admits(p) else _nearest(part, p, tolerance) for part, p in parts)
+        return without_negatives(space, np.concatenate(list(near)))
+    if isinstance(space, Simplex) and valid_forecasts(point[:, None], tolerance).all():
+        return renormalised(point)
+    return point
+
+
+def _has_no_sign(point: Array) -> bool:
+    """Return whether no entry has a sign bit: faster than comparing them with 0."""
+    return point.tobytes()[SIGNS].isascii()
 
 
 def renormalised(points: Array) -> Array:

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError
 from treecal.geometry._convex import LARGEST, TOLERANCE, ConvexSet
-from treecal.geometry._outcomes import ROUNDING, class_indices, read_forecast, read_outcome, renormalised
+from treecal.geometry._outcomes import (
+    ROUNDING,
+    class_indices,
+    read_forecast,
+    read_outcome,
+    renormalised,
+    without_negatives,
+)
 from treecal.geometry._sets import Simplex
 from treecal.geometry._tables import Refusal, by_column, is_series
 
@@ -64,7 +71,8 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
         if off.any():
             raw = near = np.array(near)
             near[off] = renormalised(near[off])
-    return _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
+    found = _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
+    return without_negatives(space, found)
 
 
 def _classes(space: ConvexSet) -> tuple[str, ...] | None:

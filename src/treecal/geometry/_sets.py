@@ -27,7 +27,7 @@ from treecal.geometry._convex import (
 from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
 
 _LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
-_SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
+SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
 _COORDINATES = 2**40  # the most that any memory holds
 _NAMES = 6  # the most class names in a repr
@@ -96,7 +96,7 @@ class Simplex(ConvexSet):
         raw = outcome.tobytes()
         if raw in self._corners:
             return True
-        if not raw[_SIGNS].isascii():  # a sign bit is set
+        if not raw[SIGNS].isascii():  # a sign bit is set
             return bool(self.contains(outcome))
         total = sum(outcome.tolist()) if self.dim <= 16 else self._total(outcome)  # each faster than the other there
         return bool(_LEAST <= total <= _MOST)  # NaN fails

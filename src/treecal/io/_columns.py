@@ -1,18 +1,31 @@
-"""Columns as SQL for labels, numbers and lists of numbers, whatever their type; it accepts what `Decoder` does."""
+"""Columns as SQL for labels, numbers and lists of numbers, whatever their type; it accepts what `Decoder` does.
+
+And which classes a column of labels has, in which order; and which rows are valid. The rule for probabilities is
+`treecal.geometry.valid_forecasts`: NumPy and SQL add from left to right, so they agree about every row, and missing
+numbers (NaN, NULL) satisfy neither.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from treecal._typing import Array
+from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, ParameterError
+from treecal.geometry import classes_of
+from treecal.io._decoder import listed
 from treecal.io._duckdb import identifier
+from treecal.io._names import class_named
 from treecal.io._source import LOG, Source
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")
 _TEXT = re.compile(r"VARCHAR|ENUM")
+_MOST = 10_000  # classes
 
 
 class Numbers(NamedTuple):
@@ -58,7 +71,8 @@ def column_type(source: Source, name: str) -> str:
 
 def label(source: Source, name: str) -> Label:
     """Return a column of labels: text, or integers."""
-    kind, column = column_type(source, name), source.cell(name)
+    kind = column_type(source, name)
+    column = source.cell(name)
     if _INTEGER.match(kind):
         return Label(name, f"TRY_CAST({column} AS BIGINT)", True, stored=True)
     if kind == "BOOLEAN":
@@ -92,7 +106,8 @@ def is_list(source: Source, name: str, *, labels: Sequence[str] | None = None) -
 
     A column of `labels`, known or not, holds lists only if its first text is one of numbers: `[spam]` is a label.
     """
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if kind.endswith("]"):
         return True
     if not (kind == "JSON" or _TEXT.match(kind)):
@@ -119,7 +134,8 @@ def _cast(text: str, kind: str) -> str:
 
 def number(source: Source, name: str) -> Numbers:
     """Return a column of numbers."""
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
     elif kind == "JSON":
@@ -133,7 +149,8 @@ def number(source: Source, name: str) -> Numbers:
 
 def list_of_numbers(source: Source, name: str, size: int | None = None) -> Numbers:
     """Return a column of lists, by default of the length of the first."""
-    kind, column = column_type(source, name), identifier(name)
+    kind = column_type(source, name)
+    column = identifier(name)
     if kind.endswith("]"):
         lists = f"{'TRY_CAST' if 'VARCHAR' in kind or 'JSON' in kind else 'CAST'}({column} AS DOUBLE[])"
     else:
@@ -152,3 +169,90 @@ def numbers(source: Source, names: Sequence[str], size: int | None = None) -> li
     if len(names) == 1 and is_list(source, names[0]):
         return [list_of_numbers(source, names[0], size)]
     return [number(source, name) for name in names]
+
+
+def given_classes(classes: Sequence[str | int], size: int | None) -> tuple[str, ...]:
+    """Return the classes as text; they must be distinct, and `size` of them."""
+    names = tuple(str(name) for name in classes)
+    if isinstance(classes, str) or not names or len(set(names)) < len(names):
+        raise ParameterError.expected("classes", classes, "one or more distinct names")
+    if size is not None and len(names) != size:
+        raise ParameterError(f"there are {len(names)} classes ({listed(names)}), expected {size}.")
+    return names
+
+
+def find_classes(source: Source, label: Label, columns: Sequence[str], size: int | None) -> tuple[str, ...]:
+    """Return the classes among the labels, in order.
+
+    Columns of probabilities named like the labels (`p_rain`, `p_sun`) set the order; integers from 0 to `size - 1`
+    are in order; all others are sorted, as scikit-learn sorts them. A single column is of the second of two classes,
+    and makes the one that it is named after the second.
+    """
+    sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
+    batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
+    found = (str(value) for batch in batches for value in batch.column(0).to_pylist())
+    return in_order(found, columns, size, column=label.name, source=source.name)
+
+
+def _named_second(found: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes in an order in which the one that a single column is named after is the second of two."""
+    if len(columns) == 1 and len(found) == 2 and class_named(columns[0], found) == found[0]:
+        return found[::-1]
+    return found
+
+
+def in_order(
+    labels: Iterable[str], columns: Sequence[str], size: int | None, *, column: str, source: str
+) -> tuple[str, ...]:
+    """Return the labels that were found in a column as classes, in the order that `find_classes` says."""
+    found = list(labels)
+    if not found:
+        raise FileError(f"column {column!r} of {source} holds no label.")
+    if len(found) > _MOST:
+        raise FileError(f"column {column!r} of {source} holds more than {_MOST:,} labels: too many to be classes.")
+    if len(columns) > 1 and (named := classes_of(columns, found)):
+        return named
+    numeric = all(text.isdecimal() and text == str(int(text)) for text in found)
+    if numeric and size is not None and max(map(int, found)) < size:
+        return _named_second(tuple(map(str, range(size))), columns)
+    classes = tuple(sorted(found, key=int if numeric else str))
+    if size is not None and len(classes) != size:
+        raise FileError(
+            f"column {column!r} of {source} holds {len(classes)} labels ({listed(classes)}), expected {size}, "
+            "one per probability.",
+            hint="name the classes, in the order of the probabilities; rows with other labels are then invalid.",
+        )
+    return _named_second(classes, columns)
+
+
+def valid_weights(w: Array) -> Any:
+    """Return which of these are weights: 0, or neither too large nor too small to be added up.
+
+    Examples
+    --------
+    >>> valid_weights(np.array([0.0, 0.5, -1.0, np.nan, np.inf]))
+    array([ True,  True, False, False, False])
+    """
+    with np.errstate(invalid="ignore"):
+        return (w == 0) | ((w >= 1 / HEAVIEST) & (w <= HEAVIEST))
+
+
+def valid_weight_sql(*, positive: bool = False) -> str:
+    """Return SQL for the same, on a column `w`; or for those above 0."""
+    counted = f"w >= {1 / HEAVIEST!r} AND w <= {HEAVIEST!r}"
+    return counted if positive else f"(w = 0 OR ({counted}))"
+
+
+def valid_sql(*, classes: int, tolerance: float, weight: bool = False) -> str:
+    """Return SQL for a valid row: columns `p0`, `p1`, … and perhaps `w`, and that there is a `label`.
+
+    Examples
+    --------
+    >>> valid_sql(classes=2, tolerance=1e-6)
+    'label IS NOT NULL AND p0 + p1 >= 0.999999e0 AND ABS(p0) + ABS(p1) <= 1.000001e0'
+    """
+    names = [f"p{k}" for k in range(classes)]
+    least = f"{' + '.join(names)} >= {1 - tolerance!r}e0"
+    most = f"{' + '.join(f'ABS({name})' for name in names)} <= {1 + tolerance!r}e0"  # of NaN this is false
+    own = [valid_weight_sql()] if weight else []
+    return " AND ".join(["label IS NOT NULL", least, most, *own])

@@ -17,10 +17,8 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import TOLERANCE
-from treecal.io._keys import Keys
-from treecal.io._naming import columns_of, second_class
+from treecal.geometry import TOLERANCE, ConvexSet, Simplex, valid_forecasts, without_negatives
+from treecal.io._names import Keys, columns_of, second_class
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -100,10 +98,14 @@ class Decoder:
         weight: str | None = None,
         keys: Keys | None = None,
     ) -> None:
-        self.space, self.tolerance = space, tolerance
+        self.space = space
+        self.tolerance = tolerance
         self.columns = (*outcome, *forecast, *([] if weight is None else [weight]), *(keys or ()))
-        self._weight, self._keys = weight, keys
-        self._outcome, self._forecast, self._one_hot = tuple(outcome), tuple(forecast), one_hot
+        self._weight = weight
+        self._keys = keys
+        self._outcome = tuple(outcome)
+        self._forecast = tuple(forecast)
+        self._one_hot = one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
 
@@ -200,17 +202,19 @@ class Decoder:
         if not self._labels:
             return p
         for entry, value in reversed(found.items()):  # p before 1 - p
-            if not 0 <= value <= 1 + self.tolerance:
+            if not -self.tolerance <= value <= 1 + self.tolerance:
                 percent = "if it is in percent, divide by 100." if 1 < value <= 100 else None
                 raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.", hint=percent)
         total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
-        if not abs(total - 1) <= self.tolerance:
+        if not 1 - self.tolerance <= total <= 1 + self.tolerance:
             remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
             raise OutcomeError(
                 f"the probabilities sum to {total:.10g}, expected 1 within {self.tolerance:g}.",
                 hint=f"if they were rounded, {remedy}.",
             )
-        return p
+        if not valid_forecasts(p[:, None], self.tolerance).all():
+            raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {self.tolerance:g}.")
+        return without_negatives(self.space, p)
 
     def _is_vector(self, value: Any) -> bool:
         return isinstance(value, list | dict) or (

@@ -1,25 +1,36 @@
-"""The way in for rows of any kind: a file, a table in memory or a DuckDB relation becomes a source."""
+"""The ways in for rows of any kind: a file, a pipe, a table in memory or a DuckDB relation becomes a source."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import weakref
-from typing import Any
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
 
-from treecal.exceptions import FileError
+import numpy as np
+from numpy.typing import NDArray
+
+from treecal.exceptions import FileError, ParameterError
 from treecal.io._duckdb import close, connect, library, spill_folder
-from treecal.io._files import common_kind, open_files
-from treecal.io._paths import find_files, is_paths, several_name
-from treecal.io._several import Files
-from treecal.io._source import LOG, Source
-from treecal.io._tables import as_arrow, for_duckdb
-from treecal.io._text import Kind
+from treecal.io._formats import FORMATS
+from treecal.io._paths import common_format, find_files, is_paths, several_name
+from treecal.io._scan import Files
+from treecal.io._source import LOG, Source, sentence
+
+_HEAD = 1 << 16
+_ARROW_FILE = b"ARROW1"
+_ARROW_STREAM = b"\xff\xff\xff\xff"
 
 
 def open_source(
     source: Any,
     *,
-    kind: Kind | None = None,
+    kind: str | None = None,
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
 ) -> Source:
@@ -33,7 +44,7 @@ def open_source(
         that narwhals supports; a DuckDB relation; a NumPy array, whose columns are named "0", "1", …; or a mapping from
         names to arrays, where an array of two dimensions is a column of lists.
     kind
-        Format of a file; by default from its name.
+        Format of a file: "csv", "jsonl" or "parquet"; by default from its name.
     memory_limit
         Memory that DuckDB may use before it spills to disk. (A relation has its own connection's.)
     temp_directory
@@ -50,20 +61,21 @@ def open_source(
         return source
     if isinstance(source, library("duckdb").DuckDBPyRelation):
         return Source("the relation", lambda sql: source.query(LOG, sql))
-    folder, connection = spill_folder(temp_directory), None
+    folder = spill_folder(temp_directory)
+    connection = None
     try:
         if isinstance(source, str | os.PathLike) or is_paths(source):
             files = find_files(source)
-            kind = common_kind(files, kind)
+            found = common_format(files, kind)
             connection = connect(memory_limit, folder, [file.path for file in files])
             opened: Source
-            opened, *more = open_files(files, kind, connection)
+            opened, *more = found.sources(files, connection)
             if more or opened.partition:
                 opened = Files(several_name(source, files), [opened, *more], connection)
         else:
-            name, table = as_arrow(source)
+            name, table = _as_arrow(source)
             connection = connect(memory_limit, folder, [])
-            opened = Source(name, connection.sql, connection, table=for_duckdb(name, table))
+            opened = Source(name, connection.sql, connection, table=_for_duckdb(name, table))
     except OSError as error:
         close(connection, folder)
         raise FileError(f"{source} cannot be read: {error.strerror}.") from None
@@ -72,3 +84,144 @@ def open_source(
         raise
     weakref.finalize(opened, close, connection, folder)
     return opened
+
+
+@contextmanager
+def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, memory_limit: str = "1GB") -> Iterator[Source]:
+    """Open what a stream holds, by default of the format that its first bytes tell.
+
+    It is kept in a file until the end: a log is read more than once, and a pipe can be read only once.
+    """
+    with TemporaryDirectory(prefix="treecal-") as folder:
+        path, found = _spool(stream, Path(folder), name)
+        if kind not in (None, found):
+            raise FileError(f"{name} is {FORMATS[found].name}, expected {FORMATS[kind].name}.")
+        source = open_source(path, kind=found, memory_limit=memory_limit)
+        source.name = name
+        yield source
+
+
+def _as_arrow(source: Any) -> tuple[str, Any]:
+    """Return a name for the table, and the table."""
+    arrow = library("pyarrow")
+    if (found := arrays_of(source)) is not None:
+        name, arrays = found
+        return name, _table(arrow, arrays)
+    narwhals = library("narwhals")
+    try:
+        return "the table", narwhals.from_native(source).lazy().collect().to_arrow()
+    except TypeError:
+        raise ParameterError(
+            f"the source is a {type(source).__name__}, expected a path, a table, an array or a DuckDB relation."
+        ) from None
+    except arrow.ArrowException as error:
+        raise FileError(f"the table has a column of mixed types: {sentence(error)}") from None
+
+
+def arrays_of(source: Any) -> tuple[str, dict[str, NDArray[Any]]] | None:
+    """Return a name for an array or a mapping of arrays, and its columns, of equal lengths; None for anything else.
+
+    Examples
+    --------
+    >>> arrays_of(np.eye(2))
+    ('the array', {'0': array([1., 0.]), '1': array([0., 1.])})
+    """
+    if isinstance(source, np.ndarray):
+        if source.ndim not in (1, 2):
+            raise ParameterError(f"the array has shape {source.shape}, expected one or two dimensions.")
+        name, names = "the array", source.dtype.names
+        columns = (
+            {name: source[name] for name in names}
+            if names
+            else {str(k): column for k, column in enumerate(source.reshape(len(source), -1).T)}
+        )
+    elif isinstance(source, Mapping):
+        name, columns = "the mapping", {str(name): np.asarray(column) for name, column in source.items()}
+    else:
+        return None
+    shapes = {name: column.shape for name, column in columns.items()}
+    if len({shape[:1] for shape in shapes.values()}) != 1 or not all(1 <= len(shape) <= 2 for shape in shapes.values()):
+        raise ParameterError(f"the columns have the shapes {shapes}, expected one or two dimensions and equal lengths.")
+    return name, columns
+
+
+def _table(arrow: Any, columns: Mapping[str, NDArray[Any]]) -> Any:
+    made = {}
+    for name, column in columns.items():
+        try:
+            flat = arrow.array(np.ascontiguousarray(column).ravel())
+        except arrow.ArrowException as error:
+            what = "has mixed types" if column.dtype == object else f"holds {column.dtype} values"
+            raise FileError(f"column {name!r} {what}: {sentence(error)}") from None
+        made[name] = flat if column.ndim == 1 else arrow.FixedSizeListArray.from_arrays(flat, column.shape[1])
+    return arrow.table(made)
+
+
+def _for_duckdb(name: str, table: Any) -> Any:
+    """Return the table with numbers of types that DuckDB has."""
+    arrow = library("pyarrow")
+    for k, field in enumerate(table.schema):
+        kind = field.type
+        if arrow.types.is_decimal256(kind):
+            raise FileError(
+                f"column {field.name!r} of {name} holds {kind} values, of more digits than can be read.",
+                hint="convert it to float64.",
+            )
+        single = arrow.types.is_float16(kind) and arrow.float32()
+        if arrow.types.is_fixed_size_list(kind) and arrow.types.is_float16(kind.value_type):
+            single = arrow.list_(arrow.float32(), kind.list_size)
+        if single:
+            table = table.set_column(k, field.name, table.column(k).cast(single))
+    return table
+
+
+def _spool(stream: BinaryIO, folder: Path, name: str) -> tuple[Path, str]:
+    """Write what a stream holds to a file in this folder; return the file, and its kind.
+
+    Texts may also be gzipped; Arrow's own format is written as Parquet.
+    """
+    head = stream.read(_HEAD)
+    if not head:
+        raise FileError(f"{name} is empty.")
+    if head.startswith((_ARROW_FILE, _ARROW_STREAM)):
+        path = folder / "input.arrow"
+        _write(path, head, stream)
+        return _as_parquet(path, name, stream=head.startswith(_ARROW_STREAM)), "parquet"
+    gzipped = head.startswith(b"\x1f\x8b")
+    begin = _begin(head) if gzipped else head
+    able = (each for each in FORMATS.values() if each.lines is not None or not gzipped)
+    found = next((each for each in able if each.begins is not None and each.begins(begin)), FORMATS["csv"])
+    path = folder / f"input{found.endings[0]}{'.gz' * gzipped}"
+    _write(path, head, stream)
+    return path, found.kind
+
+
+def _write(path: Path, head: bytes, stream: BinaryIO) -> None:
+    with path.open("wb") as file:
+        file.write(head)
+        shutil.copyfileobj(stream, file)
+
+
+def _begin(head: bytes) -> bytes:
+    """Return the beginning of a gzipped text; nothing where it is damaged, as its reader will say."""
+    try:
+        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress(head, _HEAD)
+    except zlib.error:
+        return b""
+
+
+def _as_parquet(path: Path, name: str, *, stream: bool) -> Path:
+    """Write a file of Arrow's format as Parquet, batch by batch."""
+    arrow = library("pyarrow")
+    ipc = library("pyarrow.ipc")
+    found = path.with_suffix(".parquet")
+    try:
+        with open(path, "rb") as file:
+            reader = ipc.open_stream(file) if stream else ipc.open_file(file)
+            with library("pyarrow.parquet").ParquetWriter(found, reader.schema) as writer:
+                for batch in reader if stream else map(reader.get_batch, range(reader.num_record_batches)):
+                    writer.write_batch(batch)
+    except (arrow.ArrowException, OSError) as error:
+        raise FileError(f"{name} cannot be read: {str(error).splitlines()[0]}.") from None
+    path.unlink()
+    return found

@@ -12,21 +12,31 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import ConvexSet, Simplex
-from treecal.io._classes import find_classes, given_classes
-from treecal.io._columns import Label, Numbers, hot_label, is_list, label, number, numbers
+from treecal.geometry import ConvexSet, Simplex, valid_forecasts
+from treecal.io._columns import (
+    Label,
+    Numbers,
+    find_classes,
+    given_classes,
+    hot_label,
+    is_list,
+    label,
+    number,
+    numbers,
+    valid_weights,
+)
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import library
-from treecal.io._keys import Keys
-from treecal.io._naming import second_class
+from treecal.io._names import Keys, second_class
 from treecal.io._open import open_source
-from treecal.io._parquet import Piece
 from treecal.io._problems import OnError, Problems
-from treecal.io._source import LOG, Source
+from treecal.io._source import LOG, Piece, Source
 from treecal.io._text import Place
-from treecal.io._valid import valid_forecasts, valid_weights
 
-_CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880
+_CELLS = 1 << 22
+_LEAST = 1 << 10
+_ROWS = 122_880
+_CACHED = 1 << 17  # cells that caches hold, of a batch that one of several threads reads
 
 
 class Chunk(NamedTuple):
@@ -39,7 +49,8 @@ class Chunk(NamedTuple):
     outcomes
         The index of the class of each, `(n,)`; or the outcomes themselves, `(n, d)`.
     forecasts
-        The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1.
+        The probabilities, `(n, d)`, if they were asked for: as they are, not rescaled to sum to 1; negative ones,
+        within the tolerance, are 0.
     kept
         The columns to pass through, as Arrow arrays, by name.
     weights
@@ -51,27 +62,6 @@ class Chunk(NamedTuple):
     forecasts: Array | None
     kept: dict[str, Any]
     weights: Array | None = None
-
-
-class CodedRows(NamedTuple):
-    """Rows as codes of a few distinct values.
-
-    Attributes
-    ----------
-    codes
-        The code of each row in each column of probabilities, and last in that of the label, `(columns + 1, n)`.
-    values
-        The probabilities of each class that the codes of its column stand for.
-    columns
-        The column of each class.
-    outcomes
-        The class that each code of the label stands for, -1 for other labels.
-    """
-
-    codes: Any
-    values: list[Array]
-    columns: list[int]
-    outcomes: Integers
 
 
 @dataclass
@@ -136,10 +126,15 @@ class Outcomes:
         weight: Numbers | None = None,
         keys: Keys | None = None,
     ) -> None:
-        self.source, self.space, self.classes, self.tolerance = source, space, classes, decoder.tolerance
+        self.source = source
+        self.space = space
+        self.classes = classes
+        self.tolerance = decoder.tolerance
         self.problems = Problems(source.name, on_error)
         self.names = [name for column in forecast for name in column.names]
-        self._decoder, self._keep, self._keys = decoder, (*keep, *(keys or ())), keys
+        self._decoder = decoder
+        self._keep = (*keep, *(keys or ()))
+        self._keys = keys
         self._label = outcome if isinstance(outcome, Label) else None
         self.labels: tuple[str | int, ...] = () if self._label is None else self._label.values(classes or ())
         numbers = {"p": forecast, "y": [] if isinstance(outcome, Label) else outcome}
@@ -157,6 +152,7 @@ class Outcomes:
         columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
+        self._few = max(_LEAST, min(_ROWS, _CACHED // len(columns)))
         # Of two classes the column of one may be stored, and the probability of the other is the rest.
         read = [name for name in columns if name != "p0" or len(forecast) != 1]
         names = [part.name for part in parts] + list(self._keep)
@@ -185,7 +181,8 @@ class Outcomes:
 
     def settle(self, part: Source, found: Reading) -> None:
         """Say what is wrong with the invalid rows of a part, and check that none was lost."""
-        several, before = part is not self.source, self.problems.count
+        several = part is not self.source
+        before = self.problems.count
         name = part.name if several else None
         for place, why in part.invalid(found.invalid, self._decoder):
             self.problems.add(place, why, file=name)
@@ -201,49 +198,28 @@ class Outcomes:
         """Return parts of the rows that threads can read apart from one another, in order; none if one thread must."""
         return self.source.pieces(self._stored) or []
 
-    def coded(self, piece: Piece) -> CodedRows | None:
-        """Return the rows of a piece as codes; None where they are not coded, or also have weights or groups."""
-        if self._label is None or self.weighted or self._keep:
-            return None
-        found = piece.codes()
-        if found is None:
-            return None
-        *columns, labels = found.values
-        values = [np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in columns]
-        places = list(range(len(values)))
-        if "p0" not in piece.columns:
-            values, places = [1 - values[0], values[0]], [0, 0]
-        return CodedRows(found.codes, values, places, self._indices(labels, self._label))
-
     def read_piece(self, piece: Piece) -> Iterator[tuple[int, Chunk, list[int]]]:
-        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones.
-
-        A chunk lasts until the next one, which may take its memory.
-        """
-        done, classes = 0, None
-        if self._label is not None and not (self.weighted or self._keep):
-            for p, codes, labels in piece.strips():
-                if "p0" not in piece.columns:
-                    p = np.stack([1 - p[0], p[0]])
-                classes = self._indices(labels, self._label) if classes is None else classes
-                outcomes = classes[codes]
-                yield p.shape[1], *self._checked(p, outcomes, outcomes >= 0, piece.before + done)
-                done += p.shape[1]
-        if done < piece.rows:
-            for batch in piece.batches(self.rows, after=done):
-                yield batch.num_rows, *self.read(batch, piece.before + done)
-                done += batch.num_rows
+        """Yield the valid rows of a piece in chunks, each with the number of rows read and those of invalid ones."""
+        done = 0
+        for batch in piece.batches(self._few):
+            yield batch.num_rows, *self.read(batch, piece.before + done)
+            done += batch.num_rows
+        if done != piece.rows:
+            name = piece.source.name
+            raise FileError(f"{name} cannot be read: a part of {piece.rows:,} rows has {done:,}: it is damaged.")
 
     def read(self, batch: Any, before: int) -> tuple[Chunk, list[int]]:
         """Return the valid rows of a batch that comes after `before` others, and the numbers of the invalid ones."""
-        p, y = self._numbers(batch, "p"), self._numbers(batch, "y").T
+        p = self._numbers(batch, "p")
+        y = self._numbers(batch, "y").T
         outcomes: Integers | Array
         valid: Any
         if self._label is not None:
             outcomes = self._indices(batch.column("label"), self._label)
             valid = outcomes >= 0
         else:
-            outcomes, valid = y, np.isfinite(y).all(axis=1)
+            outcomes = y
+            valid = np.isfinite(y).all(axis=1)
             valid[valid] = self.space.contains(y[valid])
         weights = None
         if self.weighted:
@@ -252,7 +228,8 @@ class Outcomes:
         kept = {name: batch.column(f"by{k}") for k, name in enumerate(self._keep)}
         if self._keys is not None:
             named, numbered = self._keys.read(kept)
-            kept, valid = kept | named, valid & numbered
+            kept = kept | named
+            valid = valid & numbered
         return self._checked(p, outcomes, valid, before, weights, kept)
 
     def _checked(
@@ -272,8 +249,12 @@ class Outcomes:
         if left_out:
             mask = library("pyarrow").array(valid)
             kept = {name: column.filter(mask) for name, column in kept.items()}
-            rows, outcomes, p = rows[valid], outcomes[valid], p[:, valid]
+            rows = rows[valid]
+            outcomes = outcomes[valid]
+            p = p[:, valid]
             weights = None if weights is None else weights[valid]
+        if len(p) and (p < 0).any():
+            p = np.maximum(p, 0.0)
         return Chunk(rows, outcomes, p.T if len(p) else None, dict(kept), weights), left_out
 
     def _numbers(self, batch: Any, letter: str) -> Array:
@@ -294,7 +275,8 @@ class Outcomes:
             codes: Integers = column.to_numpy()
             known = (codes >= 0) & (codes < len(self.labels))
             return codes if known.all() else np.where(known, codes, -1)
-        arrow, compute = library("pyarrow"), library("pyarrow.compute")
+        arrow = library("pyarrow")
+        compute = library("pyarrow.compute")
         found = compute.index_in(column, value_set=arrow.array(self.labels, column.type), skip_nulls=True)
         return np.asarray(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
@@ -371,7 +353,8 @@ def read_outcomes(
     forecasts = numbers(opened, asked, size) if asked else []
     single = len(forecasts) == 1 and len(forecasts[0].entries) == 1
     if single:  # the second of two classes
-        (name,), (p,) = forecasts[0].names, forecasts[0].entries
+        (name,) = forecasts[0].names
+        (p,) = forecasts[0].entries
         forecasts = [Numbers(name, [f"1 - {p}", p], [f"1 - {name}", name], stored=forecasts[0].stored)]
     size = len(_entries(forecasts)) or size
     known = [] if classes is None else [str(name) for name in classes]
@@ -379,7 +362,8 @@ def read_outcomes(
     found: tuple[str, ...] | None = None
     hot = one_hot and len(names) > 1
     if hot:
-        outcomes, found = hot_label(opened, names), given_classes(names if classes is None else classes, len(names))
+        outcomes = hot_label(opened, names)
+        found = given_classes(names if classes is None else classes, len(names))
     elif len(names) > 1 or is_list(opened, names[0], labels=known) or not isinstance(space, Simplex | None):
         outcomes = numbers(opened, names, size)
         coordinates = [name for column in outcomes for name in column.names]

@@ -1,42 +1,20 @@
-"""Tables out: CSV files, whose cells no spreadsheet will run, Parquet and JSON lines."""
+"""Tables out: rows, whose columns may appear at any time, become a file of any format."""
 
 from __future__ import annotations
 
-import csv
 import json
-import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from treecal._atomic import new_file
 from treecal.exceptions import ParameterError
 from treecal.io._duckdb import library
-from treecal.io._text import FORMATS, kind_of
+from treecal.io._formats import format_of, known_formats
 
-_BATCH = 1 << 14
 _LARGEST = 1 << 63  # beyond the integers of 64 bits
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
-
-
-def inert(cell: Any) -> Any:
-    """Return a cell of a CSV file; text that a spreadsheet would read as a formula is prefixed with an apostrophe.
-
-    Examples
-    --------
-    >>> inert("=1+1"), inert("sun"), inert(-0.5)
-    ("'=1+1", 'sun', -0.5)
-    """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell
-
-
-def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> None:
-    """Write the rows of a CSV file, the header first, all cells inert."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(map(inert, row) for row in rows)
 
 
 def plain(value: Any) -> Any:
@@ -59,8 +37,8 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int) else str(value)
 
 
-class Table:
-    """Rows for a file of one of the three kinds, whose columns may appear at any time, and whose number is unlimited.
+class NewTable:
+    """Rows for a file, whose columns may appear at any time, and whose number is unlimited.
 
     Parameters
     ----------
@@ -85,39 +63,18 @@ class Table:
                 self._kinds[name] = set()
 
     @property
-    def _columns(self) -> list[str]:
-        """All columns: those of the rows as they came, then those that were known before."""
-        return [*(name for name in self._kinds if name not in self._last), *self._last]
+    def columns(self) -> dict[str, set[str]]:
+        """The kinds of values in each column: those of the rows, in order, then those that were known before."""
+        names = [*(name for name in self._kinds if name not in self._last), *self._last]
+        return {name: self._kinds[name] for name in names}
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows, each with all columns."""
+        names = list(self.columns)
         self._spool.seek(0)
         for line in self._spool:
             found = json.loads(line)
-            yield {name: found.get(name) for name in self._columns}
-
-    def write(self, path: Path, kind: str, *, delimiter: str = ",") -> None:
-        """Write all of them to a file."""
-        if kind == "parquet":
-            self._write_parquet(path)
-            return
-        with path.open("w", encoding="utf-8", newline="") as file:
-            if kind == "jsonl":
-                file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self._rows())
-                return
-            writer = csv.writer(file, delimiter=delimiter)
-            writer.writerow(map(inert, self._columns))
-            writer.writerows(map(_cell, row.values()) for row in self._rows())
-
-    def _write_parquet(self, path: Path) -> None:
-        arrow = library("pyarrow")
-        types = {name: _arrow_type(arrow, self._kinds[name]) for name in self._columns}
-        schema, texts = arrow.schema(types.items()), [name for name, kind in types.items() if kind == arrow.string()]
-        with library("pyarrow.parquet").ParquetWriter(path, schema) as file:
-            found = self._rows()
-            while rows := list(islice(found, _BATCH)):
-                for row in rows:
-                    row.update({name: _text(row[name]) for name in texts})
-                file.write_table(arrow.Table.from_pylist(rows, schema))
+            yield {name: found.get(name) for name in names}
 
 
 def _kind(value: Any) -> str:
@@ -128,26 +85,8 @@ def _kind(value: Any) -> str:
     return type(value).__name__
 
 
-def _arrow_type(arrow: Any, kinds: set[str]) -> Any:
-    """Return the type of a column that holds values of these kinds; one of mixed kinds is text."""
-    if kinds and kinds <= {"int", "float"}:
-        return arrow.int64() if kinds == {"int"} else arrow.float64()
-    return {"bool": arrow.bool_(), "list": arrow.list_(arrow.float64())}.get("".join(kinds), arrow.string())
-
-
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _cell(value: Any) -> Any:
-    """Return a value as a cell of CSV; a negative number is no formula, even as text."""
-    if isinstance(value, str):
-        return value if _NUMBER.fullmatch(value) else inert(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
-
-
 @contextmanager
-def new_table(path: Path, *, columns: Sequence[str], force: bool = False) -> Iterator[Table]:
+def new_table(path: Path, *, columns: Sequence[str], force: bool = False) -> Iterator[NewTable]:
     """Give a table that becomes a CSV, Parquet or JSON lines file, by its name, when the block ends without an error.
 
     Examples
@@ -162,12 +101,12 @@ def new_table(path: Path, *, columns: Sequence[str], force: bool = False) -> Ite
     2,sun,0.25
     <BLANKLINE>
     """
-    kind = None if path.name.lower().endswith(".gz") else kind_of(path)
-    if kind is None:
-        raise ParameterError(f"the name of {path} does not tell its format.", hint=f"{FORMATS}.")
-    if kind == "parquet":
+    found = None if path.name.lower().endswith(".gz") else format_of(path)
+    if found is None:
+        raise ParameterError(f"the name of {path} does not tell its format.", hint=f"{known_formats()}.")
+    if found.kind == "parquet":
         library("pyarrow")  # one that is missing is an error now, not after an hour
     with new_file(path, force=force) as temporary, tempfile.TemporaryFile("w+", encoding="utf-8") as spool:
-        table = Table(spool, columns)
+        table = NewTable(spool, columns)
         yield table
-        table.write(temporary, kind, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+        found.write(temporary, path.name, table.columns, table.rows())

@@ -6,21 +6,14 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 from treecal.exceptions import FileError
-from treecal.io._text import FORMATS, kind_of
+from treecal.io._formats import Format, format_named, format_of, known_formats
+from treecal.io._scan import File
 
 _MISSING = "__HIVE_DEFAULT_PARTITION__"
-
-
-class File(NamedTuple):
-    """A file: its path, its name in messages, and the columns that its folders are named after, as `day=2026-01-31`."""
-
-    path: Path
-    name: str
-    partition: dict[str, str | None]
 
 
 def is_paths(source: Any) -> bool:
@@ -65,7 +58,7 @@ def _expanded(path: Path) -> Iterator[tuple[Path, Path | None]]:
             return
         files = sorted(_in_folder(path), key=lambda file: file.parts)
         if not files:
-            raise FileError(f"there is no file in the folder {path}.", hint=f"{FORMATS}; text also with .gz.")
+            raise FileError(f"there is no file in the folder {path}.", hint=f"{known_formats()}; text also with .gz.")
         yield from ((file, path) for file in files)
         return
     pattern = str(path)
@@ -112,10 +105,11 @@ def _in_folder(folder: Path) -> Iterator[Path]:
         for name in names:
             if _is_hidden([name]):
                 continue
-            if kind_of(name) is None:
+            if format_of(name) is None:
                 raise FileError(
                     f"the format of {Path(where, name)} is unknown: its name does not tell.",
-                    hint=f"leave it out by a pattern, such as {str(folder / '*.csv')!r}; or rename it: {FORMATS}.",
+                    hint=f"leave it out by a pattern, such as {str(folder / '*.csv')!r}; "
+                    f"or rename it: {known_formats()}.",
                 )
             yield Path(where, name)
 
@@ -126,3 +120,55 @@ def _partition(file: Path, root: Path | None) -> dict[str, str | None]:
         return {}
     pairs = (part.split("=", 1) for part in file.relative_to(root).parts[:-1] if part.find("=") > 0)
     return {unquote(name): None if value == _MISSING else unquote(value) for name, value in pairs}
+
+
+def check_file(path: Path) -> None:
+    """Raise an error unless the path is a file."""
+    try:
+        there = path.exists()
+        folder = path.is_dir()
+    except OSError as error:  # a name that is too long, for example
+        raise FileError(f"{path} cannot be read: {error.strerror}.") from None
+    if not there:
+        raise FileError(f"there is no file {path}.")
+    if folder:
+        raise FileError(f"{path} is a folder, expected a file.")
+
+
+def common_format(files: Sequence[File], kind: str | None) -> Format:
+    """Return the format of files, which must be there and not empty; by default their names tell it."""
+    first = files[0]
+    found = _format(first, kind)
+    for file in files:
+        own = _format(file, kind)
+        if own != found:
+            raise FileError(
+                f"{first.name} is {found.name} and {file.name} is {own.name}, expected files of one format.",
+                hint="read them one by one, or convert some of them.",
+            )
+        _check(file)
+    return found
+
+
+def _format(file: File, kind: str | None) -> Format:
+    if kind is not None:
+        return format_named(kind)
+    check_file(file.path)
+    found = format_of(file.path)
+    if found is None:
+        raise FileError(
+            f"the format of {file.path} is unknown: its name does not tell.",
+            hint=f"{known_formats()}; text also with .gz.",
+        )
+    return found
+
+
+def _check(file: File) -> None:
+    """Raise an error unless the file is there, not empty, and has a name that DuckDB can be told."""
+    check_file(file.path)
+    if file.path.stat().st_size == 0:
+        raise FileError(f"{file.name} is empty.")
+    try:
+        os.path.abspath(file.path).encode()
+    except UnicodeEncodeError:
+        raise FileError(f"the name of {file.path} is not in UTF-8.", hint="rename the file.") from None

@@ -1,15 +1,27 @@
-"""A file as DuckDB scans it: a function of SQL, its options, and what the names of its folders add."""
+"""Files as DuckDB scans them: a function of SQL, its options, and what the names of folders add; several as one.
+
+Several are asked together where the order is of no account, else one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from treecal.exceptions import FileError
-from treecal.io._blocks import is_gzip
 from treecal.io._duckdb import identifier, literal_path, quoted
-from treecal.io._paths import File
-from treecal.io._source import LOG, Source
+from treecal.io._source import LOG, Piece, Source
+from treecal.io._text import Row, is_gzip
+
+
+class File(NamedTuple):
+    """A file: its path, its name in messages, and the columns that its folders are named after, as `day=2026-01-31`."""
+
+    path: Path
+    name: str
+    partition: dict[str, str | None]
 
 
 class FileSource(Source):
@@ -55,3 +67,76 @@ def scan(files: Sequence[FileSource], columns: Sequence[str] = ()) -> str:
     added = {name: f"CAST({value} AS VARCHAR) AS {identifier(name)}" for name, value in values}
     chosen = [added.get(name, identifier(name)) for name in columns] or ["*", *added.values()]
     return f"SELECT {', '.join(chosen)} FROM {function}({given})"
+
+
+class Files(Source):
+    """Several files of one format.
+
+    Its columns are those that all of them have, with the same type; to ask for another is an error that names a file.
+    """
+
+    def __init__(self, name: str, files: Sequence[FileSource], connection: Any) -> None:
+        self._files = files
+        self._current: int | None = None
+        self._apart: dict[str, str] = {}
+        first = files[0]
+        for file in files[1:]:
+            for column in first.types | file.types:
+                if first.types.get(column) != file.types.get(column):
+                    self._apart.setdefault(column, _difference(column, first, file))
+        columns = [column for column in first.types if column not in self._apart]
+        if not columns:
+            raise _mixed(next(iter(self._apart.values())))
+        alike = defaultdict(list)
+        for file in files:
+            alike[file.shape].append(file)
+        together = " UNION ALL ".join(scan(each, columns) for each in alike.values())
+        super().__init__(name, connection.sql, connection, scan=f"({together})")
+        self._sizes = [file.path.stat().st_size for file in files]
+
+    def parts(self) -> Iterator[Source]:
+        try:
+            for number, file in enumerate(self._files):
+                self._current = number
+                file.watch = self.watch
+                yield file
+        finally:
+            self._current = None
+
+    def pieces(self, columns: Mapping[str, str] | None) -> Sequence[Piece] | None:
+        found = [file.pieces(columns) for file in self._files]
+        return None if any(each is None for each in found) else [piece for each in found for piece in each or ()]
+
+    def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
+        for name in names:
+            if name in self._apart:
+                raise _mixed(self._apart[name])
+        super().check(names, remedy=remedy)
+
+    def done(self) -> float | None:
+        if self._current is None:
+            return super().done()
+        *before, own = self._sizes[: self._current + 1]
+        return (sum(before) + (self._files[self._current].done() or 0.0) * own) / max(1, sum(self._sizes))
+
+    def cell(self, name: str) -> str:
+        return self._files[0].cell(name)
+
+    def key(self, name: str) -> str:
+        return self._files[0].key(name)
+
+    def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
+        for file in self.parts():
+            yield from file.rows(columns)
+
+
+def _difference(column: str, one: FileSource, other: FileSource) -> str:
+    if column in one.types and column in other.types:
+        kinds = f"{one.types[column]} values in {one.name}, but {other.types[column]} values in {other.name}"
+        return f"column {column!r} holds {kinds}."
+    lacking, having = (one, other) if column not in one.types else (other, one)
+    return f"{lacking.name} has no column {column!r}, as {having.name} has."
+
+
+def _mixed(difference: str) -> FileError:
+    return FileError(difference, hint="all files must have the columns that are read, with values of one type.")

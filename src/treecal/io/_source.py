@@ -7,17 +7,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from treecal.exceptions import FileError, TreeCalError
-from treecal.io._blocks import not_gzip
 from treecal.io._decoder import Decoder, check_columns
 from treecal.io._duckdb import identifier, library
-from treecal.io._text import Place, Row, not_csv
-
-if TYPE_CHECKING:
-    from treecal.io._parquet import Piece
+from treecal.io._text import Place, Row, not_csv, not_gzip
 
 LOG = "treecal_log"
 """The name of the table in SQL."""
@@ -26,6 +23,25 @@ ROWS = 4096
 
 _TICK = 0.1
 _AHEAD = 3  # batches fetched in advance
+
+
+class Piece(NamedTuple):
+    """Rows of a source that follow one another: what one thread reads while others read others.
+
+    Attributes
+    ----------
+    source
+        Where they are from.
+    before, rows
+        Number of rows before them, and of their own, as the source states them.
+    batches
+        Yields them as Arrow batches of up to so many rows.
+    """
+
+    source: Source
+    before: int
+    rows: int
+    batches: Callable[[int], Iterator[Any]]
 
 
 class Source:
@@ -47,7 +63,8 @@ class Source:
         self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "", table: Any = None
     ) -> None:
         self.name = name
-        self._query, self._connection = query, connection
+        self._query = query
+        self._connection = connection
         with self.plain_errors():
             if scan:
                 connection.execute(f"CREATE VIEW {LOG} AS SELECT * FROM {scan}")
@@ -72,7 +89,7 @@ class Source:
             except BaseException:  # Ctrl-C, or the generator is closed
                 fetcher.shutdown(wait=False, cancel_futures=True)
                 if self._connection is not None:
-                    with suppress(library("duckdb").Error):  # it may be closed, if an abandoned generator is collected
+                    with suppress(*_damage()):  # it may be closed, if an abandoned generator is collected
                         self._connection.interrupt()
                 raise
 
@@ -125,13 +142,10 @@ class Source:
         """
         return None
 
-    def ends(self, name: str) -> tuple[int, int] | None:
-        """Return the least and the largest number in a column of integers, if that is known without reading it."""
-        return None
-
     def rows(self, columns: Sequence[str] = ()) -> Iterator[Row]:
         """Yield the rows one by one, with these columns; by default all."""
-        row, chosen = 0, ", ".join(map(identifier, columns)) or "*"
+        row = 0
+        chosen = ", ".join(map(identifier, columns)) or "*"
         for batch in self.batches(f"SELECT {chosen} FROM {LOG}", rows=ROWS):
             with self.plain_errors():
                 values = batch.to_pylist()
@@ -161,17 +175,22 @@ class Source:
     @contextmanager
     def plain_errors(self) -> Iterator[None]:
         """Turn errors of DuckDB and Arrow into ours."""
-        duckdb, arrow = library("duckdb"), library("pyarrow")
-        # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
-        damage = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
         try:
             yield
         except TreeCalError:
             raise
-        except (duckdb.Error, arrow.ArrowException, *damage) as error:
+        except _damage() as error:
             if "Interrupted" in str(error):
                 raise KeyboardInterrupt from None
             raise _plain(self.name, error) from None
+
+
+@cache
+def _damage() -> tuple[type[BaseException], ...]:
+    """Return what DuckDB and Arrow raise."""
+    # Arrow passes DuckDB's errors on as OSError; both raise the others where names or values are damaged.
+    others = (OSError, RuntimeError, UnicodeError, OverflowError, MemoryError)
+    return (library("duckdb").Error, library("pyarrow").ArrowException, *others)
 
 
 def sentence(error: BaseException) -> str:
@@ -182,7 +201,8 @@ def sentence(error: BaseException) -> str:
 
 def _plain(name: str, error: BaseException) -> FileError:
     """Return our error for one of DuckDB or Arrow."""
-    text, hint = str(error), None
+    text = str(error)
+    hint = None
     if "state machine reached an invalid state" in text:
         return not_csv(name)
     if "gzip" in text.lower():

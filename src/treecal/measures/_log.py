@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-
-_TOLERANCE = 1e-6
+from treecal.geometry import Simplex, valid_forecasts, without_negatives
 
 
 class Log(NamedTuple):
@@ -46,12 +45,12 @@ def read_forecasts(P: ArrayLike) -> Array:
         given = np.column_stack([1 - given, given])
     if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] < 2:
         raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
-    low, sums = given.min(axis=1), given.sum(axis=1)
-    if (wrong := (low < -_TOLERANCE) | (np.abs(sums - 1) > _TOLERANCE)).any():
-        row = int(np.argmax(wrong))
-        problem = f"has least entry {low[row]:.6g} and sum {sums[row]:.6g}, expected probabilities that sum to 1."
+    if not (valid := valid_forecasts(given.T)).all():
+        row = int(np.argmin(valid))
+        low, total = given[row].min(), given[row].sum()
+        problem = f"has least entry {low:.6g} and sum {total:.6g}, expected probabilities that sum to 1."
         raise ForecastError.at(row, problem, where="in row")
-    return given
+    return without_negatives(Simplex(given.shape[1]), given)
 
 
 def read_weights(weights: ArrayLike | None, n: int) -> Array:

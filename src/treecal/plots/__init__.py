@@ -3,6 +3,7 @@
 `reliability`, `likeliest` and `interval_tree` return what some of them show, and need no matplotlib.
 """
 
+from treecal.plots._audit import draw_audit as draw_audit
 from treecal.plots._audit import plot_audit
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
@@ -14,6 +15,7 @@ from treecal.plots._ternary import plot_ternary
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
 from treecal.plots._windows import plot_windows
 
+# Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [
     "IntervalTree",
     "Reliability",

@@ -114,7 +114,7 @@ def write(
 
 def _part(section: Section) -> dict[str, Any]:
     """Return one section as the template reads it."""
-    from treecal.auditing._show import watched  # imported when needed: tables for terminals take long
+    from treecal.auditing import watched
 
     chapters = [
         {

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from treecal._sums import group_rows
-from treecal.auditing._show import acted
+from treecal.auditing import acted
 from treecal.geometry import Norm, Simplex, l1, l2, linf
 from treecal.ledger import Reading
 from treecal.measures import Verdict as Judged

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from treecal.auditing._counts import Cells
+from treecal.auditing import BinCounts
 from treecal.monitor import Alarm
 from treecal.serve._player import Mark, Player
 from treecal.serve._replay import Kept
@@ -32,7 +32,7 @@ class Picture(NamedTuple):
     state: str
     last: float
     played: str
-    cells: dict[str, Cells]
+    cells: dict[str, BinCounts]
     monitors: dict[str, Standing]
     marks: list[Mark]
 
@@ -54,7 +54,7 @@ def picture_of(kept: Kept, player: Player) -> Picture:
         player.state.hex(),
         player.last,
         "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
-        {role: Cells(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
+        {role: BinCounts(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
         {
             name: Standing(each.statistic, each.peak, each.threshold, each.alarm)
             for name, each in player.monitors.items()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import Cells, Rows
+from treecal.auditing import AuditRows, BinCounts, tally
 from treecal.correctors import Corrector
 from treecal.correctors._batch import Batch
 from treecal.correctors._names import saved_names
@@ -107,10 +107,10 @@ class Player:
         self.front, copied = (None, None) if self.thing is None else divided(self.thing)
         self.pool = None if copied is None else Pool(copied)
         self.limit = config.limit if config.limit is not None or self.pool is None else LIMIT
-        self.cells: dict[str, Cells] = {}
+        self.cells: dict[str, BinCounts] = {}
         if isinstance(self.space, Simplex):
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")
-            self.cells = {role: Cells.empty(classes=self.space.dim, bins=BINS) for role in roles}
+            self.cells = {role: BinCounts.empty(classes=self.space.dim, bins=BINS) for role in roles}
         self.tallies, self.sums = Tallies(self.space), Sums()
         self._unscored: list[Unscored] = []
         self.marks: list[Mark] = []
@@ -245,7 +245,6 @@ class Player:
     def _count(self, rows: Unscored) -> None:
         if not self.cells:
             return
-        from treecal.auditing._kernels import tally
 
         met = rows.classes >= 0  # an outcome between the classes has none
         for role, cells in self.cells.items():
@@ -310,7 +309,7 @@ class Player:
         self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
         self.marks = [Mark(*row) for row in state["marks"].tolist()]
         self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)
-        self.cells = {role: Cells(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
+        self.cells = {role: BinCounts(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
         for name, monitor in self.monitors.items():
             monitor.set_state(state["monitors"][name])
         if self.front is not None:
@@ -371,6 +370,6 @@ def arrays(
     return X, P, Y, classes
 
 
-def audited(points: Array, classes: Integers) -> Rows:
+def audited(points: Array, classes: Integers) -> AuditRows:
     """Return forecasts and the classes of their outcomes as rows of an audit."""
-    return Rows(np.ascontiguousarray(points.T), classes, np.zeros(len(classes), np.int64), _NONE)
+    return AuditRows(np.ascontiguousarray(points.T), classes, np.zeros(len(classes), np.int64), _NONE)

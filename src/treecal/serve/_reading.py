@@ -13,9 +13,7 @@ import msgspec
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.auditing._counts import Cells, Counts, Rows
-from treecal.auditing._groups import Groups
-from treecal.auditing._result import Audit
+from treecal.auditing import Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
 from treecal.correctors import all_correctors
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
@@ -118,7 +116,7 @@ def _mark(each: Mark) -> wire.Mark:
     return msgspec.convert(known | {"rounds": int(each.rounds)}, wire.Mark)
 
 
-def _verdict(cells: Cells, config: wire.NewStream) -> dict[str, Any] | None:
+def _verdict(cells: BinCounts, config: wire.NewStream) -> dict[str, Any] | None:
     if not cells.weight.any():
         return None
     return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
@@ -151,8 +149,8 @@ def _outlook(picture: Picture) -> str:
     return f"It forecasts by itself: {said} The more forecasts wait for their outcomes, the slower it learns."
 
 
-def _audit(groups: Groups, cells: Cells, classes: tuple[str, ...]) -> Audit:
-    return Counts(groups, cells, None).audit("the books", classes, classes, Problems("the books", "stop"))
+def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...]) -> Audit:
+    return AuditCounts(groups, cells, None).audit("the books", classes, classes, Problems("the books", "stop"))
 
 
 def _classes(space: ConvexSet) -> tuple[str, ...]:
@@ -332,7 +330,6 @@ Part = tuple[dict[str, Any] | None, dict[Any, dict[str, Any]]]
 
 
 def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) -> Part:
-    from treecal.auditing._kernels import tally
 
     met = read.classes >= 0
     if not met.any():
@@ -342,8 +339,8 @@ def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
         for key in dict.fromkeys(keys):
             groups.index[(key,)] = len(groups.index)
         home = np.array([groups.index[(key,)] for key in keys], np.int64)
-    cells = Cells.empty(classes=space.dim, bins=BINS).with_room(groups)
-    tally(Rows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE), cells)
+    cells = BinCounts.empty(classes=space.dim, bins=BINS).with_room(groups)
+    tally(AuditRows(np.ascontiguousarray(points[met].T), read.classes[met], home[met], _NONE), cells)
     filled = {key: at for key, at in groups.index.items() if cells.weight[at].any()}
     groups.index.clear()
     groups.index.update(filled)

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
-from treecal.auditing._counts import Counts
-from treecal.auditing._groups import Groups
-from treecal.auditing._result import Calibration
+from treecal.auditing import AuditCounts, Calibration, Groups
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.torch import _tally as tally
@@ -121,7 +119,7 @@ class CalibrationError(nn.Module):
             raise ParameterError(
                 f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first."
             )
-        found = Counts(Groups(()), tally.as_cells(sums), None)
+        found = AuditCounts(Groups(()), tally.as_cells(sums), None)
         return found.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
 
     def reset(self) -> None:

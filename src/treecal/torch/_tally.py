@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from treecal._bins import bin_of
-from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, SCORES, Cells
+from treecal.auditing import DIGITS, LOG_SCALE, MAGIC, SCORES, BinCounts
 
 TWO = int(np.float64(2.0).view(np.int64))
 HALF = 26
@@ -126,7 +126,7 @@ def edges(bins: int) -> Tensor:
     return found
 
 
-def as_cells(sums: Sums) -> Cells:
+def as_cells(sums: Sums) -> BinCounts:
     """Return the counts as those of one group of an audit."""
     planes, scores, rows = (part.cpu().numpy() for part in sums)
     weight, hits, high, low = (plane.astype(object) for plane in planes)  # Python's integers do not overflow
@@ -139,4 +139,4 @@ def as_cells(sums: Sums) -> Cells:
     parts = weight, hits, total // one, total % one, score // one, score % one
     found = [part.astype(np.int64)[None] for part in parts]
     found += [rows[1:2].copy(), np.zeros(1, np.int64)]
-    return Cells(*found)
+    return BinCounts(*found)

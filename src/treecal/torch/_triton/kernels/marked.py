@@ -11,7 +11,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from treecal.auditing._counts import LOG_SCALE, MAGIC
+from treecal.auditing import LOG_SCALE, MAGIC
 from treecal.torch._tally import HALF, LOW, TWO
 from treecal.torch._triton.kernels.count import RECORD, START, add_squares, probability
 

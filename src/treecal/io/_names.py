@@ -1,14 +1,21 @@
-"""Columns of probabilities and the classes they are for: `p_rain` is the probability of `rain`."""
+"""Columns by their names: of which class they are the probability (`p_rain` of `rain`), and which hold keys."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
-from treecal.exceptions import ParameterError
+import numpy as np
+
+from treecal.exceptions import FileError, ParameterError
+from treecal.io._duckdb import library
 
 _NOT = re.compile(r"(^|[\W_])(no|not|non)[\W_]$", re.I)
+NUMBER = r"^\s*-?\d{1,18}\s*$"
+"""The texts that are sequence numbers."""
+_TYPES = ("varchar", "string", "json", "tinyint", "smallint", "int", "integer", "bigint")
 
 
 def class_named(column: str, classes: Sequence[str]) -> str | None:
@@ -72,3 +79,40 @@ def columns_of(classes: Sequence[str], there: Collection[str]) -> list[tuple[str
     ]
     found = (tuple(prefix + name for name in classes) for prefix in clear)
     return [columns for columns in found if all(name in there for name in columns)]
+
+
+class Keys(NamedTuple):
+    """The column of keys, any text, and that of sequence numbers, whole ones, which order the rows of a key."""
+
+    key: str
+    seq: str
+
+    def check(self, source: str, types: dict[str, str]) -> None:
+        """Raise unless the cells of both columns have one text each, in which DuckDB and Spark agree."""
+        if self.key == self.seq:
+            raise FileError(f"{self.key!r} is the column of keys and of their numbers, expected two columns.")
+        for name in self:
+            if types[name].lower() not in _TYPES:
+                raise FileError(
+                    f"column {name!r} of {source} holds {types[name]} values, expected text or whole numbers."
+                )
+
+    def read(self, cells: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        """Return keys as text and numbers as integers, and which rows have both."""
+        arrow = library("pyarrow")
+        compute = library("pyarrow.compute")
+        key, text = (cells[name].cast("string") for name in self)
+        good = compute.match_substring_regex(text, NUMBER)
+        seq = compute.if_else(good, compute.utf8_trim_whitespace(text), arrow.scalar(None, "string")).cast("int64")
+        valid = compute.and_(key.is_valid(), seq.is_valid())
+        return {self.key: key, self.seq: seq}, np.asarray(valid.to_numpy(zero_copy_only=False))
+
+    def complaint(self, row: dict[str, Any]) -> str | None:
+        """Return what is wrong with the key or the number of a row, if anything."""
+        key, seq = (row.get(name) for name in self)
+        if key in (None, ""):
+            return f"{self.key} is missing, expected the key of a stream."
+        if seq in (None, "") or not re.match(NUMBER, str(seq)):
+            found = "missing" if seq in (None, "") else repr(seq)
+            return f"{self.seq} is {found}, expected a whole number, which orders the rows of {self.key} {key!r}."
+        return None

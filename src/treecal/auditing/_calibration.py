@@ -1,0 +1,127 @@
+"""How calibrated the forecasts of some rows are: bins, errors, scores, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from treecal.auditing._exact import Exact
+from treecal.measures import Bins, Interval, Payoff, Verdict, classwise_ece
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How calibrated the forecasts of some rows are.
+
+    Attributes
+    ----------
+    rounds
+        Number of rows, without those of weight 0.
+    weight
+        Total weight of these rows; their number, if they have no weights.
+    top_label
+        Rows binned by the probability of their most likely class; the outcome is whether that class was right.
+    classes
+        Rows binned by the probability of each class, by its name.
+    exact
+        Errors of distinct forecasts, compared bit for bit; None if they were not computed.
+    brier_interval
+        Mean of `Σ_k (p_k - y_k)²`, with its interval.
+    log_interval
+        Mean of `−ln p_y`, with its interval; infinite if an outcome had forecast 0.
+    payoff
+        What acting on the forecasts cost; None if no loss was given.
+    """
+
+    rounds: int
+    weight: float
+    top_label: Bins
+    classes: dict[str, Bins]
+    exact: Exact | None
+    brier_interval: Interval
+    log_interval: Interval
+    payoff: Payoff | None = None
+
+    @property
+    def brier(self) -> float:
+        """Brier score: the mean of `Σ_k (p_k - y_k)²`."""
+        return self.brier_interval.value
+
+    @property
+    def log_score(self) -> float:
+        """Log score: the mean of `−ln p_y`."""
+        return self.log_interval.value
+
+    @property
+    def accuracy(self) -> float:
+        """Share of rows whose most likely class was the outcome."""
+        return self.top_label.mean_outcome
+
+    @property
+    def uncertainty(self) -> float:
+        """Brier score of climatology: of always forecasting how often each class came in these rows."""
+        return 1 - math.fsum(bins.mean_outcome**2 for bins in self.classes.values())
+
+    @property
+    def skill(self) -> float:
+        """How much lower than climatology's the Brier score is, as a share of it; below 0 is worse than climatology."""
+        return 1 - self.brier / self.uncertainty if self.uncertainty > 0 else math.nan
+
+    @property
+    def resolution(self) -> float:
+        """How far the mean outcomes of the bins lie from that of all rows, squared, summed over the classes."""
+        return math.fsum(bins.resolution for bins in self.classes.values())
+
+    @property
+    def classwise_ece(self) -> float:
+        """The mean over classes of their expected calibration errors."""
+        return classwise_ece(list(self.classes.values()))
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Is it chance, how much is it, and what to do: see `treecal.measures.Verdict`."""
+        return Verdict(self.top_label, self.classes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON values (an infinite error is a float that JSON lacks)."""
+        exact = self.exact
+        each = (None,) * len(self.classes) if exact is None else exact.classes
+        _, classes = self.verdict.views
+        return {
+            "rounds": self.rounds,
+            "weight": self.weight,
+            "verdict": self.verdict.to_dict(),
+            "forecasts": None if exact is None else exact.forecasts,
+            "errors": {} if exact is None else {name: {"exact": error} for name, error in exact.errors.items()},
+            "brier": self.brier,
+            "log_score": self.log_score,
+            "accuracy": self.accuracy,
+            "skill": None if math.isnan(self.skill) else self.skill,
+            "resolution": self.resolution,
+            "uncertainty": self.uncertainty,
+            "intervals": {"level": self.brier_interval.level, "brier": _ends(self.brier_interval)}
+            | {"log_score": _ends(self.log_interval)},
+            **({} if self.payoff is None else {"payoff": self.payoff.to_dict()}),
+            "classwise_ece": self.classwise_ece,
+            "classwise": classes.to_dict(),
+            "top_label": self.top_label.to_dict(),
+            "classes": {
+                name: {"exact": error, **bins.to_dict()}
+                for (name, bins), error in zip(self.classes.items(), each, strict=True)
+            },
+        }
+
+    def plot(self) -> list[Axes]:
+        """Draw the reliability of the most likely class and of single classes: `plots.plot_audit`."""
+        from treecal.plots import plot_audit
+
+        return plot_audit(self)
+
+
+def _ends(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]

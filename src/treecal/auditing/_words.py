@@ -1,0 +1,77 @@
+"""What is said of an audit in words: no library of tables is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from treecal.auditing._calibration import Calibration
+from treecal.auditing._groups import Key
+from treecal.io import Problems
+from treecal.measures import Payoff
+
+if TYPE_CHECKING:
+    from treecal.monitor import Alarm
+
+
+class Shown(Protocol):
+    """What is shown of an audit."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+
+    @property
+    def whole(self) -> Calibration: ...
+
+    @property
+    def groups(self) -> Mapping[Key, Calibration]: ...
+
+    @property
+    def problems(self) -> Problems: ...
+
+    @property
+    def windows(self) -> Shown | None: ...
+
+    @property
+    def alarm(self) -> Alarm | None: ...
+
+    @property
+    def in_order(self) -> bool: ...
+
+    @property
+    def off(self) -> list[Key]: ...
+
+
+def acted(payoff: Payoff) -> str:
+    """Say what acting on the forecasts cost, and which actions should have been others."""
+    saved = payoff.interval()
+    luck = payoff.chance
+    text = (
+        f"Who acts on these forecasts pays {payoff.cost:.4g} a row. Recalibrated ones save {saved.value:.4g} of it or "
+        f"more: what taking another action in place of each saves (90 % interval {saved.low:.4g} to "
+        f"{saved.high:.4g}; by chance {luck.mean:.4g})."
+    )
+    if luck.p_value(saved.value) < 0.05:
+        rows = payoff.counts.sum(axis=1)
+        for k, better in enumerate(payoff.better):
+            if better != k:
+                text += (
+                    f" Where action {k + 1} was taken, {rows[k]:,.0f} rows, action {better + 1} would have cost less."
+                )
+    return text
+
+
+def watched(windows: Shown) -> str:
+    """Say what a monitor of the rows found."""
+    if (none := windows.groups.get((None,))) is not None:
+        have = "row has" if none.rounds == 1 else "rows have"
+        return f"{none.rounds:,} {have} no {windows.by[0]}, so no monitor watched the log."
+    if not windows.in_order:
+        return f"The rows are not in the order of {windows.by[0]}, so no monitor watched them."
+    if windows.alarm is None:
+        return "A monitor that looked after every row has raised no alarm."
+    said = str(windows.alarm)
+    return f"{said[0].upper()}{said[1:]}."
