@@ -17,6 +17,7 @@ from treecal.serve import _asked, _books, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
 from treecal.serve._doctor import check_books
+from treecal.serve._picture import Picture
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._store import open_reader, open_store, queries
@@ -246,9 +247,9 @@ def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypat
     computed: list[str] = []
     real = _reading._verdict
 
-    def counted(cells: Any, config: wire.NewStream) -> Any:
-        computed.append(config.name)
-        return real(cells, config)
+    def counted(picture: Picture, role: str) -> Any:
+        computed.append(picture.kept.name)
+        return real(picture, role)
 
     monkeypatch.setattr(_reading, "_verdict", counted)
     verdicts = _reading.Verdicts(most=1)

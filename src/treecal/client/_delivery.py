@@ -123,6 +123,5 @@ def _without(
         raise AwayError(f"{error.code}: {error}", denied=True)
     if len(rows) > 1 and error.code != _NO_STREAM:
         return [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-    message = str(error).partition("\n\nHint: ")[0]
-    refused += [(row, Problem(error.code, message, error.hint, error.at)) for row in rows]
+    refused += [(row, Problem(error.code, error.message, error.hint, error.at)) for row in rows]
     return []

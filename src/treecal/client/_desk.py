@@ -275,7 +275,7 @@ def _shut_out(error: ServerError) -> str:
     """
     if error.code not in ("unauthorized", "forbidden", "archived"):
         raise error
-    why = str(error).partition("\n")[0].rstrip(".")
+    why = error.message.rstrip(".")
     _log.warning("forecasts are not corrected: %s", why)
     return why
 

@@ -47,6 +47,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "method_of",
     "multicalibration_bound",
     "tracking_bound",
 ]
@@ -63,3 +64,15 @@ def all_correctors() -> list[type[Corrector]]:
     things = (globals()[name] for name in __all__)
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
     return [kind for kind in kinds if not kind._several]
+
+
+def method_of(kind: str) -> str:
+    """Return the name in `treecal recalibrate --method` of a class of this package, given by its name.
+
+    Examples
+    --------
+    >>> method_of("VectorScaling")
+    'vector'
+    """
+    found: type[Corrector] = globals()[kind]
+    return next(iter(found.methods()))

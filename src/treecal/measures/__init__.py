@@ -12,9 +12,10 @@ from treecal.measures._payoff import Payoff, payoff_loss
 from treecal.measures._reliability import Bins, Luck
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
-from treecal.measures._verdict import Verdict
+from treecal.measures._verdict import Advice, Verdict
 
 __all__ = [
+    "Advice",
     "Bins",
     "Chance",
     "GapSums",

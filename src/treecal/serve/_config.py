@@ -39,7 +39,7 @@ SETS = {
 def space_of(new: NewStream) -> ConvexSet:
     """Return the set of a stream, or refuse."""
     if (new.classes is None) is (new.set is None):
-        raise Refusal("invalid", "expected one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
+        raise Refusal("invalid", "give exactly one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
     if new.classes is not None:
         simplex: Simplex = made("classes", lambda: Simplex(classes=new.classes))
         return simplex
@@ -142,6 +142,6 @@ def made(at: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except TreeCalError as error:
-        raise Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at) from None
+        raise Refusal("invalid", error.message, hint=error.hint, at=at) from None
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise Refusal("invalid", f"{at} cannot be: {error}.", at=at) from None

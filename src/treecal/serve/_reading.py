@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
@@ -16,11 +15,11 @@ from treecal._typing import Array, Integers
 from treecal.auditing._counts import Cells, Counts, Rows
 from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
-from treecal.correctors import all_correctors
+from treecal.correctors import method_of
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
 from treecal.late._rounds import VOID
-from treecal.measures import mean_interval
+from treecal.measures import Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import wire_alarm
 from treecal.serve._config import space_of
@@ -40,8 +39,6 @@ _MOST_GROUPS = 1000
 _MOST_NUMBERS = 2**24  # in the forecasts that are read at once
 _MOST_CURVES = 2**16  # in an answer: one for each class of each group
 _PAGE = 4096
-_CLASSES = re.compile(r"\btc\.(\w+)")
-_NAMES = {kind.__name__: name for kind in all_correctors() for name in list(kind.methods())[:1]}
 _NONE = np.empty(0, np.int64)
 
 
@@ -63,10 +60,7 @@ class Verdicts:
         kept = picture.kept
         learned, found = self._known.pop(kept.name, (-1, {}))
         if learned != picture.learned:
-            found = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
-            for role, own in found.items():
-                if own is not None:
-                    own["advice"] = _advice(picture, role, own)
+            found = {role: _verdict(picture, role) for role in picture.cells}
         self._known[kept.name] = picture.learned, found
         while len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -118,37 +112,39 @@ def _mark(each: Mark) -> wire.Mark:
     return msgspec.convert(known | {"rounds": int(each.rounds)}, wire.Mark)
 
 
-def _verdict(cells: Cells, config: wire.NewStream) -> dict[str, Any] | None:
+def _verdict(picture: Picture, role: str) -> dict[str, Any] | None:
+    cells = picture.cells[role]
     if not cells.weight.any():
         return None
-    return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
+    verdict = _audit(Groups(()), cells, _classes(space_of(picture.kept.config))).whole.verdict
+    return {**verdict.to_dict(), "advice": _advice(picture, role, verdict)}
 
 
-def _advice(picture: Picture, role: str, verdict: dict[str, Any]) -> str:
+def _advice(picture: Picture, role: str, verdict: Verdict) -> str:
     """Return what to do, in the words of the server."""
-    config, advice = picture.kept.config, str(verdict["advice"])
+    config = picture.kept.config
     if config.forecaster is not None:
         return _outlook(picture)
-    if config.corrector is None or "off" not in verdict["level"]:
-        return _CLASSES.sub(lambda match: f"the corrector {_NAMES.get(match[1], match[1])}", advice)
+    if config.corrector is None or verdict.level not in ("somewhat off", "far off"):
+        return verdict.advised.text(lambda kind: f"the corrector {method_of(kind)}")
     if role == "announced":
         name = config.corrector.name
         return (
-            f"It is corrected by {name} and still off: {name} learns as outcomes come. If it stays so, see to the "
+            f"It is corrected by {name} and still off: {name} learns from each outcome. If it stays off, improve the "
             "model, or try another corrector in a new stream."
         )
-    return re.sub(r" Use [^.]*(tc\.\w+[^.]*)\.$", "", advice) + " What is announced is corrected."
+    return f"{verdict.advised.found} What is announced is corrected."
 
 
 def _outlook(picture: Picture) -> str:
-    """Return what to expect of a stream that forecasts by itself: it has no model to put right."""
+    """Return what to expect of a stream that forecasts by itself: it has no model to correct."""
     bound = picture.marks[-1].guarantee if picture.marks else math.nan
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
-    said = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
+    outlook = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
     if bound >= space_of(picture.kept.config).diameter("l1") * (1 - 1e-9):
-        said = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
-    return f"It forecasts by itself: {said} The more forecasts wait for their outcomes, the slower it learns."
+        outlook = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
+    return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 
 def _audit(groups: Groups, cells: Cells, classes: tuple[str, ...]) -> Audit:

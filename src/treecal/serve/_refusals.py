@@ -44,7 +44,8 @@ class Refusal(TreeCalError):  # noqa: N818 # what is refused is no mistake of ou
 
     def __init__(self, code: str, message: str, *, hint: str | None = None, at: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.code, self.message, self.at = code, message, at
+        self.code = code
+        self.at = at
 
     @property
     def status(self) -> int:
