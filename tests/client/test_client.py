@@ -91,7 +91,7 @@ def test_a_round(make: Make, server: Server) -> None:
         assert made.config.corrector == Part("VectorScaling")
         answer = client.forecast("fog", np.array([0.25, 0.75], np.float32), tags={"city": "Oslo"}, due=7, timeout=LONG)
         assert (answer.forecast, answer.corrected, answer.kept, answer.why) == ([0.75, 0.25], True, True, None)
-        assert client.outcome("fog", answer.id, np.int64(1)).status == "ok"
+        assert client.outcome("fog", answer.id, np.int64(1)).status == "learned"
         assert client.outcome("fog", answer.id, 1).status == "replayed"
         assert client.outcome("fog", "another", 1).status == "unknown"
     body = server.books.forecasts["fog", answer.id]["body"]
@@ -125,7 +125,7 @@ def test_many(make: Make, server: Server) -> None:
         answers = client.forecast_many("rain", P, timeout=LONG)
         assert all(a.corrected and a.forecast == [0.75, 0.25] for a in answers)
         receipts = client.outcomes([("rain", a.id, k % 2) for k, a in enumerate(answers)])
-        assert {r.status for r in receipts} == {"ok"}
+        assert {r.status for r in receipts} == {"learned"}
         named = client.forecast_many("rain", P[:2], ids=["a", "b"], tags=[{"k": "1"}, {"k": "2"}], due=5.0)
         assert [a.id for a in named] == ["a", "b"]
         assert client.forecast_many("rain", []) == client.outcomes([]) == []
@@ -237,7 +237,7 @@ def test_calls_are_tried_again_under_the_same_ids(fault: str, make: Make, server
         client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
         server.faults = [fault, fault]
         (receipt,) = client.outcomes([("rain", "a", 1)])
-        assert receipt.status in ("ok", "replayed")
+        assert receipt.status in ("learned", "replayed")
         server.faults = [fault]
         client.create("fog", classes=CLASSES)
         client.create("fog", classes=CLASSES)
@@ -399,7 +399,7 @@ def test_what_was_spooled_is_delivered_as_it_was_used(make: Make, server: Server
         server.start()
         assert client.flush() == 0
         assert client.spooled == SpoolCounts(delivered=4)
-        assert client.outcome("rain", "b", 0).status == "ok"
+        assert client.outcome("rain", "b", 0).status == "learned"
     assert server.books.log == [
         ("forecast", "rain", "a"), ("forecast", "rain", "b"), ("forecast", "rain", "c"),
         ("outcome", "rain", "a"), ("outcome", "rain", "b"),
@@ -436,7 +436,7 @@ def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, t
         assert client.outcome("rain", "a", 1).status == "spooled"
         held.set()
         assert client.flush() == 0
-        assert client.outcome("rain", "b", 1).status == "ok"
+        assert client.outcome("rain", "b", 1).status == "learned"
     assert [(what, name) for what, _, name in server.books.log] == [
         ("forecast", "b"), ("forecast", "a"), ("outcome", "a"), ("outcome", "b"),
     ]  # fmt: skip

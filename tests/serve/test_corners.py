@@ -16,11 +16,12 @@ from treecal.exceptions import FileError
 from treecal.serve import _asked, _books, _reading
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
+from treecal.serve._connections import open_reader, open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._picture import Picture
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
-from treecal.serve._store import open_reader, open_store, queries
+from treecal.serve._store import queries
 from treecal.serve._writer import Writer
 
 CLASSES = ["a", "b", "c"]
@@ -59,7 +60,7 @@ def test_a_round_that_is_told_to_be_used_and_pushed_out_by_the_same_request(book
     held = books.player("s").pool
     assert held is not None
     assert sorted(held.holders.values()) == [3, 4]  # each round that waits has a copy to itself
-    assert settle(books, *"abcd") == ["late", "late", "ok", "ok"]
+    assert settle(books, *"abcd") == ["late", "late", "learned", "learned"]
     assert [each.problems for each in check_books(books.store)] == [[]]
 
 

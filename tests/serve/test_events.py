@@ -271,7 +271,7 @@ def test_a_page_hears_of_everything(tmp_path: Path) -> None:
                 assert raised == listed
                 counts = [data for name, data in told(one.text) if name == "outcome"]
                 assert counts[-1]["learned"] == 200
-            assert house.desk.hub.clients == 0
+            assert house.context.hub.clients == 0
 
         house.run(test())
 
@@ -317,4 +317,4 @@ def test_a_client_that_takes_nothing_is_left_behind(tmp_path: Path) -> None:
             return sent
 
         assert house.run(test()) == ["http.response.start", "http.response.body"]  # it has no end
-        assert house.desk.hub.clients == 0
+        assert house.context.hub.clients == 0

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treecal.serve._wire import Arrival
+from treecal.serve import Arrival
 
 
 class Answer(Struct, frozen=True):

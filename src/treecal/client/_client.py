@@ -19,7 +19,7 @@ from treecal.client._replies import read
 from treecal.client._rows import Due, Label, Vector
 from treecal.client._spool import LIMIT, SpoolCounts
 from treecal.client._streams import Given, new_stream
-from treecal.serve._wire import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
+from treecal.serve import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
 
 T = TypeVar("T")
 _log = logging.getLogger("treecal.client")

@@ -14,7 +14,7 @@ from treecal.client._line import AwayError, Call, Reply
 from treecal.client._replies import read
 from treecal.client._spool import Item, Record, Spool, SpooledForecast, SpooledOutcome
 from treecal.exceptions import ServerError
-from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
+from treecal.serve import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
 
 MOST = 1000
 # Refusals for good; all others are not about the rows, and are waited out.

@@ -23,7 +23,7 @@ from treecal.client._replies import read
 from treecal.client._rows import Due, Label, Vector, new_forecast, new_outcome
 from treecal.client._spool import Spool, SpoolCounts, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError, ServerError
-from treecal.serve._wire import (
+from treecal.serve import (
     MOST_ROWS,
     Announced,
     Announcements,

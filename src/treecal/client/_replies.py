@@ -8,7 +8,7 @@ import msgspec
 
 from treecal.client._line import AwayError, Reply
 from treecal.exceptions import ServerError
-from treecal.serve._wire import Failure
+from treecal.serve import Failure
 
 T = TypeVar("T")
 _LATER = {408, 429}

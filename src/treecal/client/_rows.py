@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve._wire import FAR, NewForecast, NewOutcome
+from treecal.serve import FAR, NewForecast, NewOutcome
 
 Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""

@@ -24,7 +24,7 @@ from msgspec import Struct
 from treecal._atomic import exclusive, new_file
 from treecal._validate import whole_number
 from treecal.exceptions import FileError
-from treecal.serve._wire import NewForecast, NewOutcome, Problem
+from treecal.serve import NewForecast, NewOutcome, Problem
 
 LIMIT = 64 * 2**20
 _HEADER = b"treecal spool 1\n"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from treecal.exceptions import ParameterError
-from treecal.serve._wire import NewStream, Part, Shape, Watch
+from treecal.serve import NewStream, Part, Shape, Watch
 
 Given = str | Mapping[str, Any]
 """A name, or `{"name": ..., "options": {...}}`."""

@@ -8,9 +8,8 @@ from typing import Any
 from treecal._typing import Array
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError
-from treecal.geometry import Simplex
-from treecal.geometry._outcomes import read_forecast, read_outcome
-from treecal.late._rounds import Outcome, briefs
+from treecal.geometry import Simplex, read_forecast, read_outcome
+from treecal.late import Outcome, briefs
 from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import tags_text

@@ -55,7 +55,7 @@ def back_up(
     Examples
     --------
     >>> import tempfile
-    >>> from treecal.serve._store import open_store
+    >>> from treecal.serve._connections import open_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with open_store(f"{folder}/books.sqlite"):
     ...         back_up(f"{folder}/books.sqlite", f"{folder}/copy.sqlite", check=True).checked

@@ -13,7 +13,7 @@ from treecal.correctors import ByGroup, Corrector, Gated, all_correctors
 from treecal.exceptions import TreeCalError
 from treecal.forecasters import REGISTRY
 from treecal.geometry import ConvexSet, Simplex
-from treecal.late._pool import Thing
+from treecal.late import Thing
 from treecal.monitor import Monitor
 from treecal.serve._refusals import Refusal
 from treecal.serve._wire import NewStream, Part

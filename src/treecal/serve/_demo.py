@@ -143,7 +143,7 @@ class Demo:
     Examples
     --------
     >>> import tempfile
-    >>> from treecal.serve._store import open_store
+    >>> from treecal.serve._connections import open_store
     >>> with tempfile.TemporaryDirectory() as folder, Writer(open_store(f"{folder}/books.sqlite")) as writer:
     ...     with Demo(writer, flows=made_up, tick=0.0) as demo:
     ...         demo.wait(rounds=10)

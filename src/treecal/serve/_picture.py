@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from treecal.auditing._counts import Cells
 from treecal.monitor import Alarm
-from treecal.serve._player import Mark, Player
-from treecal.serve._replay import Kept
+from treecal.serve._player import CurvePoint, Player
+from treecal.serve._replay import StreamRow
 
 
 class Standing(NamedTuple):
@@ -22,7 +22,7 @@ class Standing(NamedTuple):
 class Picture(NamedTuple):
     """A copy of what is in memory of a stream, to be looked at by any thread."""
 
-    kept: Kept
+    kept: StreamRow
     rounds: int
     learned: int
     late: int
@@ -34,10 +34,10 @@ class Picture(NamedTuple):
     played: str
     cells: dict[str, Cells]
     monitors: dict[str, Standing]
-    marks: list[Mark]
+    marks: list[CurvePoint]
 
 
-def picture_of(kept: Kept, player: Player) -> Picture:
+def picture_of(kept: StreamRow, player: Player) -> Picture:
     """Return a copy of what is in memory of a stream."""
     player.catch_up()
     marks = list(player.marks)

@@ -18,16 +18,16 @@ from treecal.auditing._result import Audit
 from treecal.correctors import method_of
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
-from treecal.late._rounds import VOID
+from treecal.late import VOID
 from treecal.measures import Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import wire_alarm
 from treecal.serve._config import space_of
 from treecal.serve._picture import Picture
-from treecal.serve._player import BINS, Mark, arrays
+from treecal.serve._player import BINS, CurvePoint, arrays
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, as_arrival
-from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
+from treecal.serve._replay import StreamRow, as_arrival
+from treecal.serve._rounds import LogEntry, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
 Window = Literal["minute", "hour", "day", "week", "month"]
@@ -84,8 +84,8 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
     monitors = {}
     for name, (value, peak, threshold, alarm) in picture.monitors.items():
         latest = alarms.get(name) if alarm is not None else None
-        told = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
-        monitors[name] = wire.Evidence(value, peak, threshold, told)
+        shown = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
+        monitors[name] = wire.Evidence(value, peak, threshold, shown)
     return wire.Stream(
         kept.name,
         kept.config,
@@ -107,7 +107,7 @@ def curve(picture: Picture) -> wire.Curve:
     return wire.Curve(picture.kept.name, "l1", error, [_mark(each) for each in picture.marks])
 
 
-def _mark(each: Mark) -> wire.Mark:
+def _mark(each: CurvePoint) -> wire.Mark:
     known = {name: None if math.isnan(value) else value for name, value in each._asdict().items()}
     return msgspec.convert(known | {"rounds": int(each.rounds)}, wire.Mark)
 
@@ -156,7 +156,7 @@ def _classes(space: ConvexSet) -> tuple[str, ...]:
     return tuple(map(str, range(space.dim))) if names is None else tuple(names)
 
 
-def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
+def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
     """Return all that is known of a round, or refuse."""
     rows = reader.query("round_by_id", kept.stream, named)
     if not rows:
@@ -192,7 +192,7 @@ def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
     )
 
 
-def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:
+def pending(kept: StreamRow, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:
     """Return rounds that await their outcomes, the oldest first."""
     if overdue:
         rows = reader.query("overdue_page", kept.stream, after, now, limit + 1)
@@ -214,7 +214,7 @@ def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int
     return wire.Pending(found, found[-1].round if len(rounds) > limit else None)
 
 
-def alarms(reader: Reader, prefix: str, only: Kept | None, limit: int) -> wire.Alarms:
+def alarms(reader: Reader, prefix: str, only: StreamRow | None, limit: int) -> wire.Alarms:
     """Return alarms, the latest first: of one stream, or of those whose names start with a prefix."""
     if only is None:
         rows = reader.query("alarms", len(prefix), prefix, limit)
@@ -235,7 +235,7 @@ class Read(NamedTuple):
 
 
 def scores(
-    kept: Kept,
+    kept: StreamRow,
     reader: Reader,
     *,
     of: int,
@@ -294,7 +294,7 @@ def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | N
     return wire.Change(value, value - half, value + half, level)
 
 
-def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[Arrival, Round]]:
+def _back(kept: StreamRow, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[LogEntry, Round]]:
     """Yield outcomes with their rounds, the latest first."""
     before = 2**62
     low, high = max(since, -1e300), min(until, 1e300)  # which every store can compare with
@@ -306,7 +306,7 @@ def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> 
         before = rows[-1][0]
 
 
-def _read(rows: list[tuple[Arrival, Round]], space: ConvexSet, *, tagged: bool) -> Read:
+def _read(rows: list[tuple[LogEntry, Round]], space: ConvexSet, *, tagged: bool) -> Read:
     briefly = [outcome_of(came.class_, came.point) for came, _ in rows]
     announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
     at = np.array([came.at for came, _ in rows])
@@ -367,7 +367,7 @@ def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
     return part(slice(None)), {key: part(rows) for key, rows in groups.items()}
 
 
-def export(kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf) -> int:
+def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf) -> int:
     """Write the rounds with outcomes to a Parquet file, in the order of their outcomes; return how many.
 
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
@@ -424,9 +424,9 @@ def _micros(at: list[float]) -> Any:
     return np.round(np.array(at) * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
-def _forth(kept: Kept, reader: Reader, since: float, until: float) -> Iterator[list[tuple[Arrival, Round]]]:
+def _forth(kept: StreamRow, reader: Reader, since: float, until: float) -> Iterator[list[tuple[LogEntry, Round]]]:
     """Yield outcomes with their rounds, some at a time, the first ones first."""
-    after, held = 0, list[tuple[Arrival, Round]]()
+    after, held = 0, list[tuple[LogEntry, Round]]()
     while rows := reader.query("arrivals_after", kept.stream, after, _PAGE):
         for came, each in map(as_arrival, rows):
             if came.kind == "outcome" and each is not None and since <= came.at < until:

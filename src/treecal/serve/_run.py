@@ -22,10 +22,11 @@ import uvicorn
 from treecal._platform import STOPPING
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.serve._access import Access
+from treecal.serve._connections import may_exist, open_store
 from treecal.serve._http import MOST_BYTES, application, failure
 from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import NotNowError, may_exist, open_store
+from treecal.serve._store import NotNowError
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import set_aside, warm_up
 from treecal.serve._writer import Writer
@@ -153,7 +154,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=_DRAIN,
         )
         super().__init__(config)
-        self._hang_up: Callable[[], None] = app.state.desk.hub.close
+        self._hang_up: Callable[[], None] = app.state.context.hub.close
         self.at_start: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
