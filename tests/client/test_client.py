@@ -61,7 +61,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short delays between attempts."""
-    monkeypatch.setattr("treecal.client._pause.FIRST", 0.01)
+    monkeypatch.setattr("treecal.client._line.FIRST", 0.01)
 
 
 @pytest.fixture
@@ -296,8 +296,8 @@ def test_without_an_answer_in_time_it_is_the_models_own(fault: str, make: Make, 
 
 
 def test_nobody_is_asked_again_at_once(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecal.client._pause.FIRST", 1000.0)
-    monkeypatch.setattr("treecal.client._pause.LONGEST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.FIRST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.LONGEST", 1000.0)
     server.faults = ["unavailable"]
     with make(server.url) as client:
         for _ in range(5):
@@ -420,18 +420,18 @@ def test_what_was_recorded_and_not_answered_in_time_is_recorded_as_used(
 
 def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, tmp_path: Path) -> None:
     with make(server.url, spool=tmp_path / "spool") as client:
-        desk: Any = client._desk
-        deliver, held = desk.deliver, threading.Event()
+        session: Any = client._session
+        deliver, held = session.deliver, threading.Event()
 
         def later() -> Any:
             while not held.is_set():
                 yield 0.001
             yield from deliver()
 
-        desk.deliver = later
+        session.deliver = later
         server.faults = ["unavailable"]
         client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
-        desk.pause.end()  # the server is back, and the forecast is still in the spool
+        session.pause.end()  # the server is back, and the forecast is still in the spool
         assert client.forecast("rain", [0.25, 0.75], id="b", timeout=LONG).corrected
         assert client.outcome("rain", "a", 1).status == "spooled"
         held.set()
@@ -596,7 +596,7 @@ def test_a_closed_client_says_so(make: Make, server: Server) -> None:
 
 
 def test_the_pause_grows_and_ends(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    from treecal.client._pause import LONGEST, Pause
+    from treecal.client._line import LONGEST, Pause
 
     pause, away = Pause("http://x"), line.AwayError("no connection")
     lengths = []
