@@ -375,9 +375,8 @@ def test_threads_share_a_client(server: Server) -> None:
 def test_tasks_share_a_client(server: Server) -> None:
     async def main() -> list[Any]:
         async with AsyncClient(server.url) as client:
-            return await asyncio.gather(
-                *(client.forecast("rain", [0.25, 0.75], id=str(k), timeout=LONG) for k in range(50))
-            )
+            calls = [client.forecast("rain", [0.25, 0.75], id=str(k), timeout=LONG) for k in range(50)]
+            return list(await asyncio.gather(*calls))
 
     answers = asyncio.run(main())
     assert [answer.id for answer in answers] == [str(k) for k in range(50)]
