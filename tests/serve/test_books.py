@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
+from treecal._checkpoints import next_checkpoint
 from treecal.correctors import Corrector
 from treecal.serve import _asked, _books, _config, _reading
 from treecal.serve import _wire as wire
@@ -22,7 +23,7 @@ from treecal.serve._answers import encode
 from treecal.serve._books import Books
 from treecal.serve._config import space_of, thing_of
 from treecal.serve._doctor import check_books
-from treecal.serve._player import Player, next_mark
+from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._writer import Writer
@@ -267,7 +268,7 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert alarm.since == read.at[monitor.alarm.onset - 1]
     assert _reading.stream(picture, books.store, 0.0, _reading.Verdicts()).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
-    assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_mark(n - 1) == n} | {300})
+    assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_checkpoint(n - 1) == n} | {300})
     half = tc.Monitor(tc.Simplex(classes=CLASSES), alpha=0.01)
     half.update_many(read.model[: marks[-3].rounds], read.outcomes[: marks[-3].rounds])
     assert marks[-3].model_evidence == half.statistic

@@ -29,7 +29,11 @@ from treecal.geometry._sets import Ball, Box, Product, Simplex
 # For the other rooms.
 # isort: off
 from treecal.geometry._convex import frozen as frozen
-from treecal.geometry._outcomes import read_forecast as read_forecast, read_outcome as read_outcome
+from treecal.geometry._outcomes import (
+    ROUNDING as ROUNDING,
+    read_forecast as read_forecast,
+    read_outcome as read_outcome,
+)
 from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._tables import columns as columns
 # isort: on

@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-
-_TOLERANCE = 1e-6
+from treecal.geometry import ROUNDING
 
 
 class Log(NamedTuple):
@@ -47,7 +46,7 @@ def read_forecasts(P: ArrayLike) -> Array:
     if given.ndim != 2 or given.shape[0] == 0 or given.shape[1] < 2:
         raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
     low, sums = given.min(axis=1), given.sum(axis=1)
-    if (wrong := (low < -_TOLERANCE) | (np.abs(sums - 1) > _TOLERANCE)).any():
+    if (wrong := (low < -ROUNDING) | (np.abs(sums - 1) > ROUNDING)).any():
         row = int(np.argmax(wrong))
         problem = f"has least entry {low[row]:.6g} and sum {sums[row]:.6g}, expected probabilities that sum to 1."
         raise ForecastError.at(row, problem, where="in row")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._checkpoints import next_checkpoint
 from treecal._typing import Array, Integers
 from treecal.auditing._counts import Cells, Rows
 from treecal.correctors import (
@@ -70,20 +71,6 @@ class Raised(NamedTuple):
 
     watched: str
     alarm: Alarm
-
-
-def next_mark(rounds: int) -> int:
-    """Return the first of ten numbers a decade that is greater.
-
-    Examples
-    --------
-    >>> [next_mark(n) for n in (0, 1, 2, 10, 11, 1000)]
-    [1, 2, 3, 13, 13, 1259]
-    """
-    k = 0 if rounds < 1 else max(0, math.floor(10 * math.log10(rounds)) - 1)
-    while (mark := round(10 ** (k / 10))) <= rounds:
-        k += 1
-    return mark
 
 
 class Player:
@@ -178,9 +165,9 @@ class Player:
         before = {name: monitor.alarm for name, monitor in self.monitors.items()}
         start = 0
         while start < len(rounds):
-            end = min(len(rounds), start + next_mark(self.learned) - self.learned)
+            end = min(len(rounds), start + next_checkpoint(self.learned) - self.learned)
             self._learn(rounds[start:end], arrivals[start:end], outcomes[start:end])
-            if self.learned == next_mark(self.learned - 1):
+            if self.learned == next_checkpoint(self.learned - 1):
                 self.marks.append(self.mark())
             start = end
         alarms = ((name, monitor.alarm) for name, monitor in self.monitors.items())
