@@ -344,7 +344,8 @@ class _Decoder:
         kind, arguments = self._kind(code), code["arguments"]
         if not issubclass(kind, Savable):
             raise SnapshotError(
-                f"the snapshot is of a {kind.__name__}, expected a forecaster, corrector, Late, monitor, ledger or bank."
+                f"the snapshot is of a {kind.__name__}: expected a forecaster, corrector, Late, monitor, ledger or "
+                "bank."
             )
         return self._made(kind, arguments)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from treecal._checkpoints import next_checkpoint
 from treecal.correctors import Corrector
-from treecal.serve import _asked, _books, _config, _reading
+from treecal.serve import _books, _config, _reading, _validation
 from treecal.serve import _wire as wire
 from treecal.serve._answers import encode
 from treecal.serve._books import Books
@@ -520,7 +520,7 @@ def test_streams_that_are_not_in_memory_are_read_again(books: Books, monkeypatch
 
 
 def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_asked, "MOST_GROUPS", 3)
+    monkeypatch.setattr(_validation, "MOST_GROUPS", 3)
     new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
     done(books, lambda: books.create(new))
     for i in range(3):

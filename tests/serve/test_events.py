@@ -140,7 +140,7 @@ def test_a_slow_client_is_dropped_and_the_others_are_not() -> None:
                 count += len(told(await anext(quick)))
         count += len(told(await anext(quick)))
         assert count == _events.ROOM + 1
-        assert [text async for text in slow] == [b": dropped: events came faster than they were read\n\n"]
+        assert [text async for text in slow] == [b": dropped: events arrived faster than they were read\n\n"]
         assert hub.clients == 1
         await quick.aclose()
 

@@ -135,7 +135,7 @@ class Late:
 
     @property
     def void(self) -> int:
-        """Number of rounds that were given up: due before their outcomes came, or beyond the limit."""
+        """Number of rounds that were given up: due before their outcomes arrived, or beyond the limit."""
         return self.counts.void
 
     @property

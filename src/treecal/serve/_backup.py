@@ -97,7 +97,7 @@ def _copy(data: str, temporary: Path, progress: Callable[[float, float], None]) 
         copy = apsw.Connection(os.fspath(temporary))
         try:
             copy.execute("PRAGMA synchronous = OFF")  # it is synced once, at the end
-            with source:  # one moment: otherwise every commit of the server would start the copy anew
+            with source:  # one moment: otherwise every commit of the server would restart the copy
                 if source.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
                     raise FileError(f"{data} is a file of SQLite, and not one of treecal.")
                 with copy.backup("main", source, "main") as steps:

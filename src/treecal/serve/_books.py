@@ -23,12 +23,10 @@ from treecal.geometry import Simplex
 from treecal.late import Arrival as Status
 from treecal.late import Opening, Outcome, Standing
 from treecal.serve import _wire as wire
-from treecal.serve._asked import check_groups, model_of, outcomes_of, tags_of
-from treecal.serve._config import written_parts
-from treecal.serve._picture import Picture, picture_of
+from treecal.serve._config import packed, written_parts
 from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import StreamRow, loaded, stream_rows
+from treecal.serve._replay import Picture, StreamRow, loaded, picture_of, stream_rows
 from treecal.serve._rounds import (
     LogEntry,
     Round,
@@ -37,8 +35,8 @@ from treecal.serve._rounds import (
     outcome_of,
     points_of,
 )
-from treecal.serve._snapshots import packed
 from treecal.serve._store import Store
+from treecal.serve._validation import check_groups, model_of, outcomes_of, tags_of
 
 SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""

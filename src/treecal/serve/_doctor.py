@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from treecal.exceptions import TreeCalError
 from treecal.late import Opening
+from treecal.serve._config import OtherVersionError, packed, unpacked
 from treecal.serve._player import Player
 from treecal.serve._replay import StreamRow, replay, same, stream_rows
 from treecal.serve._rounds import Round
-from treecal.serve._snapshots import OtherVersionError, packed, unpacked
 from treecal.serve._store import Reader
 
 _MOST = 20  # problems of a stream that are listed

@@ -20,10 +20,9 @@ from starlette.routing import Route
 from treecal.serve._access import Access, Headers, Limited, headers_of
 from treecal.serve._answers import JSON, Operation, Request, Response, encode, forbidden
 from treecal.serve._operations import OPERATIONS, Context
-from treecal.serve._refusals import Refusal
+from treecal.serve._refusals import Refusal, bad_json, invalid
 from treecal.serve._tokens import Grant
 from treecal.serve._wire import Failure, Problem
-from treecal.serve._words import bad_json, invalid
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -212,7 +211,7 @@ def _too_large(most: int) -> Refusal:
     return Refusal("too_large", f"the body has more than {most:,} bytes.", hint="send it in parts.")
 
 
-class Gone(Exception):  # noqa: N818 # nobody is left to be told
+class Gone(Exception):  # noqa: N818 # nobody is left to answer
     """The client has gone."""
 
 
@@ -288,11 +287,11 @@ async def _stream(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        told = tasks[0].done()
+        stopping = tasks[0].done()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if told:
+    if stopping:
         tasks[0].result()
 
 

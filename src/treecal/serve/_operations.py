@@ -176,7 +176,7 @@ async def archive_stream(context: Context, call: Request) -> Response:
 
 
 async def reset_stream(context: Context, call: Request) -> Response:
-    """Let the monitors of a stream begin anew."""
+    """Reset the monitors of a stream."""
     await context.write(lambda books: books.reset(call.stream))
     return answer(await context.shown(call.stream))
 
@@ -247,8 +247,8 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
 
     by: A tag, or `time`; without it there are no groups.
     window: The length of windows of time.
-    since: Outcomes that came at this time or later.
-    until: Outcomes that came before this time.
+    since: Outcomes that arrived at this time or later.
+    until: Outcomes that arrived before this time.
     last: So many of the latest outcomes at most.
     """
 
@@ -281,8 +281,8 @@ async def show_curve(context: Context, call: Request) -> Response:
 class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
     """Which rounds.
 
-    since: Outcomes that came at this time or later.
-    until: Outcomes that came before this time.
+    since: Outcomes that arrived at this time or later.
+    until: Outcomes that arrived before this time.
     """
 
     since: Time | None = None
@@ -381,7 +381,7 @@ async def metrics(context: Context, call: Request) -> Response:
         "treecal_broken": ("1 if the books cannot be written.", [((), _broken(context))]),
         "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
-        "treecal_late": ("Outcomes that came too late.", by_stream("late")),
+        "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),
         "treecal_void": ("Rounds given up.", by_stream("void")),
         "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
         "treecal_evidence": (
@@ -457,11 +457,11 @@ OPERATIONS = (
     ),
     Operation(
         method="POST", path=f"{_S}/archive", does=archive_stream, scope="admin", gives={200: wire.Stream},
-        about="Take no new forecasts; outcomes of those that wait are still taken",
+        about="Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones",
     ),
     Operation(
         method="POST", path=f"{_S}/reset", does=reset_stream, scope="admin", gives={200: wire.Stream},
-        about="Let the monitors begin anew, after an alarm was seen to",
+        about="Reset the monitors after an alarm has been handled",
     ),
     Operation(
         method="POST", path=f"{_S}/forecasts", does=announce, scope="forecast", body=wire.NewForecast,

@@ -34,9 +34,9 @@ from treecal.geometry import Simplex
 from treecal.late import Opening, Outcome, Pool, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, read_parts, space_of
+from treecal.serve._config import packed as snapshot
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, LogEntry, Round, outcome_columns, points_of, tags_text
-from treecal.serve._snapshots import packed as snapshot
 from treecal.serve._wire import NewStream
 
 BINS = 10
@@ -88,7 +88,7 @@ class Player:
     rounds, arrivals
         Forecasts and arrivals in the log.
     learned, late, void, amended
-        Rounds that were learned, came too late, or are void; and amendments.
+        Rounds that were learned, whose outcome was late, or that are void; and amendments.
     groups
         The groups of the rounds.
     state

@@ -23,10 +23,9 @@ from treecal.measures import Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import wire_alarm
 from treecal.serve._config import space_of
-from treecal.serve._picture import Picture
 from treecal.serve._player import BINS, CurvePoint, arrays
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import StreamRow, as_arrival
+from treecal.serve._replay import Picture, StreamRow, as_arrival
 from treecal.serve._rounds import LogEntry, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
@@ -300,16 +299,16 @@ def _back(kept: StreamRow, reader: Reader, since: float, until: float, last: int
     low, high = max(since, -1e300), min(until, 1e300)  # which every store can compare with
     while rows := reader.query("outcomes_back", kept.stream, before, low, high, min(_PAGE, last)):
         for row in rows:
-            came, each = as_arrival(row)
+            entry, each = as_arrival(row)
             assert each is not None
-            yield came, each
+            yield entry, each
         before = rows[-1][0]
 
 
 def _read(rows: list[tuple[LogEntry, Round]], space: ConvexSet, *, tagged: bool) -> Read:
-    briefly = [outcome_of(came.class_, came.point) for came, _ in rows]
+    briefly = [outcome_of(entry.class_, entry.point) for entry, _ in rows]
     announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
-    at = np.array([came.at for came, _ in rows])
+    at = np.array([entry.at for entry, _ in rows])
     return Read(model if rows else None, announced, classes, outcomes, at, [x.tag_values() for _, x in rows if tagged])
 
 
@@ -372,7 +371,7 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
 
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
     The model's forecasts are lists in one column: `--forecast model_forecast` audits them. What an outcome was amended
-    to, last, is in `amended`, as JSON where it is no class. Outcomes that came too late were not learned, and are not
+    to, last, is in `amended`, as JSON where it is no class. Outcomes that arrived too late were not learned, and are not
     in it.
     """
     import pyarrow as pa
@@ -404,7 +403,7 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
                 [each.id for _, each in rows],
                 [each.round for _, each in rows],
                 _micros([each.at for _, each in rows]),
-                _micros([came.at for came, _ in rows]),
+                _micros([entry.at for entry, _ in rows]),
                 *read.announced.T,
                 *([list(read.model), [bool(x.used or x.marked) for _, x in rows]] if read.model is not None else []),
             ]
@@ -428,9 +427,9 @@ def _forth(kept: StreamRow, reader: Reader, since: float, until: float) -> Itera
     """Yield outcomes with their rounds, some at a time, the first ones first."""
     after, held = 0, list[tuple[LogEntry, Round]]()
     while rows := reader.query("arrivals_after", kept.stream, after, _PAGE):
-        for came, each in map(as_arrival, rows):
-            if came.kind == "outcome" and each is not None and since <= came.at < until:
-                held.append((came, each))
+        for entry, each in map(as_arrival, rows):
+            if entry.kind == "outcome" and each is not None and since <= entry.at < until:
+                held.append((entry, each))
         if len(held) >= 16 * _PAGE:
             yield held
             held = []

@@ -1,4 +1,4 @@
-"""From the log to the state: all of it, or what came after a snapshot."""
+"""From the log to the state, all of it or what follows a snapshot; and the state as others may see it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from treecal.auditing._counts import Cells
 from treecal.exceptions import FileError, TreeCalError
 from treecal.late import Opening
-from treecal.serve._player import Player
+from treecal.monitor import Alarm
+from treecal.serve._config import unpacked
+from treecal.serve._player import CurvePoint, Player
 from treecal.serve._rounds import LogEntry, Round, outcome_of, points_of
-from treecal.serve._snapshots import unpacked
 from treecal.serve._store import Reader, Row
 from treecal.serve._wire import NewStream
 
@@ -39,7 +41,7 @@ def stream_rows(reader: Reader) -> list[StreamRow]:
 
 
 def loaded(reader: Reader, kept: StreamRow) -> tuple[Player, int]:
-    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what came afterwards.
+    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what follows.
 
     The number is of the rows of the log that are in the snapshot.
     """
@@ -78,16 +80,16 @@ def replay(
         if each is not None and last_round is not None and each.round > last_round:
             each = None
         while arrival is not None and (each is None or arrival[0].arrival <= each.arrivals):
-            came, row = arrival
-            if last_arrival is not None and came.arrival > last_arrival:
+            entry, row = arrival
+            if last_arrival is not None and entry.arrival > last_arrival:
                 break
-            if came.kind == "outcome":
+            if entry.kind == "outcome":
                 if row is None:
-                    raise FileError(f"arrival {came.arrival} is the outcome of a round that is not there.")
-                batch.append((came, row))
+                    raise FileError(f"arrival {entry.arrival} is the outcome of a round that is not there.")
+                batch.append((entry, row))
             else:
                 learn()
-                player.closed(came, None if row is None else closing_copy(came, row))
+                player.closed(entry, None if row is None else closing_copy(entry, row))
             if len(batch) >= _PAGE:
                 learn()
             arrival = next(arrivals, None)
@@ -120,11 +122,11 @@ def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[LogEntr
         after = rows[-1][0]
 
 
-def closing_copy(came: LogEntry, row: Round) -> int | None:
+def closing_copy(entry: LogEntry, row: Round) -> int | None:
     """Return the copy that waits no longer after an arrival that is not learned."""
-    if came.kind == "used":
+    if entry.kind == "used":
         return row.copy
-    return row.waiting_copy() if came.kind in ("late", "void") else None
+    return row.waiting_copy() if entry.kind in ("late", "void") else None
 
 
 def as_arrival(row: Row) -> tuple[LogEntry, Round | None]:
@@ -144,4 +146,57 @@ def same(each: Round, opening: Opening) -> bool:
         points_of(x),
         inner,
         opening.number,
+    )
+
+
+class MonitorStanding(NamedTuple):
+    """Where a monitor stands."""
+
+    value: float
+    peak: float
+    threshold: float
+    alarm: Alarm | None
+
+
+class Picture(NamedTuple):
+    """A copy of what is in memory of a stream, to be looked at by any thread."""
+
+    kept: StreamRow
+    rounds: int
+    learned: int
+    late: int
+    void: int
+    pending: int
+    amended: int
+    state: str
+    last: float
+    played: str
+    cells: dict[str, Cells]
+    monitors: dict[str, MonitorStanding]
+    marks: list[CurvePoint]
+
+
+def picture_of(kept: StreamRow, player: Player) -> Picture:
+    """Return a copy of what is in memory of a stream."""
+    player.catch_up()
+    marks = list(player.marks)
+    if player.learned and (not marks or marks[-1].rounds < player.learned):
+        marks.append(player.mark())
+    return Picture(
+        kept,
+        player.rounds,
+        player.learned,
+        player.late,
+        player.void,
+        player.pending,
+        player.amended,
+        player.state.hex(),
+        player.last,
+        "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
+        {role: Cells(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
+        {
+            name: MonitorStanding(each.statistic, each.peak, each.threshold, each.alarm)
+            for name, each in player.monitors.items()
+        },
+        marks,
     )

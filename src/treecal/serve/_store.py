@@ -117,4 +117,4 @@ def pending_migrations(version: int, where: str) -> list[str]:
 
 def held_by_older(where: str) -> FileError:
     """Return the error of books that cannot be brought up to date, since the server that holds them is an older one."""
-    return FileError(f"{where} has an older format, and a server of that time holds it.", hint="start it anew first.")
+    return FileError(f"{where} has an older format, and a server of that time holds it.", hint="restart it first.")

@@ -126,7 +126,7 @@ class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
     id: Id
     outcome: Outcome
     amend: bool = False
-    """Whether it is kept beside another one that came before, which stays what was learned and scored."""
+    """Whether it is kept beside an earlier one, which stays what was learned and scored."""
 
 
 class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
@@ -170,7 +170,7 @@ class Alarm(Struct, frozen=True):
     """An alarm of a monitor: `of` is what it watches, the model's forecasts or those announced.
 
     `round` and `onset` count outcomes in order of arrival, from the last reset on; `since` is when that of the onset
-    came.
+    arrived.
     """
 
     stream: str
@@ -228,7 +228,7 @@ class Stream(Struct, frozen=True):
     monitors: dict[str, Evidence]
     """By what they watch: `model`, `announced`."""
     last: float | None
-    """When the last forecast or outcome came."""
+    """When the last forecast or outcome arrived."""
 
 
 class Streams(Struct, frozen=True):
@@ -258,7 +258,7 @@ class Pending(Struct, frozen=True):
 
 
 class Amendment(Struct, frozen=True):
-    """An outcome that came for a closed round: kept beside the first, or the first of a void one."""
+    """An outcome that arrived for a closed round: kept beside the first, or the first of a void one."""
 
     at: float
     outcome: Outcome
