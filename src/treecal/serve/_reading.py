@@ -371,7 +371,7 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
 
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
     The model's forecasts are lists in one column: `--forecast model_forecast` audits them. What an outcome was amended
-    to, last, is in `amended`, as JSON where it is no class. Outcomes that arrived too late were not learned, and are not
+    to, last, is in `amended`, as JSON where it is no class. Late outcomes were not learned, and are not
     in it.
     """
     import pyarrow as pa
