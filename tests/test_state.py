@@ -214,7 +214,7 @@ def test_a_class_that_is_not_imported_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize("thing", [3, tc.Simplex(2), "TreeCal"])
 def test_only_what_has_a_state_is_saved(thing: Any) -> None:
-    with pytest.raises(SnapshotError, match="expected a forecaster, corrector, monitor, ledger or bank"):
+    with pytest.raises(SnapshotError, match="expected a forecaster, corrector, Late, monitor, ledger or bank"):
         state.dumps(thing)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from treecal import tree
 from treecal.engine import _compile
 from treecal.exceptions import HorizonError, ParameterError
-from treecal.tree import MOST_ROUNDS, Tree
+from treecal.tree import MOST_LEAVES, Tree
 
 
 def turned(arity: int, depth: int | None) -> list[list[int]]:
@@ -61,7 +61,7 @@ def test_parts_are_the_heights_of_the_path_while_a_node_is_played(arity: int, de
                 assert played <= {parts}
 
 
-@given(arity=st.integers(2, 10**6), t=st.integers(1, MOST_ROUNDS - 1))
+@given(arity=st.integers(2, 10**6), t=st.integers(1, MOST_LEAVES - 1))
 @settings(deadline=None)  # the first call compiles
 def test_kernels_count_as_python_does(arity: int, t: int) -> None:
     assert _compile.digits(t, arity) == tree.digits(t, arity)

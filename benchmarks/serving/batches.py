@@ -29,7 +29,7 @@ def batches(options: argparse.Namespace) -> Iterator[Line]:
                 begin = time.perf_counter()
                 counts = (await pool.call("POST", "/v1/outcomes", body))["counts"]
                 outcomes.append(ROWS / (time.perf_counter() - begin))
-                assert counts == {"ok": ROWS} or counts["ok"] == ROWS, counts
+                assert counts == {"learned": ROWS} or counts["learned"] == ROWS, counts
                 spans = {s: range(k * 100, (k + 1) * 100) for s in streams[1:]}
                 await fill(pool, rounds, streams[1:], spans)
                 body = rounds.settled([(s, i) for i in range(k * 100, (k + 1) * 100) for s in streams[1:]])

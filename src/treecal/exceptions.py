@@ -19,16 +19,25 @@ class TreeCalError(ValueError):
     hint
         How to fix it, if that is known.
 
+    Attributes
+    ----------
+    message, hint
+        The two parts, each by itself; `str(error)` has both.
+
     Examples
     --------
-    >>> print(TreeCalError("arity is 1, expected an integer of 2 or more.", hint="try arity=8."))
+    >>> error = TreeCalError("arity is 1, expected an integer of 2 or more.", hint="try arity=8.")
+    >>> print(error)
     arity is 1, expected an integer of 2 or more.
     <BLANKLINE>
     Hint: try arity=8.
+    >>> error.message, error.hint
+    ('arity is 1, expected an integer of 2 or more.', 'try arity=8.')
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message if hint is None else f"{message}\n\nHint: {hint}")
+        self.message = message
         self.hint = hint
 
 
@@ -66,9 +75,19 @@ class LossError(TreeCalError):
 
 
 class ForecastError(_RoundError):
-    """A forecast that is not a distribution over points of the set."""
+    """A forecast that is not a distribution over points of the set.
+
+    `tolerance` is one with which it would be accepted, if it may have been rounded.
+    """
 
     what = "forecast"
+    tolerance: float | None = None
+
+    def of(self, id: Hashable) -> Self:  # noqa: A002
+        """Return the same error with an id in place of the round."""
+        error = super().of(id)
+        error.tolerance = self.tolerance
+        return error
 
 
 class IdError(TreeCalError):

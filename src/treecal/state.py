@@ -37,11 +37,11 @@ _HEADER = ("class", "arguments", "state", "version", "sha256")
 _MOST_DEPTH = 64  # of what is nested in a header
 _ROOM = 2**20  # numbers that the arguments of any file may ask for
 
-Kept = Forecaster | Corrector | Late | Ledger | Bank | Monitor
+Savable = Forecaster | Corrector | Late | Ledger | Bank | Monitor
 
 
-def save(thing: Kept, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
-    """Write a forecaster, corrector, monitor, ledger or bank to a file, atomically: a crash leaves the old or the new.
+def save(thing: Savable, path: str | os.PathLike[str], *, notes: dict[str, Any] | None = None) -> None:
+    """Write a forecaster, corrector, `Late`, monitor, ledger or bank to a file; a crash leaves the old one or the new.
 
     A file that is replaced keeps its mode; a new one gets the mode the umask gives. A symbolic link is followed; what
     is not a regular file, such as a device or a pipe, is refused.
@@ -116,7 +116,7 @@ def read_notes(content: bytes) -> dict[str, Any]:
     return notes
 
 
-def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
+def dumps(thing: Savable, *, notes: dict[str, Any] | None = None) -> bytes:
     """Return the snapshot as bytes, with `notes` as in `save`.
 
     Examples
@@ -129,9 +129,9 @@ def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
     """
     from safetensors.numpy import save as pack
 
-    if not isinstance(thing, Kept):
+    if not isinstance(thing, Savable):
         raise SnapshotError(
-            f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, monitor, ledger or bank."
+            f"{type(thing).__name__} cannot be saved: expected a forecaster, corrector, Late, monitor, ledger or bank."
         )
     state = _flat(thing.get_state())
     arrays = {key: np.ascontiguousarray(value) for key, value in state.items() if isinstance(value, np.ndarray)}
@@ -147,7 +147,7 @@ def dumps(thing: Kept, *, notes: dict[str, Any] | None = None) -> bytes:
     return _with_digest(content, hashlib.sha256(content).hexdigest().encode())
 
 
-def describe(thing: Kept) -> str:
+def describe(thing: Savable) -> str:
     """Return the class and its constructor's arguments, as JSON: equal for two that behave in the same way.
 
     Examples
@@ -275,7 +275,7 @@ def _with_digest(content: bytes, digest: bytes, *, old: bytes = _BLANK) -> bytes
 
 
 def _is_ours(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Kept | Value)
+    return isinstance(kind, type) and issubclass(kind, Savable | Value)
 
 
 _OURS: dict[str, type[Any]] = {
@@ -312,7 +312,7 @@ def _encode(value: Any) -> Any:
         return {"class": name, "name": kind.name, "arguments": _encoded_arguments(value)}
     if isinstance(value, Value) and not isinstance(value, Groups):
         return {"custom": name}
-    if isinstance(value, Kept):
+    if isinstance(value, Savable):
         raise SnapshotError(
             f"{name} cannot be saved: it is neither part of treecal nor a forecaster with a name.",
             hint=f'in the class body, name = "{name.lower()}" registers it.'
@@ -342,9 +342,10 @@ class _Decoder:
     def thing(self, code: dict[str, Any]) -> Any:
         """Return the object that a header describes."""
         kind, arguments = self._kind(code), code["arguments"]
-        if not issubclass(kind, Kept):
+        if not issubclass(kind, Savable):
             raise SnapshotError(
-                f"the snapshot is of a {kind.__name__}, expected a forecaster, corrector, monitor, ledger or bank."
+                f"the snapshot is of a {kind.__name__}: expected a forecaster, corrector, Late, monitor, ledger or "
+                "bank."
             )
         return self._made(kind, arguments)
 
@@ -412,4 +413,4 @@ def _size(kind: type[Any], arguments: dict[str, Any]) -> int:
         return 4 * dim * dim
     groups = getattr(arguments.get("groups"), "count", 1)  # text has a method of that name
     rows = max(whole("depth"), groups if isinstance(groups, int) else 1, 1)
-    return dim * rows + whole("bins") if issubclass(kind, Kept) else dim
+    return dim * rows + whole("bins") if issubclass(kind, Savable) else dim

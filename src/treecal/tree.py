@@ -20,8 +20,8 @@ from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.exceptions import HorizonError, ParameterError
 
-MOST_ROUNDS = 2**63
-"""The longest stream: rounds and nodes are counted in 64 bits."""
+MOST_LEAVES = 2**63
+"""The leaves of the largest tree: nodes are counted in 64 bits."""
 
 
 def digits(t: int, arity: int) -> int:
@@ -106,7 +106,7 @@ class Tree:
     @property
     def most_heights(self) -> int:
         """The heights of the longest path that rounds counted in 64 bits can lead to."""
-        return self.depth or digits(MOST_ROUNDS - 1, self.arity)
+        return self.depth or digits(MOST_LEAVES - 1, self.arity)
 
     def count(self, t: int, height: int) -> int:
         """Return the rounds in the finished siblings of the node on the path: what its point is the mean of."""
@@ -154,11 +154,11 @@ class Tree:
 
     def check_countable(self) -> None:
         """Raise if rounds of the whole tree could not be counted in 64 bits."""
-        if self.arity >= MOST_ROUNDS:
+        if self.arity >= MOST_LEAVES:
             raise ParameterError.expected("arity", self.arity, "less than 2**63: rounds are counted in 64 bits")
         # The depth alone first: the power of an absurd one would take for ever.
-        if self.depth is not None and (self.depth > 63 or self.arity**self.depth > MOST_ROUNDS):
-            most = digits(MOST_ROUNDS, self.arity) - 1
+        if self.depth is not None and (self.depth > 63 or self.arity**self.depth > MOST_LEAVES):
+            most = digits(MOST_LEAVES, self.arity) - 1
             raise ParameterError.expected(
                 "depth",
                 self.depth,

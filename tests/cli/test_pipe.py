@@ -691,7 +691,7 @@ def test_times_and_limits(tmp_path: Path) -> None:
         (opening(1) | {"due": 7}, "day is missing, expected what time it is"),
     ):
         refused(recalibrate(*arguments, stdin=text([row])), words)
-    refused(recalibrate("--due", "due"), "--due is due, and it is not known what time it is", "--now")
+    refused(recalibrate("--due", "due"), "--due needs the current time", "--now")
     refused(recalibrate("--limit", 0), "--limit is 0")
     refused(run("forecast", *TWO, "--limit", 7), "--limit are for forecasts with ids", "--id")
     done = run("forecast", *TWO, "--id", "id", "--limit", 1, stdin=text([{"id": 1}, {"id": 2}, closing(1)]))

@@ -61,7 +61,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short delays between attempts."""
-    monkeypatch.setattr("treecal.client._pause.FIRST", 0.01)
+    monkeypatch.setattr("treecal.client._line.FIRST", 0.01)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_round(make: Make, server: Server) -> None:
         assert made.config.corrector == Part("VectorScaling")
         answer = client.forecast("fog", np.array([0.25, 0.75], np.float32), tags={"city": "Oslo"}, due=7, timeout=LONG)
         assert (answer.forecast, answer.corrected, answer.kept, answer.why) == ([0.75, 0.25], True, True, None)
-        assert client.outcome("fog", answer.id, np.int64(1)).status == "ok"
+        assert client.outcome("fog", answer.id, np.int64(1)).status == "learned"
         assert client.outcome("fog", answer.id, 1).status == "replayed"
         assert client.outcome("fog", "another", 1).status == "unknown"
     body = server.books.forecasts["fog", answer.id]["body"]
@@ -125,7 +125,7 @@ def test_many(make: Make, server: Server) -> None:
         answers = client.forecast_many("rain", P, timeout=LONG)
         assert all(a.corrected and a.forecast == [0.75, 0.25] for a in answers)
         receipts = client.outcomes([("rain", a.id, k % 2) for k, a in enumerate(answers)])
-        assert {r.status for r in receipts} == {"ok"}
+        assert {r.status for r in receipts} == {"learned"}
         named = client.forecast_many("rain", P[:2], ids=["a", "b"], tags=[{"k": "1"}, {"k": "2"}], due=5.0)
         assert [a.id for a in named] == ["a", "b"]
         assert client.forecast_many("rain", []) == client.outcomes([]) == []
@@ -237,7 +237,7 @@ def test_calls_are_tried_again_under_the_same_ids(fault: str, make: Make, server
         client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
         server.faults = [fault, fault]
         (receipt,) = client.outcomes([("rain", "a", 1)])
-        assert receipt.status in ("ok", "replayed")
+        assert receipt.status in ("learned", "replayed")
         server.faults = [fault]
         client.create("fog", classes=CLASSES)
         client.create("fog", classes=CLASSES)
@@ -296,8 +296,8 @@ def test_without_an_answer_in_time_it_is_the_models_own(fault: str, make: Make, 
 
 
 def test_nobody_is_asked_again_at_once(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treecal.client._pause.FIRST", 1000.0)
-    monkeypatch.setattr("treecal.client._pause.LONGEST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.FIRST", 1000.0)
+    monkeypatch.setattr("treecal.client._line.LONGEST", 1000.0)
     server.faults = ["unavailable"]
     with make(server.url) as client:
         for _ in range(5):
@@ -375,9 +375,8 @@ def test_threads_share_a_client(server: Server) -> None:
 def test_tasks_share_a_client(server: Server) -> None:
     async def main() -> list[Any]:
         async with AsyncClient(server.url) as client:
-            return await asyncio.gather(
-                *(client.forecast("rain", [0.25, 0.75], id=str(k), timeout=LONG) for k in range(50))
-            )
+            calls = [client.forecast("rain", [0.25, 0.75], id=str(k), timeout=LONG) for k in range(50)]
+            return list(await asyncio.gather(*calls))
 
     answers = asyncio.run(main())
     assert [answer.id for answer in answers] == [str(k) for k in range(50)]
@@ -399,7 +398,7 @@ def test_what_was_spooled_is_delivered_as_it_was_used(make: Make, server: Server
         server.start()
         assert client.flush() == 0
         assert client.spooled == SpoolCounts(delivered=4)
-        assert client.outcome("rain", "b", 0).status == "ok"
+        assert client.outcome("rain", "b", 0).status == "learned"
     assert server.books.log == [
         ("forecast", "rain", "a"), ("forecast", "rain", "b"), ("forecast", "rain", "c"),
         ("outcome", "rain", "a"), ("outcome", "rain", "b"),
@@ -420,23 +419,23 @@ def test_what_was_recorded_and_not_answered_in_time_is_recorded_as_used(
 
 def test_an_outcome_does_not_overtake_its_forecast(make: Make, server: Server, tmp_path: Path) -> None:
     with make(server.url, spool=tmp_path / "spool") as client:
-        desk: Any = client._desk
-        deliver, held = desk.deliver, threading.Event()
+        session: Any = client._session
+        deliver, held = session.deliver, threading.Event()
 
         def later() -> Any:
             while not held.is_set():
                 yield 0.001
             yield from deliver()
 
-        desk.deliver = later
+        session.deliver = later
         server.faults = ["unavailable"]
         client.forecast("rain", [0.25, 0.75], id="a", timeout=LONG)
-        desk.pause.end()  # the server is back, and the forecast is still in the spool
+        session.pause.end()  # the server is back, and the forecast is still in the spool
         assert client.forecast("rain", [0.25, 0.75], id="b", timeout=LONG).corrected
         assert client.outcome("rain", "a", 1).status == "spooled"
         held.set()
         assert client.flush() == 0
-        assert client.outcome("rain", "b", 1).status == "ok"
+        assert client.outcome("rain", "b", 1).status == "learned"
     assert [(what, name) for what, _, name in server.books.log] == [
         ("forecast", "b"), ("forecast", "a"), ("outcome", "a"), ("outcome", "b"),
     ]  # fmt: skip
@@ -596,7 +595,7 @@ def test_a_closed_client_says_so(make: Make, server: Server) -> None:
 
 
 def test_the_pause_grows_and_ends(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    from treecal.client._pause import LONGEST, Pause
+    from treecal.client._line import LONGEST, Pause
 
     pause, away = Pause("http://x"), line.AwayError("no connection")
     lengths = []

@@ -39,7 +39,7 @@ def test_rounds_and_what_the_books_say_of_them(server: Process, tmp_path: Path) 
             assert answer.corrected
             assert answer.round == k + 1
             np.testing.assert_array_equal(answer.forecast, corrector.predict(P[k]).mean)
-            assert client.outcome("weather", str(k), y[k]).status == "ok"
+            assert client.outcome("weather", str(k), y[k]).status == "learned"
             corrector.update(y[k])
         named = dict(zip(["sun", "rain", "snow"], P[3][[2, 0, 1]], strict=True))
         by_name = client.forecast("weather", named, id="3", timeout=LONG).forecast
@@ -50,7 +50,7 @@ def test_rounds_and_what_the_books_say_of_them(server: Process, tmp_path: Path) 
         assert all(each.corrected for each in answers)
         assert client.pending("weather", limit=2).pending[0].id == "3"
         receipts = client.outcomes([("weather", str(k), ["rain", "snow", "sun"][y[k]]) for k in range(3, 300)])
-        assert {each.status for each in receipts} == {"ok"}
+        assert {each.status for each in receipts} == {"learned"}
         assert not client.pending("weather").pending
         assert client.scores("weather").rounds == 300
         assert [group["by"] for group in client.scores("weather", by="city").groups]

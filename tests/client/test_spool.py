@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from treecal.client import _spool
 from treecal.client._spool import Item, Refused, Spool, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError
-from treecal.serve._wire import NewForecast, NewOutcome, Problem
+from treecal.serve import NewForecast, NewOutcome, Problem
 
 
 def forecast(name: str) -> SpooledForecast:
@@ -29,7 +30,7 @@ def outcome(name: str) -> SpooledOutcome:
 
 
 def names(spool: Spool) -> list[str]:
-    items = (record.item for record in spool.head(10**6))
+    items = (row.item for row in spool.head(10**6))
     return [item.forecast.id if isinstance(item, SpooledForecast) else item.outcome.id for item in items]
 
 
@@ -42,11 +43,11 @@ def test_items_come_back_as_they_were(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     for item in items:
         assert spool.append([item])
-    assert [record.item for record in spool.head(10)] == items
-    assert [record.item for record in spool.head(2)] == items[:2]
+    assert [row.item for row in spool.head(10)] == items
+    assert [row.item for row in spool.head(2)] == items[:2]
     spool.close()
     again = Spool(tmp_path / "spool")
-    assert [record.item for record in again.head(10)] == items
+    assert [row.item for row in again.head(10)] == items
     assert again.counts.waiting == len(again) == 3
     again.close()
 
@@ -62,6 +63,14 @@ def test_what_was_delivered_is_not_there_again(tmp_path: Path) -> None:
     again.close()
 
 
+def copied(path: Path, name: str) -> Path:
+    """Return a copy of a spool as it is, which is what a killed process leaves."""
+    twin = path.with_name(name)
+    for ending in ("", "-wal"):
+        Path(f"{twin}{ending}").write_bytes(Path(f"{path}{ending}").read_bytes())
+    return twin
+
+
 @settings(deadline=None, max_examples=40)
 @given(data=st.data())
 def test_any_torn_end_is_left_out_and_nothing_else(
@@ -69,26 +78,23 @@ def test_any_torn_end_is_left_out_and_nothing_else(
 ) -> None:
     path = tmp_path_factory.mktemp("torn") / "spool"
     spool = Spool(path)
-    sizes, delivered = [path.stat().st_size], 0
-    count = data.draw(st.integers(1, 6))
-    for k in range(count):
+    log = Path(f"{path}-wal")
+    spool.sync()
+    sizes = [0]
+    for k in range(data.draw(st.integers(1, 6))):
         spool.append([forecast(str(k))])
-        sizes.append(path.stat().st_size)
-    if count > 1 and data.draw(st.booleans()):
-        delivered = data.draw(st.integers(1, count - 1))
-        spool.advance(spool.head(delivered))
+        sizes.append(log.stat().st_size)
+    twin = copied(path, "twin")
     spool.close()
-    size = path.stat().st_size
-    cut = data.draw(st.integers(0, size))
-    os.truncate(path, cut)
-    again = Spool(path)
+    cut = data.draw(st.integers(0, sizes[-1]))
+    os.truncate(f"{twin}-wal", cut)
+    again = Spool(twin)
     whole = sum(size <= cut for size in sizes[1:])
-    marked = delivered if cut == size else 0  # the mark is the last line
-    assert names(again) == [str(k) for k in range(marked, whole)]
+    assert names(again) == [str(k) for k in range(whole)]
     assert again.append([outcome("next")])
     again.close()
-    last = Spool(path)
-    assert names(last) == [*(str(k) for k in range(marked, whole)), "next"]
+    last = Spool(twin)
+    assert names(last) == [*(str(k) for k in range(whole)), "next"]
     last.close()
 
 
@@ -102,63 +108,71 @@ def test_any_torn_end_is_left_out_and_nothing_else(
 )
 def test_a_queue_by_any_course(tmp_path_factory: pytest.TempPathFactory, course: list[tuple[str, int]]) -> None:
     path, expected, made = tmp_path_factory.mktemp("course") / "spool", list[str](), 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_spool, "_LITTLE", 1000)  # so that the file is written anew often
-        spool = Spool(path)
-        for what, count in course:
-            match what:
-                case "append":
-                    new = [str(made + k) for k in range(count)]
-                    assert spool.append([forecast(name) for name in new])
-                    made, expected = made + count, expected + new
-                case "advance" if records := spool.head(count):
-                    spool.advance(records)
-                    expected = expected[count:]
-                case "restart":
-                    spool.close()
-                    spool = Spool(path)
-                case "kill":  # a copy of the files is what a killed process leaves
-                    twin = path.with_name("twin")
-                    twin.write_bytes(path.read_bytes())
-                    left = Spool(twin)
-                    assert names(left) == expected
-                    left.close()
-            assert names(spool) == expected
-            assert spool.counts.waiting == len(expected)
-            assert path.stat().st_size <= 2000 + 3 * sum(len(str(n)) + 200 for n in expected)
-        spool.close()
+    spool = Spool(path)
+    for what, count in course:
+        match what:
+            case "append":
+                new = [str(made + k) for k in range(count)]
+                assert spool.append([forecast(name) for name in new])
+                made, expected = made + count, expected + new
+            case "advance" if rows := spool.head(count):
+                spool.advance(rows)
+                expected = expected[count:]
+            case "restart":
+                spool.close()
+                spool = Spool(path)
+            case "kill":
+                left = Spool(copied(path, "twin"))
+                assert names(left) == expected
+                left.close()
+        assert names(spool) == expected
+        assert spool.counts.waiting == len(expected)
+    spool.close()
 
 
-def test_the_file_stays_small_though_it_is_never_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_spool, "_LITTLE", 2000)
+def test_the_files_stay_small_though_the_spool_is_never_empty(tmp_path: Path) -> None:
     path, most = tmp_path / "spool", 0
     spool = Spool(path)
     spool.append([forecast("0")])
     for k in range(1, 500):
         spool.append([forecast(str(k))])
         spool.advance(spool.head(1))
-        most = max(most, path.stat().st_size)
+        most = max(most, sum(file.stat().st_size for file in (path, Path(f"{path}-wal"))))
         assert names(spool) == [str(k)]
-    assert 2000 < most < 6000
+    assert most < 50_000
     spool.close()
     assert os.listdir(tmp_path) == ["spool"]
 
 
-def test_a_damaged_line_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_the_file_shrinks_when_the_spool_is_empty(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    for k in range(100):
+        spool.append([forecast(f"{k}-{i}") for i in range(100)])
+    spool.sync()
+    large = (tmp_path / "spool").stat().st_size
+    spool.advance(spool.head(10_000))
+    spool.sync()
+    assert (tmp_path / "spool").stat().st_size < 20_000 < large
+    spool.append([forecast("next")])
+    assert names(spool) == ["next"]
+    spool.close()
+
+
+def test_a_damaged_row_does_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "spool"
     spool = Spool(path)
     for name in "abc":
         spool.append([forecast(name)])
     spool.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    lines[2] = lines[2].replace(b"0.25", b"0.35")
-    path.write_bytes(b"".join(lines))
+    content = path.read_bytes()
+    place = content.index(b'"p"', content.index(b'"id":"b"'))
+    path.write_bytes(content[:place] + b"~" + content[place + 1 :])
     again = Spool(path)
     assert names(again) == ["a", "c"]
     assert again.counts.damaged == 1
     (kept,) = refused(path)
     assert kept.why.code == "damaged"
-    assert '"id":"b"' in str(kept.line)
+    assert '"id":"b"' in str(kept.row)
     again.advance(again.head(9))
     assert again.counts.waiting == 0
     again.close()
@@ -194,21 +208,30 @@ def test_a_full_spool_keeps_the_oldest_and_has_room_for_outcomes(tmp_path: Path)
     spool.close()
 
 
-@pytest.mark.parametrize("written", [0, 1, 30])
-def test_a_full_disk_leaves_no_half_line(written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spool_that_cannot_be_read_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "spool"
+    spool = Spool(path)
+    spool.append([forecast("a")])
+    spool.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:100] + bytes(len(content) - 100))
+    again = Spool(path)
+    assert "is set aside as" in caplog.text
+    assert again.counts == _spool.SpoolCounts(damaged=1)
+    assert again.append([forecast("b")])
+    again.close()
+    assert Path(f"{path}.damaged").read_bytes()[:100] == content[:100]
+
+
+def test_a_full_disk_leaves_nothing_of_what_was_not_kept(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     spool.append([forecast("a")])
-    real = os.write
-
-    def full(file: int, data: bytes) -> int:
-        if written:
-            return real(file, data[:written])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
-        assert not spool.append([forecast("b")])
+    pages = spool._table.execute("PRAGMA page_count").fetchone()[0]
+    spool._table.execute(f"PRAGMA max_page_count = {pages + 1}")  # SQLite says then that the disk is full
+    assert not spool.append([forecast(f"b{k}") for k in range(1000)])
+    spool._table.execute("PRAGMA max_page_count = 1000000")
     assert spool.append([forecast("c")])
+    assert names(spool) == ["a", "c"]
     spool.close()
     again = Spool(tmp_path / "spool")
     assert names(again) == ["a", "c"]
@@ -242,9 +265,25 @@ def test_a_closed_spool_takes_nothing(tmp_path: Path) -> None:
     assert not spool.append([forecast("a")])
 
 
-@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"treecal spool 2\n"])
-def test_other_files_are_left_alone(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a,b\n1,2\n", "is not a spool of treecal"),
+        (b"treecal spool 1\n", "is a spool of an earlier format"),
+    ],
+)
+def test_other_files_are_left_alone(content: bytes, problem: str, tmp_path: Path) -> None:
     (tmp_path / "spool").write_bytes(content)
+    with pytest.raises(FileError, match=problem):
+        Spool(tmp_path / "spool")
+    assert (tmp_path / "spool").read_bytes() == content
+    assert os.listdir(tmp_path) == ["spool"]
+
+
+def test_other_databases_are_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "spool")) as other, other:
+        other.execute("CREATE TABLE items (name TEXT)")
+    content = (tmp_path / "spool").read_bytes()
     with pytest.raises(FileError, match="is not a spool of treecal"):
         Spool(tmp_path / "spool")
     assert (tmp_path / "spool").read_bytes() == content
@@ -266,14 +305,27 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     spool.close()
 
 
-def test_a_process_that_was_forked_from_its_owner_does_not_let_others_have_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, real = tmp_path / "spool", os.getpid()
-    spool = Spool(path)
-    held = os.dup(spool._file)  # as the owner has it still
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getpid", lambda: real + 1)
-        spool.close()
-    assert Path(f"{path}.lock").exists()
-    os.close(held)
+FORK = """
+import os, sys
+from tests.client.test_spool import Spool, forecast, names
+spool = Spool(sys.argv[1])
+spool.append([forecast("a")])
+child = os.fork()
+if not child:
+    spool.close()
+    del spool
+    sys.exit()
+assert os.waitpid(child, 0)[1] == 0
+assert os.path.exists(sys.argv[1] + "-wal")
+assert spool.append([forecast("b")])
+print(*names(spool), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_forked_process_does_not_let_others_have_its_owners_spool(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORK, tmp_path / "spool"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (-9, "a b\n"), done.stderr
+    spool = Spool(tmp_path / "spool")
+    assert names(spool) == ["a", "b"]
+    spool.close()

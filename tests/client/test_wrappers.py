@@ -56,7 +56,7 @@ class Echo:
 
     def outcome(self, stream: str, id: str, y: int) -> Receipt:  # noqa: A002
         self.sent.append((stream, id, y))
-        return Receipt(stream, id, "ok")
+        return Receipt(stream, id, "learned")
 
     def outcomes(self, rows: Iterable[tuple[str, str, Any]]) -> list[Receipt]:
         return [self.outcome(*row) for row in rows]
@@ -91,7 +91,7 @@ def test_probabilities_of_a_fitted_model_are_corrected(server: Server, tmp_path:
         assert served.predict(X).tolist() == ["no" if label == "yes" else "yes" for label in model.predict(X)]
         answers = served.forecast(X[:3], ids=[17, 18, "a"])
         assert [answer.id for answer in answers] == ["17", "18", "a"]
-        assert [r.status for r in served.outcomes([17, "18", "a"], Y[:3])] == ["ok"] * 3
+        assert [r.status for r in served.outcomes([17, "18", "a"], Y[:3])] == ["learned"] * 3
         server.stop()
         np.testing.assert_array_equal(served.predict_proba(X), model.predict_proba(X))
     assert {name: y for (_, name), y in server.books.outcomes.items()} == {"17": 0, "18": 0, "a": 0}

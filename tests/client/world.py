@@ -94,7 +94,7 @@ class Books:
             elif key not in self.outcomes:
                 self.outcomes[key] = row["outcome"]
                 self.log.append(("outcome", *key))
-                status = "ok"
+                status = "learned"
             else:
                 status = "replayed" if self.outcomes[key] == row["outcome"] else "conflict"
             settled.append({"stream": row["stream"], "id": row["id"], "status": status})

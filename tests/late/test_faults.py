@@ -14,7 +14,7 @@ from tests.attack.subjects import kept
 from tests.attack.test_interrupts import interrupted
 from tests.late.things import THINGS, asked, outcomes, points
 from treecal.exceptions import TreeCalError
-from treecal.late import _desk
+from treecal.late import _rounds
 from treecal.state import _flat, _nested, dumps, loads
 
 NAMES = ["platt", "exact means", "tree", "guarded", "guarded scaling"]
@@ -44,7 +44,7 @@ ACTS: dict[str, Callable[[tc.Late, Any, list[Any]], Any]] = {
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_interrupt_leaves_a_round_learned_or_not(name: str, act: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_desk, "REMEMBERED", 12)
+    monkeypatch.setattr(_rounds, "REMEMBERED", 12)
     base, rng = played(name), np.random.default_rng(0)
     b, y = points(base.space, 1, 7)[0], outcomes(base.space, 2, 8)
     ACTS[act](done := copy.deepcopy(base), b, y)

@@ -15,8 +15,7 @@ import treecal as tc
 from tests.attack.subjects import kept
 from tests.late.things import POOLS, SHARED, THINGS, asked, outcomes, points
 from treecal.exceptions import ForecastError, HorizonError, IdError, OutcomeError, ParameterError, UnsupportedError
-from treecal.late import _desk
-from treecal.late._pool import Pool
+from treecal.late import Pool, _rounds
 from treecal.state import dumps, loads
 
 
@@ -207,7 +206,7 @@ def test_a_corrector_may_have_learned_before() -> None:
 
 def test_time_is_what_it_is_told() -> None:
     late = tc.Late(tc.TreeCal(tc.Simplex(2)))
-    with pytest.raises(ParameterError, match="not known what time"):
+    with pytest.raises(ParameterError, match="due= needs the current time"):
         late.predict(id="a", due=5)
     late.predict(id="a", due=5, now=0)
     late.predict(id="b", due=5)  # since it is known by now
@@ -537,7 +536,7 @@ def test_copies_that_draw_do_not_draw_alike() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_desk, "REMEMBERED", 100)
+    monkeypatch.setattr(_rounds, "REMEMBERED", 100)
     late, sizes = tc.Late(tc.PlattScaling(tc.Simplex(2), forget=False), limit=20), []
     for t in range(3000):
         late.predict([0.25, 0.75], id=t, due=t + 1e6, now=t)
@@ -545,9 +544,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             late.update(t, t % 3 % 2)
         if t % 500 == 499:
             sizes.append(len(dumps(late)))
-        assert len(late._desk.dues) <= 1050
+        assert len(late._rounds.dues) <= 1050
     assert max(sizes[1:]) < 1.02 * sizes[1]
-    assert (len(late._desk.closed), len(late.pending), late.void) == (100, 19, 1481)
+    assert (len(late._rounds.closed), len(late.pending), late.void) == (100, 19, 1481)
     with pytest.raises(IdError, match="is not known"):
         late.update(1, 0)
     late.update(2999, 0)  # the same again
@@ -588,7 +587,7 @@ def test_shared_eager_parts_learn_every_outcome() -> None:
     for shares in (True, False):
         late = tc.Late(tc.Guarded(space))
         if not shares:
-            late._desk.front, late._desk.pool = None, Pool(tc.Guarded(space))
+            late._rounds.front, late._rounds.pool = None, Pool(tc.Guarded(space))
         for t in range(len(Y)):
             late.predict(id=t)
             if t >= 20:

@@ -112,7 +112,7 @@ def test_the_copy_with_most_rounds_is_asked() -> None:
     for t in range(10, 30):
         late.predict(id=t)
         late.update(t, 0)
-    pool = late._desk.pool
+    pool = late._rounds.pool
     assert pool is not None
     assert [copy.rounds for copy in pool.copies] == [21, 1, 1]
     late.predict_many(ids=[40, 41])
@@ -123,7 +123,7 @@ def test_the_copy_with_most_rounds_is_asked() -> None:
 
 def test_what_certificates_need() -> None:
     late = tc.Late(tc.BinaryGrid(TWO))
-    with pytest.raises(tc.TreeCalError, match="how many rounds may wait"):
+    with pytest.raises(tc.TreeCalError, match="how many rounds may be pending"):
         late.certificate("l1", rounds=10)
     with pytest.raises(tc.TreeCalError, match="rounds is not"):
         late.certificate("l1", outstanding=3)

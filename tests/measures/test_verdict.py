@@ -15,6 +15,7 @@ from scipy.stats import binom
 from tests.measures.worlds import literal_square, world
 from treecal._bins import bin_of
 from treecal._typing import Array, Integers
+from treecal.correctors import method_of
 from treecal.measures import Bins, Verdict, debiased_ece, ece
 from treecal.measures._reliability import chance_of, interval_of, mean_gap, together
 
@@ -127,6 +128,14 @@ def test_advice_names_what_was_done_to_the_forecasts(d: int, how: Any, words: tu
         assert word in advice
 
 
+def test_advice_is_data_and_worded_where_it_is_read() -> None:
+    verdict = verdict_of(*drawn(3, 5000, sharp=2.0))
+    assert verdict.advised.methods == ("TemperatureScaling",)
+    assert verdict.advice == f"{verdict.advised.found} Use tc.TemperatureScaling."
+    assert verdict.advised.text(method_of) == f"{verdict.advised.found} Use temperature."
+    assert verdict_of(*drawn(3, 100)).advised.methods == ()
+
+
 def test_advice_when_nothing_simple_helps() -> None:
     rng = np.random.default_rng(0)
     p = rng.random(20_000)
@@ -180,7 +189,7 @@ def test_too_few_rows_of_what_is_rare(p: float) -> None:
 
 @pytest.mark.parametrize("p", [1e-15, 1e-170])
 def test_what_no_log_can_tell(p: float) -> None:
-    assert "any log" in constant_verdict(p, 0, 100).advice
+    assert "no log" in constant_verdict(p, 0, 100).advice
 
 
 @given(n=st.integers(1, 400), p=st.floats(1e-9, 1 - 1e-9))

@@ -34,8 +34,9 @@ import numpy as np
 
 from tests.serve.forks import Forks, forks
 from tests.serve.postgres import MISSING, Cluster, programs, running
+from treecal.serve._connections import open_store
 from treecal.serve._doctor import check_books
-from treecal.serve._store import Reader, open_store
+from treecal.serve._store import Reader
 from treecal.serve._wire import NewStream, Part, Watch
 
 TARGET = 10_000
@@ -136,7 +137,7 @@ class Client:
             self.settled += [
                 (each["stream"], each["id"], c)
                 for each, c in zip(found, request.classes, strict=True)
-                if each["status"] == "ok"
+                if each["status"] == "learned"
             ]
             self.counts["outcomes"] += len(found)
 
@@ -283,7 +284,7 @@ class Books:
                     assert len(set(there)) == 1, f"a part of {each} is there"
                     self.counts["unanswered, there" if there[0] else "unanswered, not there"] += 1
                 else:
-                    assert {one["status"] for one in found} <= {"ok", "amended", "replayed"}, each
+                    assert {one["status"] for one in found} <= {"learned", "amended", "replayed"}, each
                     assert set(there) == {1}, f"{each} is not there once"
                 assert max(there) <= 1, f"{each} is there twice"
                 yield from there

@@ -15,9 +15,9 @@ import msgspec
 
 from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access
+from treecal.serve._connections import open_store
 from treecal.serve._http import application
 from treecal.serve._log import Log
-from treecal.serve._store import open_store
 from treecal.serve._wire import Failure
 from treecal.serve._writer import Writer
 
@@ -57,8 +57,8 @@ class House:
         self.token: str | None = None
 
     @property
-    def desk(self) -> Any:
-        return self.app.state.desk
+    def context(self) -> Any:
+        return self.app.state.context
 
     @property
     def lines(self) -> list[Any]:
@@ -84,15 +84,15 @@ class House:
 
     def make_token(self, *scopes: str, prefix: str = "") -> str:
         """Make a token, as the command does beside a running server; the server knows it a second later."""
-        text, token = tokens.make("test", prefix=prefix, scopes=scopes, now=0.0)
+        text, token = tokens.make_token("test", prefix=prefix, scopes=scopes, now=0.0)
         with open_store(self.data, beside=True) as store:
-            tokens.add(store, token)
+            tokens.add_token(store, token)
         self.now += 2
         return text
 
     def revoke(self, text: str) -> None:
         with open_store(self.data, beside=True) as store:
-            tokens.revoke(store, str(tokens.id_of(text)), now=1.0)
+            tokens.revoke_token(store, str(tokens.id_of(text)), now=1.0)
         self.now += 2
 
     def ask(self, method: str, path: str, json: Any = None, **more: Any) -> Reply:
@@ -175,4 +175,4 @@ def fill(house: House, *, rounds: int = 3) -> None:
     some = [{"id": f"r{i}", "p": [0.5, 0.5], "tags": {"city": "Oslo"}} for i in range(rounds)]
     assert house.ask("POST", "/v1/streams/a/forecasts/batch", {"forecasts": some}).status == 200
     came = [{"stream": "a", "id": f"r{i}", "outcome": "yes"} for i in range(rounds - 1)]
-    assert house.ask("POST", "/v1/outcomes", {"outcomes": came}).json["counts"] == {"ok": rounds - 1}
+    assert house.ask("POST", "/v1/outcomes", {"outcomes": came}).json["counts"] == {"learned": rounds - 1}

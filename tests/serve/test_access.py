@@ -15,8 +15,8 @@ from tests.serve.postgres import Cluster
 from treecal.exceptions import ParameterError
 from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access, Buckets
+from treecal.serve._connections import open_store
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import open_store
 from treecal.serve._tokens import SCOPES
 from treecal.serve._writer import Writer
 
@@ -319,11 +319,11 @@ def test_a_token_is_kept_as_its_hash(house: House) -> None:
 def test_a_token_for_nothing_is_not_made(options: dict[str, object], word: str) -> None:
     given: dict[str, object] = {"name": "x", **options}
     with pytest.raises(ParameterError, match=word):
-        tokens.make(given.pop("name"), now=0.0, **given)  # type: ignore[arg-type]
+        tokens.make_token(given.pop("name"), now=0.0, **given)  # type: ignore[arg-type]
 
 
 def test_every_token_is_another() -> None:
-    some = [tokens.make("x", scopes=["read"], now=0.0)[0] for _ in range(1000)]
+    some = [tokens.make_token("x", scopes=["read"], now=0.0)[0] for _ in range(1000)]
     assert len(set(some)) == 1000
     assert all(tokens.id_of(each) for each in some)
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.support import refused, run
 from treecal.serve._backup import back_up
+from treecal.serve._connections import open_store
 from treecal.serve._demo import Demo, made_up
 from treecal.serve._doctor import check_books
-from treecal.serve._store import open_store
 from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part
 from treecal.serve._writer import Writer
 

@@ -15,13 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
+from treecal._checkpoints import next_checkpoint
 from treecal.correctors import Corrector
-from treecal.serve import _asked, _books, _config, _reading
+from treecal.serve import _books, _config, _reading, _validation
 from treecal.serve import _wire as wire
+from treecal.serve._answers import encode
 from treecal.serve._books import Books
 from treecal.serve._config import space_of, thing_of
 from treecal.serve._doctor import check_books
-from treecal.serve._player import Player, next_mark
+from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._writer import Writer
@@ -119,7 +121,7 @@ def test_what_is_announced_is_what_late_announces(kind: str, books: Books) -> No
                     [wire.NewOutcome(name, each, CLASSES[y]) for each, y in zip(chosen, ys, strict=True)]  # noqa: B023
                 ),
             )
-            assert [each.status for each in became] == ["ok"] * len(chosen)
+            assert [each.status for each in became] == ["learned"] * len(chosen)
             if late is not None:
                 late.update_many(chosen, ys)
     player = books.player(name)
@@ -169,7 +171,7 @@ def test_any_course_of_events(data: st.DataObject, kind: str, tmp_path_factory: 
                 body = [wire.NewOutcome(new.name, each, y, amend) for each, y, amend in event[1]]
                 for given_, became in zip(body, done(books, lambda: books.settle(body)), strict=True):  # noqa: B023
                     assert (became.status == "unknown") is (given_.id not in opened)
-                    if became.status == "ok":
+                    if became.status == "learned":
                         assert given_.id not in first
                         first[given_.id] = int(given_.outcome)  # type: ignore[arg-type]
                     if became.status == "conflict":
@@ -266,7 +268,7 @@ def test_alarms_and_curves_are_those_of_a_monitor(books: Books) -> None:
     assert alarm.since == read.at[monitor.alarm.onset - 1]
     assert _reading.stream(picture, books.store, 0.0, _reading.Verdicts()).monitors["model"].alarm == alarm
     marks = _reading.curve(picture).marks
-    assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_mark(n - 1) == n} | {300})
+    assert [mark.rounds for mark in marks] == sorted({n for n in range(1, 301) if next_checkpoint(n - 1) == n} | {300})
     half = tc.Monitor(tc.Simplex(classes=CLASSES), alpha=0.01)
     half.update_many(read.model[: marks[-3].rounds], read.outcomes[: marks[-3].rounds])
     assert marks[-3].model_evidence == half.statistic
@@ -320,7 +322,7 @@ def test_the_same_again_is_the_same_bytes_and_another_body_a_conflict(books: Boo
     first = done(books, lambda: books.forecast("s", [ask]))
     done(books, lambda: books.settle([wire.NewOutcome("s", "299", "a"), wire.NewOutcome("s", "new", "b")]))
     books.forget()
-    assert wire.encode(done(books, lambda: books.forecast("s", [ask]))) == wire.encode(first)
+    assert encode(done(books, lambda: books.forecast("s", [ask]))) == encode(first)
     for other in (
         wire.NewForecast("new", [0.2, 0.5, 0.3], {"r": "x"}, 1e9),
         wire.NewForecast("new", [0.2, 0.3, 0.5], {}, 1e9),
@@ -403,7 +405,7 @@ def test_an_archived_stream_takes_outcomes_and_no_forecasts(books: Books) -> Non
     with pytest.raises(Refusal, match="archived"):
         books.forecast("s", [wire.NewForecast("j", [0.2, 0.3, 0.5])])
     assert done(books, lambda: books.forecast("s", [wire.NewForecast("i", [0.2, 0.3, 0.5])]))[0].round == 51
-    assert done(books, lambda: books.settle([wire.NewOutcome("s", "i", 2)]))[0].status == "ok"
+    assert done(books, lambda: books.settle([wire.NewOutcome("s", "i", 2)]))[0].status == "learned"
 
 
 def test_late_outcomes_and_amendments_are_kept(books: Books, clock: Clock) -> None:
@@ -412,7 +414,7 @@ def test_late_outcomes_and_amendments_are_kept(books: Books, clock: Clock) -> No
     done(books, lambda: books.forecast("s", ask))
     clock.now += 8
     assert _reading.stream(books.picture("s"), books.store, clock.now, _reading.Verdicts()).counts.overdue == 0
-    assert done(books, lambda: books.settle([wire.NewOutcome("s", "i", 2)]))[0].status == "ok"
+    assert done(books, lambda: books.settle([wire.NewOutcome("s", "i", 2)]))[0].status == "learned"
     clock.now += 8
     waiting = _reading.pending(books.kept("s"), books.store, overdue=True, after=0, limit=5, now=clock.now)
     assert [each.id for each in waiting.pending] == ["j"]
@@ -518,7 +520,7 @@ def test_streams_that_are_not_in_memory_are_read_again(books: Books, monkeypatch
 
 
 def test_what_differs_from_round_to_round_is_no_group(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_asked, "MOST_GROUPS", 3)
+    monkeypatch.setattr(_validation, "MOST_GROUPS", 3)
     new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
     done(books, lambda: books.create(new))
     for i in range(3):
@@ -563,7 +565,7 @@ def test_a_number_is_no_class_where_numbers_name_others(
     else:
         done(books, lambda: books.settle([wire.NewOutcome("s", str(k), k) for k in range(3)]))
         assert [_reading.record(books.kept("s"), books.store, str(k)).outcome for k in range(3)] == names
-    assert done(books, lambda: books.settle([wire.NewOutcome("s", "2", "2")]))[0].status in ("ok", "replayed")
+    assert done(books, lambda: books.settle([wire.NewOutcome("s", "2", "2")]))[0].status in ("learned", "replayed")
 
 
 def test_a_player_of_the_state_of_another_goes_on_alike(books: Books) -> None:

@@ -13,13 +13,15 @@ import pytest
 
 from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
-from treecal.serve import _asked, _books, _reading
+from treecal.serve import _books, _reading, _validation
 from treecal.serve import _wire as wire
 from treecal.serve._books import Books
+from treecal.serve._connections import open_reader, open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
+from treecal.serve._replay import Picture
 from treecal.serve._sqlite import Sqlite
-from treecal.serve._store import open_reader, open_store, queries
+from treecal.serve._store import queries
 from treecal.serve._writer import Writer
 
 CLASSES = ["a", "b", "c"]
@@ -58,7 +60,7 @@ def test_a_round_that_is_told_to_be_used_and_pushed_out_by_the_same_request(book
     held = books.player("s").pool
     assert held is not None
     assert sorted(held.holders.values()) == [3, 4]  # each round that waits has a copy to itself
-    assert settle(books, *"abcd") == ["late", "late", "ok", "ok"]
+    assert settle(books, *"abcd") == ["late", "late", "learned", "learned"]
     assert [each.problems for each in check_books(books.store)] == [[]]
 
 
@@ -75,7 +77,7 @@ def test_a_body_has_the_same_answer_after_the_models_forecast_was_used(books: Bo
 
 
 def test_groups_are_counted_before_their_outcomes_come(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_asked, "MOST_GROUPS", 3)
+    monkeypatch.setattr(_validation, "MOST_GROUPS", 3)
     new = wire.NewStream("s", classes=CLASSES, corrector=wire.Part("vector"), tags=["r"], group=["r"])
     done(books, lambda: books.create(new))
     some = [wire.NewForecast(str(i), P, {"r": str(i)}) for i in range(4)]
@@ -227,7 +229,7 @@ def test_a_snapshot_of_another_version_is_no_flaw_of_the_books(books: Books, mon
     done(books, lambda: books.create(wire.NewStream("s", classes=CLASSES)))
     forecast(books, wire.NewForecast("a", P))
     with monkeypatch.context() as patch:
-        patch.setattr("treecal.serve._snapshots.VERSION", 10**6)
+        patch.setattr("treecal.serve._config.VERSION", 10**6)
         done(books, lambda: books.save("s"))
     books.forget()
     assert books.player("s").rounds == 1
@@ -246,9 +248,9 @@ def test_a_verdict_is_computed_once_for_what_was_learned(books: Books, monkeypat
     computed: list[str] = []
     real = _reading._verdict
 
-    def counted(cells: Any, config: wire.NewStream) -> Any:
-        computed.append(config.name)
-        return real(cells, config)
+    def counted(picture: Picture, role: str) -> Any:
+        computed.append(picture.kept.name)
+        return real(picture, role)
 
     monkeypatch.setattr(_reading, "_verdict", counted)
     verdicts = _reading.Verdicts(most=1)

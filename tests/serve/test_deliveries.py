@@ -97,7 +97,7 @@ class Senders:
             if key not in self.announced:
                 assert told.status == "unknown"
             elif key not in self.settled:
-                assert told.status == "ok"
+                assert told.status == "learned"
                 self.settled[key] = wrong
             else:
                 assert told.status == ("replayed" if self.settled[key] == wrong else "conflict")
@@ -167,7 +167,7 @@ def test_a_million_rounds_wait(tmp_path: Path) -> None:
         for begin in range(0, 10 * at_once, at_once):
             came = [NewOutcome("a", f"id{k}", int(k) % 2) for k in some[begin : begin + at_once]]
             found = writer.submit(lambda books, came=came: books.settle(came)).result()  # type: ignore[misc]
-            assert {each.status for each in found} == {"ok"}
+            assert {each.status for each in found} == {"learned"}
         print(f"{10 * at_once:,} outcomes among them in {time.perf_counter() - start:.1f} s")
     start = time.perf_counter()
     with Writer(Sqlite(tmp_path / "books")) as writer:

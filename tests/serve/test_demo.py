@@ -11,9 +11,9 @@ import pytest
 from treecal.exceptions import UnsupportedError
 from treecal.serve import _demo
 from treecal.serve import _reading as reading
+from treecal.serve._connections import open_reader, open_store
 from treecal.serve._demo import WORSE_AFTER, Demo, Flow, flights, made_up
 from treecal.serve._doctor import check_books
-from treecal.serve._store import open_reader, open_store
 from treecal.serve._writer import Writer
 
 HALF_A_MINUTE = 30 * 4  # times that every stream gets forecasts

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.serve.http import House, fill, served
-from treecal.serve._answers import Answer, Call, Operation
+from treecal.serve._answers import Operation, Request, Response
 from treecal.serve._operations import OPERATIONS
 from treecal.serve._tokens import SCOPES
 
@@ -209,7 +209,7 @@ def test_too_many_requests(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_ours(tmp_path: Path) -> None:
-    async def fail(desk: Any, call: Call) -> Answer:
+    async def fail(desk: Any, call: Request) -> Response:
         raise ZeroDivisionError("the secret of a request")
 
     with served(tmp_path, operations=[msgspec.structs.replace(each, does=fail) for each in OPERATIONS]) as house:
@@ -251,8 +251,8 @@ def test_an_error_after_the_answer_began_ends_the_connection(tmp_path: Path) -> 
         yield b"some"
         raise ZeroDivisionError
 
-    async def begin(desk: Any, call: Call) -> Answer:
-        return Answer(parts())
+    async def begin(desk: Any, call: Request) -> Response:
+        return Response(parts())
 
     with served(tmp_path, operations=[Operation(method="GET", path="/", does=begin, about="")]) as house:
         with pytest.raises(ZeroDivisionError):  # which the server takes to close the connection

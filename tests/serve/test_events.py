@@ -140,7 +140,7 @@ def test_a_slow_client_is_dropped_and_the_others_are_not() -> None:
                 count += len(told(await anext(quick)))
         count += len(told(await anext(quick)))
         assert count == _events.ROOM + 1
-        assert [text async for text in slow] == [b": dropped: events came faster than they were read\n\n"]
+        assert [text async for text in slow] == [b": dropped: events arrived faster than they were read\n\n"]
         assert hub.clients == 1
         await quick.aclose()
 
@@ -271,7 +271,7 @@ def test_a_page_hears_of_everything(tmp_path: Path) -> None:
                 assert raised == listed
                 counts = [data for name, data in told(one.text) if name == "outcome"]
                 assert counts[-1]["learned"] == 200
-            assert house.desk.hub.clients == 0
+            assert house.context.hub.clients == 0
 
         house.run(test())
 
@@ -317,4 +317,4 @@ def test_a_client_that_takes_nothing_is_left_behind(tmp_path: Path) -> None:
             return sent
 
         assert house.run(test()) == ["http.response.start", "http.response.body"]  # it has no end
-        assert house.desk.hub.clients == 0
+        assert house.context.hub.clients == 0

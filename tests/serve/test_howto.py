@@ -16,9 +16,9 @@ import yaml  # type: ignore[import-untyped]
 
 from tests.serve.test_process import process
 from treecal.cli._app import app
+from treecal.late import Arrival
 from treecal.serve._operations import OPERATIONS
 from treecal.serve._refusals import STATUS
-from treecal.serve._wire import Arrival
 
 ROOT = Path(__file__).parents[2]
 HOWTO, REFERENCE = (ROOT / "docs" / folder / "serve.md" for folder in ("howto", "reference"))

@@ -68,8 +68,8 @@ def test_outcomes_are_told_apart(house: House) -> None:
     some = [("r0", "yes"), ("r1", "no"), ("r2", "no"), ("r9", "no")]
     sent = {"outcomes": [{"stream": "a", "id": name, "outcome": outcome} for name, outcome in some]}
     found = house.ask("POST", "/v1/outcomes", sent).json
-    assert [each["status"] for each in found["outcomes"]] == ["replayed", "conflict", "ok", "unknown"]
-    assert found["counts"] == {"replayed": 1, "conflict": 1, "ok": 1, "unknown": 1}
+    assert [each["status"] for each in found["outcomes"]] == ["replayed", "conflict", "learned", "unknown"]
+    assert found["counts"] == {"replayed": 1, "conflict": 1, "learned": 1, "unknown": 1}
 
 
 @pytest.mark.parametrize("name", ["2026/01/31", "../a", "é✓", "50%", "batch", "a b?c#d"])
@@ -130,7 +130,7 @@ def test_an_archived_stream_takes_outcomes_and_no_forecasts(house: House) -> Non
     assert house.ask("POST", "/v1/streams/a/archive").json["archived"] is not None
     house.ask("POST", "/v1/streams/a/forecasts", {"id": "new", "p": [0.5, 0.5]}).refused(409, "archived")
     late = {"outcomes": [{"stream": "a", "id": "r2", "outcome": "no"}]}
-    assert house.ask("POST", "/v1/outcomes", late).json["counts"] == {"ok": 1}
+    assert house.ask("POST", "/v1/outcomes", late).json["counts"] == {"learned": 1}
 
 
 def test_head_is_get_without_its_body(house: House) -> None:
@@ -138,7 +138,7 @@ def test_head_is_get_without_its_body(house: House) -> None:
     for path in ("/healthz", "/v1/streams/a", "/v1/streams/a/export", "/v1/events", "/metrics"):
         found = house.ask("HEAD", path)
         assert (found.status, found.body) == (200, b""), path
-    assert house.desk.hub.clients == 0
+    assert house.context.hub.clients == 0
 
 
 def test_the_server_says_whether_it_can_write(house: House) -> None:
@@ -160,7 +160,7 @@ def test_files_of_the_page_are_served_with_their_types(tmp_path: Path) -> None:
     (folder / "vendor" / "plot.mjs").write_text("export {}")
     (tmp_path / "secret.txt").write_text("not of the page")
     with served(tmp_path) as house:
-        house.desk.page = Page(folder)
+        house.context.page = Page(folder)
         index = house.ask("GET", "/")
         assert (index.status, index.headers["content-type"]) == (200, "text/html; charset=utf-8")
         assert "script-src 'self'" in index.headers["content-security-policy"]

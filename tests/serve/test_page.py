@@ -163,7 +163,7 @@ def test_a_stream_is_created_fed_and_alarms_without_a_reload(browser: Any, tmp_p
         assert "An alarm is raised at 20." in said
         assert "it stays until you begin anew" in said
         page.get_by_text("Over 800 outcomes, the Brier score of the model is").wait_for()
-        assert page.get_by_text("Nothing to put right").count() == 0
+        assert page.get_by_text("No correction needed").count() == 0
 
         tab_to(page, "Begin anew")
         page.keyboard.press("Enter")
@@ -304,7 +304,7 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
     script = """async () => {
       const words = await import("/page/words.js");
       const alarm = {of: "announced", at: 1, since: 0, round: 1, onset: 1, kind: "class", where: "b", direction: "too low", size: 1, gap: 0.1, e_value: 21, group: null};
-      const calm = {level: "calibrated", sentences: ["", "Fine."], advice: "Nothing to put right."};
+      const calm = {level: "calibrated", sentences: ["", "Fine."], advice: "No correction needed."};
       const part = found => ({brier: found, intervals: {level: 0.9, brier: [found - 0.1, found + 0.1]}});
       const stream = (own, model) => ({
         config: {corrector: {name: "vector"}}, counts: {learned: 7}, verdict: calm, model_verdict: calm,
@@ -341,7 +341,7 @@ def test_words_agree_with_each_other(browser: Any, books: str) -> None:
     assert said["advice"] == [
         "See to the alarm first.",
         "Nothing about what is announced; the alarm is of the model alone.",
-        "Nothing to put right.",
+        "No correction needed.",
     ]
     assert said["why"] == [True, ""]
     assert "look at the correction" in said["remedy"]

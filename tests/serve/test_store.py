@@ -15,9 +15,10 @@ import pytest
 from tests.serve.postgres import Cluster
 from tests.serve.script import Clock, Log, answer, log_of, send, send_all, steps
 from treecal.exceptions import FileError
+from treecal.serve._connections import open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import Store, open_store, queries
+from treecal.serve._store import Store, queries
 from treecal.serve._wire import NewForecast, NewStream
 from treecal.serve._writer import Writer
 

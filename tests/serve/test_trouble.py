@@ -259,7 +259,7 @@ def test_a_clock_that_jumps(
     log = kept(path)
     for row, came, status in zip(log.rounds, log.arrivals, found, strict=True):
         assert (came[2], status) == (
-            ("late", "late") if row[12] is not None and came[3] > row[12] else ("outcome", "ok")
+            ("late", "late") if row[12] is not None and came[3] > row[12] else ("outcome", "learned")
         )
     shutil.rmtree(path.parent)
 

@@ -16,7 +16,8 @@ from tests.cli.support import refused, run
 from tests.serve.http import House, fill, served
 from tests.serve.postgres import Cluster
 from treecal.serve import _sqlite
-from treecal.serve._store import NotNowError, open_store
+from treecal.serve._connections import open_store
+from treecal.serve._store import NotNowError
 
 KIND = {"Content-Type": "application/json"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,11 +106,11 @@ class Audit:
         return html(self)
 
 
-def shown(audit: Audit) -> Any:
-    """Return an audit as tables for a terminal, of a library that is imported for it."""
+def shown(audit: Audit, named: Callable[[str], str]) -> Any:
+    """Return an audit as tables for a terminal, of a library that is imported for it; `named` names correctors."""
     from treecal.auditing._show import shown as as_tables
 
-    return as_tables(audit)
+    return as_tables(audit, named)
 
 
 def _plain(value: Any) -> Any:

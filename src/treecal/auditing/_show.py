@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +27,18 @@ _MOST_ROWS = 10  # of a table
 _MOST_LETTERS = 60  # of a cell
 
 
-def shown(audit: Shown) -> Group:
+Named = Callable[[str], str]
+"""How a corrector is called, by the name of its class, where the audit is read."""
+
+
+def in_python(kind: str) -> str:
+    """Return how a corrector is called in Python."""
+    return f"tc.{kind}"
+
+
+def shown(audit: Shown, named: Named = in_python) -> Group:
     """Return the audit as rich tables."""
-    parts: list[Any] = [Text(verdict(audit)), errors(audit.whole), scores(audit.whole), classes(audit)]
+    parts: list[Any] = [Text(verdict(audit, named)), errors(audit.whole), scores(audit.whole), classes(audit)]
     if audit.whole.payoff is not None:
         parts.append(Text(acted(audit.whole.payoff)))
     if audit.groups:
@@ -47,7 +57,7 @@ def text(audit: Shown) -> str:
     return "\n".join(line.rstrip() for line in paper.getvalue().splitlines()).rstrip()
 
 
-def verdict(audit: Shown) -> str:
+def verdict(audit: Shown, named: Named = in_python) -> str:
     """Return the result in a few sentences, and what to do."""
     whole = audit.whole
     found = audit.whole.verdict
@@ -56,14 +66,14 @@ def verdict(audit: Shown) -> str:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
     if whole.skill <= 0:
         words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
-    advice = found.advice
+    advice = found.advised.text(named)
     if off := audit.off:
-        named = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])
-        named += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
+        first = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])
+        first += f" and {len(off) - 3:,} more" if len(off) > 3 else ""
         are = "is" if len(off) == 1 else "are"
-        words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {named}.")
+        words.append(f"{len(off):,} of {len(audit.groups):,} groups {are} off by more than chance: {first}.")
         if len(off) < len(audit.groups):
-            advice = "Some groups are off and others are not: use tc.ByGroup."
+            advice = f"Some groups are off and others are not: use {named('ByGroup')}."
     if audit.windows is not None and (alarm := audit.windows.alarm) is not None:
         words.append(f"A monitor raised an alarm after round {alarm.round:,}.")
         if found.level == "calibrated":

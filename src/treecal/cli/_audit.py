@@ -20,6 +20,7 @@ from treecal.cli._reader import find_probabilities
 from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
+from treecal.correctors import method_of
 from treecal.exceptions import ParameterError
 from treecal.io import Problem, Source, new_file, open_source, open_stream, write_csv
 
@@ -157,7 +158,7 @@ def audit(
     if json:
         emit(found.to_dict())
     else:
-        page().print(shown(found))
+        page().print(shown(found, _option))
     if not found.problems.count:
         return Exit.FINE
     if json:
@@ -207,6 +208,11 @@ def _matrix(text: str) -> list[list[float]]:
             "--loss", text, 'numbers such as "0,4; 1,1": a row per action, a number per class'
         )
     return rows
+
+
+def _option(kind: str) -> str:
+    """Return how the command line calls a corrector."""
+    return "treecal recalibrate --by" if kind == "ByGroup" else f"treecal recalibrate --method {method_of(kind)}"
 
 
 def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: bool) -> Audit:

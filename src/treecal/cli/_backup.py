@@ -37,7 +37,7 @@ def backup(
     check
         Play the log of the copy again, and compare it with what was announced, bit for bit.
     """
-    from treecal.serve._backup import back_up
+    from treecal.serve import back_up
 
     with progress("pages") as done:
         copied = back_up(data, out, check=check, force=force, progress=done)

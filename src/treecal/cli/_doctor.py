@@ -79,8 +79,7 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
 
 
 def _check_books(data: str, *, json: bool) -> int:
-    from treecal.serve._doctor import check_books
-    from treecal.serve._store import open_reader
+    from treecal.serve import check_books, open_reader
 
     reader = open_reader(data)
     try:

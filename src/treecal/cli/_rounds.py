@@ -71,7 +71,7 @@ class Rounds:
 
     def _agree(self, late: Late) -> None:
         """Let the notes follow what waits: the snapshot may have been used from Python since."""
-        pending = {name: each for name, each in late._desk.pending.items() if isinstance(name, str)}
+        pending = {name: each for name, each in late.pending_rounds.items() if isinstance(name, str)}
         self._waiting = {name: each for name, each in self._waiting.items() if name is None or name in pending}
         for name, each in pending.items():
             self._waiting.setdefault(name, Waiting(each.order + 1, {}, each.announced.mean.tolist()))
@@ -167,7 +167,8 @@ class Rounds:
     def _drop_void(self) -> None:
         """Forget the rounds that have become void."""
         if isinstance(self.thing, Late):
-            pending, named = self.thing._desk.pending, len(self._waiting) - (None in self._waiting and not self._copied)
+            pending = self.thing.pending_rounds
+            named = len(self._waiting) - (None in self._waiting and not self._copied)
             gone = (name for name in self._waiting if name is not None and name not in pending)
             for name in list(islice(gone, max(named - len(pending), 0))):  # mostly the oldest, which are the first
                 del self._waiting[name]

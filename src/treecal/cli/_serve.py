@@ -65,8 +65,8 @@ def serve(
         raise ParameterError.expected("--body", body, "a number from 1 to 1024")
     for package in ("starlette", "uvicorn"):
         require(package, extra="serve", what="the server")
-    from treecal.serve._run import serve as run
-    from treecal.serve._store import NotNowError
+    from treecal.serve import NotNowError
+    from treecal.serve import serve as run
 
     if data is None and not demo:
         raise ParameterError("no books given.", hint="--data books.sqlite; or --demo to look around.")

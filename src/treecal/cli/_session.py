@@ -143,9 +143,7 @@ class Session(Generic[R]):
 def check_times(due: str | None, now: str | None, limit: int | None, *, ids: bool = True) -> None:
     """Raise unless these options go together."""
     if due is not None and now is None:
-        raise ParameterError(
-            f"--due is {due}, and it is not known what time it is.", hint="--now names the column that tells."
-        )
+        raise ParameterError("--due needs the current time.", hint="--now names its column.")
     if not ids and (now is not None or limit is not None):
         raise ParameterError("--due, --now and --limit are for forecasts with ids.", hint="--id names their column.")
 

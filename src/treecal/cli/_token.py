@@ -12,7 +12,7 @@ from treecal.cli._options import Json
 from treecal.cli._terminal import emit, page, say, table
 
 if TYPE_CHECKING:
-    from treecal.serve._tokens import Token
+    from treecal.serve import Token
 
 Data = Annotated[str, Parameter(help="Where the books are: a file of SQLite, or the address of a PostgreSQL database.")]
 token = App(
@@ -53,12 +53,11 @@ def create(
         What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams); by default
         forecast and outcome. May be given more than once.
     """
-    from treecal.serve import _tokens as tokens
-    from treecal.serve._store import open_store
+    from treecal.serve import add_token, make_token, open_store
 
-    text, made = tokens.make(name, prefix=prefix, scopes=scope, now=time.time())
+    text, made = make_token(name, prefix=prefix, scopes=scope, now=time.time())
     with open_store(data, beside=True) as store:
-        tokens.add(store, made)
+        add_token(store, made)
     if json:
         emit({"token": text, **_shown(made)})
     else:
@@ -69,8 +68,7 @@ def create(
 @token.command(name="list")
 def list_(*, data: Data, json: Json = False) -> None:
     """List tokens, without their texts."""
-    from treecal.serve._store import open_reader
-    from treecal.serve._tokens import tokens_of
+    from treecal.serve import open_reader, tokens_of
 
     with closing(open_reader(data)) as reader:
         found = sorted(tokens_of(reader), key=lambda each: each.created)
@@ -97,13 +95,12 @@ def revoke(which: str, /, *, data: Data) -> None:
     which
         The id or the name.
     """
-    from treecal.serve import _tokens as tokens
-    from treecal.serve._store import open_reader, open_store
+    from treecal.serve import open_reader, open_store, revoke_token, tokens_of
 
     with closing(open_reader(data)) as reader:  # what is not there is not made
-        tokens.tokens_of(reader)
+        tokens_of(reader)
     with open_store(data, beside=True) as store:
-        gone = tokens.revoke(store, which, now=time.time())
+        gone = revoke_token(store, which, now=time.time())
     say(f"{gone.id} ({gone.name}) is revoked.")
 
 

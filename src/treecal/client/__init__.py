@@ -8,9 +8,9 @@ from treecal._optional import require
 
 require("httpcore", extra="client", what="treecal.client")
 require("msgspec", extra="client", what="treecal.client")
-from treecal.client._answers import Answer, Receipt
 from treecal.client._async_client import AsyncClient
 from treecal.client._client import Client
+from treecal.client._replies import Answer, Receipt
 from treecal.client._spool import SpoolCounts
 
 __all__ = ["Answer", "AsyncClient", "Client", "Receipt", "SpoolCounts"]

@@ -10,16 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
-from treecal._atomic import new_file
-from treecal.client._answers import Answer, Receipt
-from treecal.client._desk import Act, Desk, encode, quoted, route, with_query
-from treecal.client._line import AwayError, Call, Line, Reply
-from treecal.client._pause import LONGEST
-from treecal.client._replies import read
-from treecal.client._rows import Due, Label, Vector
+from treecal.client._line import LONGEST, AwayError, Call, Download, Line, Reply
+from treecal.client._replies import Answer, Receipt
+from treecal.client._requests import Due, Given, Label, Vector
+from treecal.client._session import Act, Session, quoted, route, with_query
 from treecal.client._spool import LIMIT, SpoolCounts
-from treecal.client._streams import Given, new_stream
-from treecal.serve._wire import Alarm, Alarms, Curve, Pending, Record, Scores, Stream
+from treecal.serve import Alarm, Curve, Pending, Record, Scores, Stream
 
 T = TypeVar("T")
 _log = logging.getLogger("treecal.client")
@@ -29,8 +25,6 @@ BATCH = 1.0
 """The same, for many at once."""
 ALL = 10.0
 """Seconds for everything else, attempts and delays together."""
-POLL = 0.005
-"""Seconds between looks at the spool while it is flushed."""
 
 
 class Client:
@@ -84,10 +78,11 @@ class Client:
         spool: str | os.PathLike[str] | None = None,
         spool_limit: int = LIMIT,
     ) -> None:
-        self._desk = Desk(url, token=token, timeout=timeout, spool=spool, limit=spool_limit)
-        self._line = Line(self._desk.address)
+        self._session = Session(url, token=token, timeout=timeout, spool=spool, limit=spool_limit)
+        self._line = Line(self._session.address)
         self._lock = threading.Lock()
-        self._more, self._hurry = threading.Event(), threading.Event()
+        self._more = threading.Event()
+        self._hurry = threading.Event()
         self._sender: threading.Thread | None = None
         self._wake()
 
@@ -113,7 +108,7 @@ class Client:
             The model's forecast: probabilities in the order of the classes, or by their names; the answer is like it.
             None is for a stream that forecasts by itself; if the server is away then, that raises.
         id
-            The name under which the outcome will come; by default a random one, `answer.id`.
+            The name under which the outcome will arrive; by default a random one, `answer.id`.
         tags
             Values of tags of the stream.
         due
@@ -121,7 +116,7 @@ class Client:
         timeout
             Seconds to wait for an answer, all in all.
         """
-        return self._run(self._desk.forecast(stream, p, id, tags, due, timeout))
+        return self._run(self._session.forecast(stream, p, id, tags, due, timeout))
 
     def forecast_many(
         self,
@@ -150,7 +145,7 @@ class Client:
         timeout
             Seconds to wait for an answer, all in all.
         """
-        return self._run(self._desk.forecast_many(stream, P, ids, tags, due, timeout))
+        return self._run(self._session.forecast_many(stream, P, ids, tags, due, timeout))
 
     def outcome(
         self,
@@ -172,31 +167,31 @@ class Client:
         y
             The outcome: a class by its index or name, or a point of the set.
         amend
-            Whether it is kept beside another one that came before, which stays what was learned and scored. Send
+            Whether it is kept beside an earlier one, which stays what was learned and scored. Send
             amendments one after the other.
         timeout
             Seconds; by default the client's.
         """
-        return self.outcomes([(stream, id, y)], amend=amend, timeout=timeout)[0]
+        return self._run(self._session.outcome(stream, id, y, amend, timeout))
 
     def outcomes(
         self, rows: Iterable[tuple[str, str, Label]], *, amend: bool = False, timeout: float | None = None
     ) -> list[Receipt]:
         """Settle many rounds, of any streams, in order; 10,000 go in one request.
 
-        The server tells what became of each: ok, replayed, amended, late, conflict or unknown. They are "spooled" if it
-        is away, and also while the spool is not empty, so that no outcome overtakes its forecast.
+        The server says what became of each: learned, replayed, amended, late, conflict or unknown. They are "spooled"
+        if it is away, and also while the spool is not empty, so that no outcome overtakes its forecast.
 
         Parameters
         ----------
         rows
             For each a stream, an id and an outcome.
         amend
-            Whether they are kept beside others that came before, which stay what was learned and scored.
+            Whether they are kept beside earlier ones, which stay what was learned and scored.
         timeout
             Seconds; by default the client's.
         """
-        return self._run(self._desk.outcomes(rows, amend, timeout))
+        return self._run(self._session.outcomes(rows, amend, timeout))
 
     # Streams
 
@@ -239,35 +234,36 @@ class Client:
         limit
             The most rounds that may await their outcomes.
         """
-        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
-        return self._run(self._desk.ask("POST", "/v1/streams", Stream, encode(new)))
+        return self._run(
+            self._session.create(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
+        )
 
     def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""
-        return self._run(self._desk.ask("GET", route(name), Stream))
+        return self._run(self._session.ask("GET", route(name), Stream))
 
     def streams(self, *, prefix: str | None = None, archived: bool = False) -> list[Stream]:
         """Return all streams in the order of their names; those of a prefix, or archived ones too."""
-        return self._run(self._desk.ask_streams(prefix, archived))
+        return self._run(self._session.ask_streams(prefix, archived))
 
     def archive(self, name: str) -> Stream:
-        """Take no new forecasts; outcomes of those that wait are still taken."""
-        return self._run(self._desk.ask("POST", f"{route(name)}/archive", Stream))
+        """Archive a stream: it rejects new forecasts and still accepts outcomes of pending ones."""
+        return self._run(self._session.ask("POST", f"{route(name)}/archive", Stream))
 
     def reset(self, name: str) -> Stream:
-        """Let the monitors begin anew, after an alarm was seen to."""
-        return self._run(self._desk.ask("POST", f"{route(name)}/reset", Stream))
+        """Reset the monitors after an alarm has been handled."""
+        return self._run(self._session.ask("POST", f"{route(name)}/reset", Stream))
 
-    # What the books say
+    # Rounds and scores
 
     def record(self, stream: str, id: str) -> Record:  # noqa: A002
         """Return all that is known of a round."""
-        return self._run(self._desk.ask("GET", f"{route(stream)}/forecasts/{quoted(id)}", Record))
+        return self._run(self._session.ask("GET", f"{route(stream)}/forecasts/{quoted(id)}", Record))
 
     def pending(self, stream: str, *, overdue: bool = False, after: int = 0, limit: int = 100) -> Pending:
         """Return a page of rounds that await their outcomes, the oldest first; its `next` is the next `after`."""
         target = with_query(f"{route(stream)}/pending", overdue=overdue, after=after, limit=limit)
-        return self._run(self._desk.ask("GET", target, Pending))
+        return self._run(self._session.ask("GET", target, Pending))
 
     def scores(
         self,
@@ -295,15 +291,15 @@ class Client:
             The most rounds, the last ones.
         """
         target = with_query(f"{route(stream)}/scores", by=by, window=window, since=since, until=until, last=last)
-        return self._run(self._desk.ask("GET", target, Scores))
+        return self._run(self._session.ask("GET", target, Scores))
 
     def curve(self, stream: str) -> Curve:
         """Return error over time with its guarantee, and evidence."""
-        return self._run(self._desk.ask("GET", f"{route(stream)}/curve", Curve))
+        return self._run(self._session.ask("GET", f"{route(stream)}/curve", Curve))
 
     def alarms(self, stream: str | None = None) -> list[Alarm]:
         """Return the alarms of a stream, or of all, the latest first."""
-        return self._run(self._desk.ask("GET", with_query("/v1/alarms", stream=stream), Alarms)).alarms
+        return self._run(self._session.alarms(stream))
 
     def export(
         self,
@@ -327,23 +323,14 @@ class Client:
         force
             Replace an existing file.
         """
-        self._desk.check()
-        target = with_query(f"{route(stream)}/export", since=since, until=until)
-        with new_file(path, force=force) as temporary, open(temporary, "wb") as file:
-            try:
-                with self._line.download(target, self._desk.timeout) as (status, parts):
-                    if status != 200:
-                        read(Reply(status, [], b"".join(parts)), Stream)
-                    file.writelines(parts)
-            except AwayError as away:
-                raise self._desk.away(away) from None
+        return self._run(self._session.export(stream, path, since, until, force))
 
     # The spool
 
     @property
     def spooled(self) -> SpoolCounts:
         """What waits in the spool, and what became of the rest."""
-        return self._desk.counts
+        return self._session.counts
 
     def flush(self, timeout: float | None = None) -> int:
         """Deliver now what is in the spool; return how many still wait when it is empty, or the time is over.
@@ -353,20 +340,14 @@ class Client:
         timeout
             Seconds; by default the client's.
         """
-        self._desk.check()
-        deadline = time.monotonic() + self._desk.limit(timeout)
         self._wake()
-        while left := self._desk.counts.waiting:
-            if time.monotonic() >= deadline:
-                return left
-            self._hurry.set()
-            time.sleep(POLL)
-        return 0
+        return self._run(self._session.flush(timeout, self._hurry.set))
 
     def close(self) -> None:
         """Close the connections and the spool; what waits in it is delivered by the next client that has it."""
         with self._lock:
-            closed, self._desk.closed = self._desk.closed, True
+            closed = self._session.closed
+            self._session.closed = True
         if closed:
             return
         self._more.set()
@@ -375,7 +356,7 @@ class Client:
         if self._sender is not None:
             self._sender.join()
             self._line.close()  # and what it opened meanwhile
-        self._desk.close()
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -390,7 +371,7 @@ class Client:
     # Running acts
 
     def _run(self, act: Act[T]) -> T:
-        self._desk.check()
+        self._session.check()
         try:
             return run(act, self._line.send, time.sleep)
         finally:
@@ -398,10 +379,10 @@ class Client:
 
     def _wake(self) -> None:
         """Let the sender begin, if there is something to deliver."""
-        if self._desk.spool is None or not len(self._desk.spool):
+        if self._session.spool is None or not len(self._session.spool):
             return
         with self._lock:
-            if self._sender is None and not self._desk.closed:
+            if self._sender is None and not self._session.closed:
                 self._sender = threading.Thread(target=self._work, name="treecal-spool", daemon=True)
                 self._sender.start()
         self._more.set()
@@ -409,11 +390,11 @@ class Client:
     def _work(self) -> None:
         """Deliver what is in the spool, whenever there is something."""
         with suppress(_ClosedError):
-            while not self._desk.closed:
+            while not self._session.closed:
                 self._more.wait()
                 self._more.clear()
                 try:
-                    run(self._desk.deliver(), self._line.send, self._doze)
+                    run(self._session.deliver(), self._line.send, self._doze)
                 except _ClosedError:
                     raise
                 except Exception:  # whatever it is, what waits is tried again
@@ -424,7 +405,7 @@ class Client:
     def _doze(self, seconds: float) -> bool:
         hurry = self._hurry.wait(seconds)
         self._hurry.clear()
-        if self._desk.closed:
+        if self._session.closed:
             raise _ClosedError
         return hurry
 
@@ -433,12 +414,12 @@ class _ClosedError(BaseException):
     """The client was closed while the sender slept: nothing went wrong."""
 
 
-def run(act: Act[T], send: Callable[[Call], Reply], sleep: Callable[[float], bool | None]) -> T:
-    """Run an act: do what it yields, send it what comes of that, and return its answer."""
+def run(act: Act[T], send: Callable[[Call | Download], Reply], sleep: Callable[[float], bool | None]) -> T:
+    """Run an act: do what it yields, send it the results, and return its answer."""
     try:
         step = next(act)
         while True:
-            if isinstance(step, Call):
+            if isinstance(step, Call | Download):
                 try:
                     reply = send(step)
                 except AwayError as away:
@@ -452,3 +433,5 @@ def run(act: Act[T], send: Callable[[Call], Reply], sleep: Callable[[float], boo
     except StopIteration as end:
         answer: T = end.value
         return answer
+    finally:
+        act.close()

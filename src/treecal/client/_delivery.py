@@ -12,9 +12,9 @@ import msgspec
 
 from treecal.client._line import AwayError, Call, Reply
 from treecal.client._replies import read
-from treecal.client._spool import Item, Record, Spool, SpooledForecast, SpooledOutcome
+from treecal.client._spool import Item, Row, Spool, SpooledForecast, SpooledOutcome
 from treecal.exceptions import ServerError
-from treecal.serve._wire import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
+from treecal.serve import Announcements, NewForecasts, NewOutcomes, Problem, Settlements, Stream
 
 MOST = 1000
 # Refusals for good; all others are not about the rows, and are waited out.
@@ -30,32 +30,33 @@ Rows = TypeVar("Rows", bound=Item)
 class Delivery:
     """Takes batches from a spool; smaller ones after one that took too long.
 
-    Forecasts and outcomes go in the order in which they came, and no outcome before its forecast. Forecasts may go
-    before outcomes that came earlier, so that a batch is large where they alternate; not in a stream that lets only so
-    many rounds wait, in which that could push out the oldest. What was delivered just before a failure is delivered
-    again, which ids make harmless.
+    Forecasts and outcomes go in order, and no outcome before its forecast. Forecasts may go before earlier outcomes, so
+    that a batch is large where they alternate; not in a stream that lets only so many rounds wait, in which that could
+    push out the oldest. What was delivered just before a failure is delivered again, which ids make harmless.
     """
 
     def __init__(self, spool: Spool, timeout: float) -> None:
-        self.spool, self._timeout, self._most = spool, timeout, MOST
+        self.spool = spool
+        self._timeout = timeout
+        self._most = MOST
         self._limited: dict[str, bool] = {}
 
     def batch(self) -> Calls:
         """Deliver a batch; raises if the server is away."""
-        records: list[Record] = yield partial(self.spool.head, self._most)
+        waiting: list[Row] = yield partial(self.spool.head, self._most)
         try:
-            for stream in {record.item.stream for record in records if isinstance(record.item, SpooledForecast)}:
+            for stream in {row.item.stream for row in waiting if isinstance(row.item, SpooledForecast)}:
                 if stream not in self._limited:
                     self._limited[stream] = yield from self._is_limited(stream)
-            for part in _parts(records, {stream for stream, limited in self._limited.items() if limited}):
+            for part in _parts(waiting, {stream for stream, limited in self._limited.items() if limited}):
                 refused: list[tuple[Item, Problem]] = []
                 forecasts: dict[str, list[SpooledForecast]] = {}
                 outcomes: list[SpooledOutcome] = []
-                for item, _ in part:
-                    if isinstance(item, SpooledForecast):
-                        forecasts.setdefault(item.stream, []).append(item)
+                for row in part:
+                    if isinstance(row.item, SpooledForecast):
+                        forecasts.setdefault(row.item.stream, []).append(row.item)
                     else:
-                        outcomes.append(item)
+                        outcomes.append(row.item)
                 for rows in forecasts.values():
                     yield from self._forecasts(rows, refused)
                 if outcomes:
@@ -100,17 +101,18 @@ class Delivery:
         return Call("POST", target, time.monotonic() + self._timeout, body)
 
 
-def _parts(records: list[Record], limited: set[str]) -> Iterator[list[Record]]:
+def _parts(rows: list[Row], limited: set[str]) -> Iterator[list[Row]]:
     """Yield stretches in which all forecasts may go before all outcomes."""
-    part: list[Record] = []
+    part: list[Row] = []
     settled: set[str] = set()
-    for record in records:
-        if isinstance(record.item, SpooledOutcome):
-            settled.add(record.item.outcome.stream)
-        elif record.item.stream in limited & settled:
+    for row in rows:
+        if isinstance(row.item, SpooledOutcome):
+            settled.add(row.item.outcome.stream)
+        elif row.item.stream in limited & settled:
             yield part
-            part, settled = [], set()
-        part.append(record)
+            part = []
+            settled = set()
+        part.append(row)
     if part:
         yield part
 
@@ -123,6 +125,5 @@ def _without(
         raise AwayError(f"{error.code}: {error}", denied=True)
     if len(rows) > 1 and error.code != _NO_STREAM:
         return [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
-    message = str(error).partition("\n\nHint: ")[0]
-    refused += [(row, Problem(error.code, message, error.hint, error.at)) for row in rows]
+    refused += [(row, Problem(error.code, error.message, error.hint, error.at)) for row in rows]
     return []

@@ -1,4 +1,4 @@
-"""The line to the server: one call, one reply, by a deadline that holds for all of it.
+"""The line to the server: one call, one reply, by a deadline that holds for all of it; and pauses when there is none.
 
 A timeout of each read would let a server that answers byte by byte, or a resolver that does not answer, hold a model up
 for much longer. So reads and writes take what is left until the deadline, and names are resolved by another thread.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
+import random
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from ssl import SSLContext
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import httpcore
@@ -25,6 +27,9 @@ from treecal.exceptions import ParameterError
 _CONNECTIONS = 64
 _DROPPED = (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError)  # perhaps while it was idle
 _FAILED = (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, OSError)
+FIRST, LONGEST = 0.1, 5.0  # seconds to leave a server alone that did not answer
+_ASKED = 300.0  # the longest that a server may ask for
+_log = logging.getLogger("treecal.client")
 _now = time.monotonic
 
 
@@ -39,8 +44,17 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Download:
+    """A request for a body of any size, to be written to a file; each part may take the timeout."""
+
+    target: str
+    timeout: float
+    file: BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """The answer to a request; without a body, if that is in a file."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
@@ -62,7 +76,9 @@ class AwayError(Exception):
 
     def __init__(self, why: str, *, after: float | None = None, slow: bool = False, denied: bool = False) -> None:
         super().__init__(why)
-        self.after, self.slow, self.denied = after, slow, denied
+        self.after = after
+        self.slow = slow
+        self.denied = denied
 
 
 class Address:
@@ -96,8 +112,10 @@ class Line:
             max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, network_backend=self._backend
         )
 
-    def send(self, call: Call) -> Reply:
+    def send(self, call: Call | Download) -> Reply:
         """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
+        if isinstance(call, Download):
+            return self._download(call)
         with _errors(), _until(call.deadline):
             try:
                 return self._send(call)
@@ -110,13 +128,14 @@ class Line:
         got = self._pool.request(call.method, url, headers=headers, content=call.body, extensions=extensions)
         return Reply(got.status, got.headers, got.content)
 
-    @contextmanager
-    def download(self, target: str, timeout: float) -> Iterator[tuple[int, Iterator[bytes]]]:
-        """Give the status and the parts of a body of any size; each part may take the timeout."""
-        times = dict.fromkeys(("pool", "connect", "read", "write"), timeout)
-        url, headers = self._address.of(target), self._address.headers
-        with _errors(), self._pool.stream("GET", url, headers=headers, extensions={"timeout": times}) as got:
-            yield got.status, got.iter_stream()
+    def _download(self, call: Download) -> Reply:
+        url, headers, extensions = self._address.of(call.target), self._address.headers, _timeouts(call.timeout)
+        with _errors(), self._pool.stream("GET", url, headers=headers, extensions=extensions) as got:
+            if got.status != 200:
+                return Reply(got.status, got.headers, got.read())
+            for part in got.iter_stream():
+                call.file.write(part)
+            return Reply(got.status, got.headers, b"")
 
     def close(self) -> None:
         """Close all connections."""
@@ -131,8 +150,10 @@ class AsyncLine:
         self._address = address
         self._pool = httpcore.AsyncConnectionPool(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
 
-    async def send(self, call: Call) -> Reply:
+    async def send(self, call: Call | Download) -> Reply:
         """Return the reply, or raise `AwayError`; a connection that was dropped is replaced once."""
+        if isinstance(call, Download):
+            return await self._download(call)
         with _errors():
             async with asyncio.timeout(max(call.deadline - _now(), 0.0)):
                 try:
@@ -145,18 +166,23 @@ class AsyncLine:
         got = await self._pool.request(call.method, url, headers=headers, content=call.body)
         return Reply(got.status, got.headers, got.content)
 
-    @asynccontextmanager
-    async def download(self, target: str, timeout: float) -> AsyncIterator[tuple[int, AsyncIterator[bytes]]]:
-        """Give the status and the parts of a body of any size; each part may take the timeout."""
-        times = dict.fromkeys(("pool", "connect", "read", "write"), timeout)
-        url, headers = self._address.of(target), self._address.headers
+    async def _download(self, call: Download) -> Reply:
+        url, headers, extensions = self._address.of(call.target), self._address.headers, _timeouts(call.timeout)
         with _errors():
-            async with self._pool.stream("GET", url, headers=headers, extensions={"timeout": times}) as got:
-                yield got.status, got.aiter_stream()
+            async with self._pool.stream("GET", url, headers=headers, extensions=extensions) as got:
+                if got.status != 200:
+                    return Reply(got.status, got.headers, await got.aread())
+                async for part in got.aiter_stream():
+                    call.file.write(part)
+                return Reply(got.status, got.headers, b"")
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
+
+
+def _timeouts(seconds: float) -> dict[str, Any]:
+    return {"timeout": dict.fromkeys(("pool", "connect", "read", "write"), seconds)}
 
 
 @contextmanager
@@ -275,3 +301,57 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def backoff(failures: int, away: AwayError) -> float:
+    """Return the seconds to wait after so many failures in a row: those that the server asks for, or a random delay."""
+    if away.after is not None:
+        return min(away.after, _ASKED)
+    return min(LONGEST, FIRST * 2.0 ** min(failures - 1, 10)) * random.uniform(0.5, 1.0)
+
+
+class Pause:
+    """After a failure nobody calls for a while, and then one at a time, until a call succeeds.
+
+    So a server that is away costs a few answers their timeout, and not all.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._until = 0.0
+        self._why = ""
+
+    def why(self, probe: float) -> str | None:
+        """Return why not to call now; None if one may. If that is to try again, others wait as long as the probe."""
+        if not self._failures:
+            return None
+        with self._lock:
+            left = self._until - _now()
+            if not self._failures:
+                return None
+            if left > 0:
+                return f"{self._why}; the next try is in {left:.1f} s"
+            self._until = _now() + probe
+            return None
+
+    def left(self) -> float:
+        """Return the seconds until the next try."""
+        return max(self._until - _now(), 0.0) if self._failures else 0.0
+
+    def fail(self, away: AwayError) -> None:
+        """Note that there was no answer."""
+        with self._lock:
+            self._failures += 1
+            if self._failures == 1:
+                _log.warning("%s is away: %s", self._url, away)
+            self._until = _now() + backoff(self._failures, away)
+            self._why = str(away)
+
+    def end(self) -> None:
+        """Note that there was an answer."""
+        if self._failures:
+            with self._lock:
+                self._failures = 0
+            _log.warning("%s is back", self._url)

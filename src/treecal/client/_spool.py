@@ -1,35 +1,40 @@
-"""The spool: a file of what could not be delivered yet.
+"""The spool: a table of SQLite with what could not be delivered yet.
 
-A line is a record, `LENGTH CHECKSUM JSON`, or a mark, `=OFFSET CHECKSUM`: what stands before the offset was delivered.
-Lines are only appended, so that a process that is killed leaves whole lines and perhaps a torn one at the end, which is
-left out. A damaged line is left out too, and does not hide those after it.
+An append is a commit to SQLite's write-ahead log: it is with the system, and survives the end of the process, also by
+kill -9. Nothing is synced to the disk while a model waits for its answer: `sync` does that, by a connection of its own.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from io import BufferedWriter
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
-from treecal._atomic import exclusive, new_file
+from treecal._atomic import exclusive
 from treecal._validate import whole_number
 from treecal.exceptions import FileError
-from treecal.serve._wire import NewForecast, NewOutcome, Problem
+from treecal.serve import NewForecast, NewOutcome, Problem
 
 LIMIT = 64 * 2**20
-_HEADER = b"treecal spool 1\n"
-_START = len(_HEADER)
-_LITTLE = 2**20  # bytes that were delivered are left where they are, up to this
+_SQLITE = b"SQLite format 3\0"
+_APPLICATION = 0x7463616C  # "tcal"
+_FILES = ("", "-wal", "-shm")
+_CREATE = f"""
+PRAGMA auto_vacuum = INCREMENTAL;
+PRAGMA journal_mode = WAL;
+BEGIN;
+PRAGMA application_id = {_APPLICATION};
+CREATE TABLE items (number INTEGER PRIMARY KEY, item BLOB NOT NULL);
+COMMIT;
+"""
 _log = logging.getLogger("treecal.client")
 
 
@@ -49,28 +54,30 @@ class SpooledOutcome(Struct, frozen=True, tag="outcome", tag_field="what"):
 Item = SpooledForecast | SpooledOutcome
 
 
-class Record(NamedTuple):
-    """An item, and where in the file the next one begins."""
+class Row(NamedTuple):
+    """An item, its number in the table, and its bytes."""
 
     item: Item
-    end: int
+    number: int
+    size: int
 
 
 class Refused(Struct, frozen=True, omit_defaults=True):
-    """A line of the file of what was refused: when, why, and the item; or a line that could not be read."""
+    """A line of the file of what was refused: when, why, and the item; or a row of the spool that could not be read."""
 
     at: float
     why: Problem
     item: Item | None = None
-    line: str | None = None
+    row: str | None = None
 
 
 class SpoolCounts(Struct, frozen=True):
     """What became of that which could not be delivered at once.
 
-    waiting: in the file, to be delivered. delivered: taken by the server since the client was made. refused: by the
+    waiting: in the spool, to be delivered. delivered: taken by the server since the client was made. refused: by the
     server, for good; they are in the file whose name ends in `.refused`. dropped: not kept, because the spool was full
-    or could not be written. damaged: lines of the file that could not be read.
+    or could not be written. damaged: rows of the spool that could not be read, or 1 for a spool that could not be read
+    at all, which is then in the file whose name ends in `.damaged`.
     """
 
     waiting: int = 0
@@ -85,10 +92,7 @@ _decode = msgspec.json.Decoder(Item).decode
 
 
 class Spool:
-    """A file of forecasts and outcomes in order, from which the oldest are taken once they are delivered.
-
-    What was appended is with the system: it survives the end of the process, also by kill -9. `sync` makes it survive a
-    power cut, too.
+    """Forecasts and outcomes in order, of which the oldest are taken out once they are delivered.
 
     Parameters
     ----------
@@ -96,63 +100,74 @@ class Spool:
         The file. It is locked: one process at a time.
     limit
         The most bytes that may wait. A spool that is full keeps what it has and takes nothing more; its last quarter is
-        for outcomes. The file is at most about twice as large.
+        for outcomes. The file, with the log of SQLite beside it, is at most some times as large.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, limit: int = LIMIT) -> None:
-        self.path, self.limit = os.path.realpath(path), whole_number("limit", limit, least=1)
+        self.path = os.path.realpath(path)
+        self.limit = whole_number("limit", limit, least=1)
         self.refused_path = f"{self.path}.refused"
         self._lock = threading.Lock()
-        self._first = self._end = _START  # between them is what waits
+        self._sync_lock = threading.Lock()  # a connection must not be closed while it is used
+        self._bytes = 0
+        self._done = 0  # the number of the last row that was taken out
         self._dirty = False
+        self._closed = False
         self._waiting = self._delivered = self._refused = self._dropped = self._damaged = 0
         with ExitStack() as stack:
             stack.enter_context(exclusive(path))
-            self._file = self._opened()
-            stack.callback(lambda: os.close(self._file))
-            self._recover()
+            self._table = self._opened()
+            stack.callback(self._table.close)
+            self._syncing = _connect(self.path)
+            stack.callback(self._syncing.close)
             self._held = stack.pop_all()
 
-    def _opened(self) -> int:
-        return _private(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    def _opened(self) -> sqlite3.Connection:
+        """Open the table, and read what waits; a damaged one is set aside."""
+        _check(self.path)
+        os.close(_private(self.path, os.O_WRONLY | os.O_CREAT))
+        try:
+            return self._recovered()
+        except sqlite3.OperationalError as error:
+            raise FileError(f"the spool {self.path} cannot be opened: {error}.") from None
+        except sqlite3.DatabaseError as error:
+            aside = f"{self.path}.damaged"
+            for ending in _FILES:
+                with suppress(FileNotFoundError):
+                    os.replace(self.path + ending, aside + ending)
+            _log.warning("the spool %s cannot be read, and is set aside as %s: %s", self.path, aside, error)
+            self._damaged = 1
+            os.close(_private(self.path, os.O_WRONLY | os.O_CREAT))
+            return self._recovered()
 
-    def _recover(self) -> None:
-        """Find what waits, and leave out a torn end."""
-        with open(self.path, "rb") as file:
-            start = file.read(_START)
-        if start != _HEADER:
-            if not _HEADER.startswith(start):
-                raise FileError(f"{self.path} is not a spool of treecal.", hint="choose another name.")
-            os.ftruncate(self._file, 0)
-            os.write(self._file, _HEADER)
-        for line, end in self._lines(_START, os.fstat(self._file).st_size):
-            if not line.endswith(b"\n"):
-                os.ftruncate(self._file, self._end)
-                break
-            self._end = end
-            if (mark := _marked(line)) is not None and _START <= mark < end:
-                self._first = mark
-        damaged = []
-        for line, _ in self._lines(self._first, self._end):
-            if _item(line) is not None:
-                self._waiting += 1
-            elif _marked(line) is None:
-                damaged.append(line.decode(errors="replace"))
-        if damaged:
-            why = Problem("damaged", "the line is not as it was written")
-            self._note([Refused(time.time(), why, line=line) for line in damaged])
-            self._damaged = len(damaged)
-        if not self._waiting:
-            self._empty()
-
-    def _lines(self, start: int, stop: int) -> Iterator[tuple[bytes, int]]:
-        """Yield the lines between two places, and the place where each ends."""
-        with open(self.path, "rb") as file:
-            file.seek(start)
-            while start < stop:
-                line = file.readline()
-                start += len(line)
-                yield line, start
+    def _recovered(self) -> sqlite3.Connection:
+        with ExitStack() as stack:
+            table = _connect(self.path)
+            stack.callback(table.close)
+            if not table.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()[0]:
+                table.executescript(_CREATE)
+            if table.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+                raise _foreign(self.path)
+            damaged: list[tuple[int, bytes]] = []
+            waiting = size = 0
+            for number, item in table.execute("SELECT number, item FROM items"):
+                try:
+                    _decode(item)
+                except msgspec.DecodeError:  # or of another version
+                    damaged.append((number, item))
+                else:
+                    waiting += 1
+                    size += len(item)
+            if damaged:
+                why = Problem("damaged", "the row is not as it was written")
+                self._note([Refused(time.time(), why, row=item.decode(errors="replace")) for _, item in damaged])
+                with table:
+                    table.executemany("DELETE FROM items WHERE number = ?", [(number,) for number, _ in damaged])
+            self._waiting = waiting
+            self._bytes = size
+            self._damaged += len(damaged)
+            stack.pop_all()
+        return table
 
     def __len__(self) -> int:
         return self._waiting
@@ -165,86 +180,54 @@ class Spool:
 
     def append(self, items: Sequence[Item]) -> bool:
         """Keep items of one kind, all or none; return whether they are kept."""
-        lines = b"".join(_framed(_encode(item)) for item in items)
+        rows = [(_encode(item),) for item in items]
+        size = sum(len(item) for (item,) in rows)
         with self._lock:
             room = self.limit if isinstance(items[0], SpooledOutcome) else self.limit * 3 // 4
-            kept = self._end - self._first + len(lines) <= room and self._write(lines)
+            kept = self._bytes + size <= room and self._write("INSERT INTO items (item) VALUES (?)", rows)
             if kept:
                 self._waiting += len(items)
+                self._bytes += size
             else:
                 self._dropped += len(items)
         return kept
 
-    def _write(self, lines: bytes) -> bool:
+    def _write(self, statement: str, rows: Sequence[tuple[object, ...]]) -> bool:
+        """Do this for all rows, or for none; return whether it is done."""
         try:
-            if os.write(self._file, lines) == len(lines):
-                self._end += len(lines)
-                self._dirty = True
-                return True
-        except OSError as error:
+            with self._table:
+                self._table.executemany(statement, rows)
+        except sqlite3.Error as error:  # the disk is full or fails, or the spool is closed
             _log.warning("the spool %s cannot be written: %s", self.path, error)
-        with suppress(OSError):  # what was written in part must not stand before the next line
-            os.ftruncate(self._file, self._end)
-        return False
+            return False
+        self._dirty = True
+        return True
 
-    def head(self, most: int) -> list[Record]:
+    def head(self, most: int) -> list[Row]:
         """Return the oldest items, so many at most."""
+        query = "SELECT item, number FROM items WHERE number > ? ORDER BY number LIMIT ?"
         with self._lock:
-            start, stop = self._first, self._end
-        found: list[Record] = []
-        for line, end in self._lines(start, stop):
-            if (item := _item(line)) is not None:
-                found.append(Record(item, end))
-                if len(found) == most:
-                    break
-        return found
+            found = [] if self._closed else self._table.execute(query, (self._done, most)).fetchall()
+        return [Row(_decode(item), number, len(item)) for item, number in found]
 
-    def advance(self, records: Sequence[Record], *, refused: Sequence[tuple[Item, Problem]] = ()) -> None:
+    def advance(self, rows: Sequence[Row], *, refused: Sequence[tuple[Item, Problem]] = ()) -> None:
         """Take out the oldest items, which were delivered or refused."""
         if refused:
             self._note([Refused(time.time(), why, item) for item, why in refused])
         with self._lock:
-            if self._file < 0:  # closed: the next one that opens it delivers them again
+            if self._closed:  # the next one that opens it delivers them again
                 return
-            self._first = records[-1].end
-            self._waiting -= len(records)
+            self._done = rows[-1].number  # so that they are not delivered again at once if they cannot be deleted
+            self._waiting -= len(rows)
+            self._bytes -= sum(row.size for row in rows)
             self._refused += len(refused)
-            self._delivered += len(records) - len(refused)
-            done = self._first - _START
-            if not self._waiting:
-                self._empty()
-                return
-            self._write(_mark(self._first))
-        if done > max(_LITTLE, self._end - self._first):
-            with suppress(OSError):  # no room for a second file: the first stays as it is
-                self._rewrite()
-
-    def _empty(self) -> None:
-        os.ftruncate(self._file, _START)
-        self._first = self._end = _START
-
-    def _rewrite(self) -> None:
-        """Leave out what was delivered, so that the file stays small though it never becomes empty."""
-        with ExitStack() as stack:
-            with new_file(self.path, force=True) as temporary, open(temporary, "wb") as file:
-                file.write(_HEADER)
-                stop = self._end
-                self._copy(self._first, stop, file)
-                os.fsync(file.fileno())  # while others may still append
-                stack.enter_context(self._lock)
-                if self._file < 0:  # closed, and perhaps another one's by now
-                    raise OSError(errno.EBADF, "the spool is closed", self.path)
-                self._copy(stop, self._end, file)
-                size = file.tell()
-            old, self._file = self._file, self._opened()
-            self._first, self._end = _START, size
-            os.close(old)
-
-    def _copy(self, start: int, stop: int, file: BufferedWriter) -> None:
-        for line, _ in self._lines(start, stop):
-            if not line.startswith(b"="):  # marks are about the old file
-                file.write(line)
-        file.flush()
+            self._delivered += len(rows) - len(refused)
+            deleted = self._write("DELETE FROM items WHERE number <= ?", [(self._done,)])
+            if deleted and not self._waiting:
+                self._done = 0  # numbers begin again
+                with suppress(sqlite3.Error):
+                    self._table.executescript("PRAGMA incremental_vacuum")
+        self.sync()
 
     def _note(self, refused: Sequence[Refused]) -> None:
         """Append to the file of what was refused, which does not grow beyond the limit either."""
@@ -259,47 +242,42 @@ class Spool:
 
     def sync(self) -> None:
         """Make what was appended survive a power cut."""
-        if self._dirty:
-            self._dirty = False
-            with suppress(OSError):  # a disk that fails, or a spool that is closed
-                os.fsync(self._file)
+        with self._sync_lock:
+            if self._dirty and not self._closed:
+                self._dirty = False
+                with suppress(sqlite3.Error):  # a disk that fails
+                    self._syncing.execute("PRAGMA wal_checkpoint")
 
     def close(self) -> None:
         """Close the file, and let others have it."""
         self.sync()
-        with self._lock:
+        with self._sync_lock, self._lock:
+            self._closed = True
             self._held.close()
-            self._file = -1  # nobody writes to whatever gets its number next
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False)
+    # What is committed is in the log; `sync` syncs that, and copies it to the file.
+    for setting in ("synchronous = NORMAL", "wal_autocheckpoint = 0", "journal_size_limit = 0"):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
 
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _framed(item: bytes) -> bytes:
-    return b"%08x %08x %b\n" % (len(item), crc32(item), item)
+def _check(path: str) -> None:
+    """Raise unless this is a file of SQLite, or none yet."""
+    with suppress(FileNotFoundError), open(path, "rb") as file:
+        start = file.read(len(_SQLITE))
+        if start.startswith(b"treecal spool 1"):
+            hint = "deliver it with the treecal that wrote it, or choose another name."
+            raise FileError(f"{path} is a spool of an earlier format, which this treecal does not read.", hint=hint)
+        if start and start != _SQLITE:
+            raise _foreign(path)
 
 
-def _item(line: bytes) -> Item | None:
-    item = line[18:-1]
-    if line[:18] != b"%08x %08x " % (len(item), crc32(item)):
-        return None
-    try:
-        found: Item = _decode(item)
-    except msgspec.DecodeError:  # of another version
-        return None
-    return found
-
-
-def _mark(end: int) -> bytes:
-    place = b"=%016x" % end
-    return b"%b %08x\n" % (place, crc32(place))
-
-
-def _marked(line: bytes) -> int | None:
-    if not line.startswith(b"="):
-        return None
-    with suppress(ValueError):
-        place = int(line[1:17], 16)
-        return place if line == _mark(place) else None
-    return None
+def _foreign(path: str) -> FileError:
+    return FileError(f"{path} is not a spool of treecal.", hint="choose another name.")

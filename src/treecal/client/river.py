@@ -154,6 +154,7 @@ def _key(features: dict[Any, Any]) -> Hashable:
         hash(key)
     except TypeError:
         raise ParameterError(
-            "these features cannot be told from others, since a value is not hashable.", hint="name an id_feature."
+            "these features cannot be compared with others: a value is not hashable.",
+            hint="name an id_feature.",
         ) from None
     return key

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from treecal._optional import require
-from treecal.client._answers import Answer, Receipt
 from treecal.client._client import BATCH, Client
+from treecal.client._replies import Answer, Receipt
 from treecal.exceptions import OutcomeError, ParameterError
 from treecal.integrations._common import checked_label, without_rounding
 

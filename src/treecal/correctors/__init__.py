@@ -3,6 +3,10 @@
 import inspect
 
 from treecal.correctors._base import Corrector
+
+# For the other rooms.
+# isort: off
+from treecal.correctors._batch import Batch as Batch, Group as Group
 from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._calibeating import calibeating_bound
@@ -14,11 +18,27 @@ from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
+from treecal.correctors._names import saved_names as saved_names
 from treecal.correctors._platt import PlattScaling
 from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
+from treecal.correctors._scores import Round as Round, Sums as Sums, Tallies as Tallies
 from treecal.correctors._temperature import TemperatureScaling
+from treecal.correctors._valid import (
+    announce_many_valid as announce_many_valid,
+    announce_valid as announce_valid,
+    check_weight as check_weight,
+    learn_many_valid as learn_many_valid,
+    learn_valid as learn_valid,
+    learns_at_once as learns_at_once,
+    merged_report as merged_report,
+    valid_forecast as valid_forecast,
+    valid_forecasts as valid_forecasts,
+    valid_groups as valid_groups,
+)
+
+# isort: on
 from treecal.correctors._vector import VectorScaling
 
 __all__ = [
@@ -47,6 +67,7 @@ __all__ = [
     "VectorScaling",
     "all_correctors",
     "calibeating_bound",
+    "method_of",
     "multicalibration_bound",
     "tracking_bound",
 ]
@@ -63,3 +84,15 @@ def all_correctors() -> list[type[Corrector]]:
     things = (globals()[name] for name in __all__)
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
     return [kind for kind in kinds if not kind._several]
+
+
+def method_of(kind: str) -> str:
+    """Return the name in `treecal recalibrate --method` of a class of this package, given by its name.
+
+    Examples
+    --------
+    >>> method_of("VectorScaling")
+    'vector'
+    """
+    found: type[Corrector] = globals()[kind]
+    return next(iter(found.methods()))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._elementary import log_losses
+from treecal._evidence import FLOOR as FLOOR
 from treecal._states import MOST_ROUNDS, check_array, check_count, check_like, check_number, slack
 from treecal._typing import Array, Integers
 from treecal.correctors._batch import Batch
@@ -20,8 +21,6 @@ BINS = 10
 """Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""
 BATCH = 64
 """Rounds that may wait to be added."""
-FLOOR = 1e-9
-"""The least probability in a log score: an outcome of probability 0 costs 20.7, not infinity."""
 
 
 class Round(NamedTuple):

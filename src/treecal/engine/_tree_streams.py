@@ -18,7 +18,7 @@ from treecal.engine._tree_records import COST, SCALE, Records
 from treecal.exceptions import HorizonError
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.geometry import Lp
-from treecal.tree import MOST_ROUNDS
+from treecal.tree import MOST_LEAVES
 
 _GAPS = 2**18  # numbers in the gaps of nodes that are held at once
 _MOST = 128  # coordinates of a gap that kernels add up: NumPy adds up more of them in another order
@@ -47,7 +47,7 @@ class TreeStreams(Streams):
     @property
     def _room(self) -> int:
         """Rounds for which the records have room: with one more a tree grows, or one of fixed depth is full."""
-        return int(min(self.thing.tree.arity**self._heights, MOST_ROUNDS)) - 1
+        return int(min(self.thing.tree.arity**self._heights, MOST_LEAVES)) - 1
 
     def reserve(self, rows: int) -> None:
         def more(records: Array, fresh: Array) -> Array:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -299,6 +299,19 @@ class Codebook(LockedForecaster):
         self._now = source, shelf
 
     _fork = Forecaster._light_fork
+
+    def with_source(self, source: Forecaster) -> Self:
+        """Return a copy that moves the forecasts of another source, which must have as many rounds.
+
+        Parameters
+        ----------
+        source
+            The forecaster whose forecasts are moved.
+        """
+        twin = self._fork()
+        twin._now = source, self._now[1]
+        twin._announced = None
+        return twin
 
     @property
     def _state(self) -> Books:

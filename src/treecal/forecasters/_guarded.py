@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -312,6 +312,19 @@ class Guarded(LockedForecaster):
         self._now = eager, after
 
     _fork = Forecaster._light_fork
+
+    def with_eager(self, eager: Forecaster) -> Self:
+        """Return a copy whose eager part is this one, which must have as many rounds. The two share their other parts.
+
+        Parameters
+        ----------
+        eager
+            The part that forecasts while it is within the budget.
+        """
+        twin = self._fork()
+        twin._now = eager, self._now[1]
+        twin._announced = None
+        return twin
 
     def report(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of both parts, and the budget."""

@@ -122,7 +122,7 @@ class Sampled(LockedForecaster):
 
     _fork = Forecaster._light_fork
 
-    def _redrawn(self) -> Sampled:
+    def redrawn(self) -> Sampled:
         """Return one that draws afresh: the round that it has drawn for is void, and its draw is known by now."""
         twin = self._fork()
         twin._now, twin._announced = (*self._now[:3], None), None

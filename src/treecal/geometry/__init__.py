@@ -1,6 +1,7 @@
 """Where outcomes live and how far apart they are: sets, norms and regularizers."""
 
 from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent
+from treecal.geometry._convex import frozen as frozen
 from treecal.geometry._norms import (
     Distance,
     Gauge,
@@ -17,6 +18,7 @@ from treecal.geometry._norms import (
 from treecal.geometry._outcomes import ROUNDING as ROUNDING
 from treecal.geometry._outcomes import checked_tolerance as checked_tolerance
 from treecal.geometry._outcomes import read_forecast as read_forecast
+from treecal.geometry._outcomes import read_outcome as read_outcome
 from treecal.geometry._outcomes import valid_forecasts as valid_forecasts
 from treecal.geometry._outcomes import without_negatives as without_negatives
 from treecal.geometry._polytope import Polytope
@@ -29,6 +31,7 @@ from treecal.geometry._regularizers import (
     SmoothedEntropy,
     SquaredEuclidean,
 )
+from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._sets import Ball, Box, Product, Simplex
 from treecal.geometry._tables import by_column as by_column
 from treecal.geometry._tables import classes_of as classes_of

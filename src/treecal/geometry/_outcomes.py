@@ -140,8 +140,7 @@ def read_forecast(space: ConvexSet, value: Any, round_: int, tolerance: float = 
         if space.admits(near):
             return near
     _check_finite(point, round_, ForecastError)
-    problem, hint = _too_far(space, near, tolerance)
-    raise ForecastError.at(round_, problem, hint=hint)
+    raise _too_far(space, near, tolerance, round_)
 
 
 def _nearest(space: ConvexSet, point: Array, tolerance: float) -> Array:
@@ -276,10 +275,10 @@ def _check_finite(point: Array, round_: int, error: Refusal) -> None:
         raise error.at(round_, problem, hint="drop or impute missing values.")
 
 
-def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str | None]:
-    """Return how a forecast lies outside, and a hint."""
+def _too_far(space: ConvexSet, point: Array, tolerance: float, round_: int) -> ForecastError:
+    """Return the error of a forecast that lies outside."""
     if not isinstance(space, Simplex):
-        return f"lies outside {space!r}: {_complaint(space, point)}.", None
+        return ForecastError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.")
     within = max(tolerance, TOLERANCE)
     with np.errstate(over="ignore"):
         total = float(point.sum())
@@ -289,9 +288,12 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float) -> tuple[str, str
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    if above := next((f"{10.0**k:g}" for k in range(-8, -1) if 10.0**k > off * _CLEARLY), None):
-        hint = f"if they were rounded, tolerance={above} accepts and renormalises them."
-    return f"lies outside {space!r} by {off:.3g}: {how}.", hint
+    above = next((10.0**k for k in range(-8, -1) if 10.0**k > off * _CLEARLY), None)
+    if above is not None:
+        hint = f"if they were rounded, tolerance={above:g} accepts and renormalises them."
+    error = ForecastError.at(round_, f"lies outside {space!r} by {off:.3g}: {how}.", hint=hint)
+    error.tolerance = above
+    return error
 
 
 def _complaint(space: ConvexSet, point: Array) -> str:

@@ -11,13 +11,10 @@ import numpy as np
 from treecal._typing import Array
 from treecal.correctors import Corrector, VectorScaling
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.geometry import TOLERANCE, Distance, Simplex
+from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex
 from treecal.ledger import Ledger
 
 Make = Callable[[Simplex], Corrector]
-
-ROUNDING = 1e-6
-"""How far from 1 a model's probabilities may sum: as far as float32 rounds them."""
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:

@@ -1,7 +1,8 @@
-"""What a call brings: ids, forecasts, outcomes, groups and weights, checked; errors name the id."""
+"""The arguments of a call: ids, times, forecasts, outcomes, groups and weights, checked once; errors name the id."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -9,16 +10,30 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal._validate import sample_weight
-from treecal.correctors import Corrector
-from treecal.correctors._batch import Group
+from treecal.correctors import Corrector, Group, check_weight, valid_forecast, valid_forecasts, valid_groups
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, UnsupportedError
-from treecal.geometry import ConvexSet
-from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import read_outcome
-from treecal.geometry._rows import read_outcome_rows
-from treecal.geometry._tables import columns
-from treecal.late._pool import Thing
-from treecal.late._rounds import Id, read_id
+from treecal.geometry import ConvexSet, columns, frozen, read_outcome, read_outcome_rows
+from treecal.late._pool import Id, Thing
+
+
+def read_id(given: Any) -> Id:
+    """Return an id, or raise unless it is text, an integer of 64 bits, or a tuple of them."""
+    if isinstance(given, tuple) and given and not any(isinstance(part, tuple) for part in given):
+        return tuple(read_id(part) for part in given)  # type: ignore[misc] # of no tuples
+    if isinstance(given, str):
+        return str(given)
+    if isinstance(given, int | np.integer) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
+        return int(given)
+    raise ParameterError.expected("id", given, "text, an integer of 64 bits, or a tuple of them")
+
+
+def read_time(name: str, given: Any) -> float | None:
+    """Return a time, or raise unless it is a finite number."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not math.isfinite(given):
+        raise ParameterError.expected(name, given, "a finite number")
+    return float(given)
 
 
 def ids_of(given: Any) -> list[Id]:
@@ -41,7 +56,7 @@ def forecast_of(thing: Thing, forecast: Any, named: Id) -> Array | None:
     if forecast is None:
         raise ParameterError("there is no forecast to correct.", hint="predict(b, id=...).")
     try:
-        return thing._read(forecast)
+        return valid_forecast(thing, forecast)
     except ForecastError as error:
         raise error.of(named) from None
 
@@ -52,7 +67,7 @@ def forecasts_of(thing: Thing, forecasts: Any, ids: list[Id]) -> Sequence[Array 
         return [forecast_of(thing, forecasts, named) for named in ids]
     rows = _one_each("forecasts", forecasts, len(ids))
     try:
-        return [frozen(row) for row in thing._read_many(rows)]
+        return [frozen(row) for row in valid_forecasts(thing, rows)]
     except ForecastError as error:
         raise error.of(ids[error.round - thing.rounds - 1]) if error.problem else error from None
 
@@ -85,10 +100,20 @@ def groups_of(thing: Thing, groups: Any, count: int) -> Sequence[Group]:
         return [None] * count
     given = _one_each("groups", groups, count)
     if isinstance(thing, Corrector):
-        return thing._checked_groups(given, count, 1.0) or ()
+        return valid_groups(thing, given, count)
     if any(group is not None for group in given):
         raise ParameterError("a forecaster takes no group.", hint="predict(id=...).")
     return list(given)
+
+
+def weight_of(thing: Thing, given: Any, named: Id) -> float:
+    """Return the weight of an outcome, or raise."""
+    weight = sample_weight(given, f"weight of id {named!r}")
+    if weight != 1.0:
+        if not isinstance(thing, Corrector):
+            raise UnsupportedError("forecasters do not support sample weights.", hint="leave weight out.")
+        check_weight(thing, weight)
+    return weight
 
 
 def weights_of(thing: Thing, weights: Any, ids: list[Id]) -> list[float] | None:
@@ -96,14 +121,8 @@ def weights_of(thing: Thing, weights: Any, ids: list[Id]) -> list[float] | None:
     if weights is None:
         return None
     given = np.asarray(_one_each("weights", weights, len(ids))).tolist()
-    found = [sample_weight(each, f"weight of id {named!r}") for each, named in zip(given, ids, strict=True)]
-    other = next((weight for weight in found if weight != 1.0), None)
-    if other is None:
-        return None
-    if not isinstance(thing, Corrector):
-        raise UnsupportedError("forecasters know no weights: their rounds count alike.")
-    thing._check_given(None, other)
-    return found
+    found = [weight_of(thing, each, named) for each, named in zip(given, ids, strict=True)]
+    return None if all(weight == 1.0 for weight in found) else found
 
 
 def _one_each(name: str, given: Any, count: int | None = None) -> Any:

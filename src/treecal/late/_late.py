@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +13,25 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.correctors import Correction, Corrector
-from treecal.correctors._batch import Group
+from treecal.correctors import Correction, Corrector, Group, merged_report
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm
-from treecal.late._arguments import forecast_of, forecasts_of, groups_of, ids_of, outcome_of, outcomes_of, weights_of
-from treecal.late._desk import Desk
-from treecal.late._merged import merged_report
-from treecal.late._pool import Thing
-from treecal.late._rounds import Arrival, Counts, Id, briefs, read_id, read_time, refusal, whole
+from treecal.late._arguments import (
+    forecast_of,
+    forecasts_of,
+    groups_of,
+    ids_of,
+    outcome_of,
+    outcomes_of,
+    read_id,
+    read_time,
+    weight_of,
+    weights_of,
+)
+from treecal.late._arrivals import Arrival, briefs, whole
+from treecal.late._pool import Id, Thing
+from treecal.late._rounds import Counts, Pending, Rounds, refusal
 from treecal.late._snapshot import resumed, state_of
 from treecal.ledger import Ledger
 from treecal.theory import Certificate
@@ -36,13 +46,13 @@ class Late:
     **Correctors** (and `Tracker`, `RunningMean`) learn each outcome when it comes: the state is, bit for bit, that of
     learning the pairs in the order of arrival. **Forecasters and correctors with a certificate** need each outcome
     before the next forecast, so there is a pool of copies (Joulani, György and Szepesvári 2013): a forecast is asked of
-    a copy that waits for no outcome, the one with most rounds, or of a new one. Each copy sees its own rounds in order,
+    a copy that awaits no outcome, the one with most rounds, or of a new one. Each copy sees its own rounds in order,
     and the total error is at most `Σ_c U(n_c)`: see `certificate`. Of `Guarded` and `GuardedCorrector` the copies share
     what is under guard, which learns every outcome when it comes.
 
     An outcome that comes after `due`, or never, is not learned: the round is void, and counted. Time is what `now`
-    says, in the unit of `due`; there is no other clock. It goes back only by `set_clock`. Beyond `limit` rounds that
-    wait, the oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where
+    says, in the unit of `due`; there is no other clock. It goes back only by `set_clock`. Beyond `limit` pending
+    rounds, the oldest is void. The ids of the last 100,000 closed rounds are remembered, so memory is bounded where
     `limit` is. After a void round its copy is asked again: `Sampled` then draws afresh, so that no draw is known before
     its round. That a round is void must not depend on its draw.
 
@@ -57,7 +67,7 @@ class Late:
     thing
         A forecaster or corrector, of which a copy is played; it must be new if it is one to make a pool of.
     limit
-        The most rounds that may wait.
+        The most rounds that may be pending.
     ledger
         Whether to keep the ledger of a forecaster's rounds, which holds every distinct forecast. A corrector keeps the
         scores it was made to keep.
@@ -98,9 +108,10 @@ class Late:
             raise ParameterError.expected("ledger", ledger, "True or False")
         self.limit = None if limit is None else whole_number("limit", limit, least=1)
         self.space: ConvexSet = thing.space
-        self._thing, self._keeps = deepcopy(thing), ledger
+        self._thing = deepcopy(thing)
+        self._keeps = ledger
         self._shown: Thing | None = None
-        self._desk = Desk(self._thing, limit=self.limit, ledger=ledger)
+        self._rounds = Rounds(self._thing, limit=self.limit, ledger=ledger)
         self._lock = RLock()
 
     @property
@@ -110,9 +121,9 @@ class Late:
         It is there to be looked at. What it is taught directly (`fit`, `learn`) it has learned, and nothing of that is
         counted here. A new one is for show: no copy is made of it.
         """
-        desk = self._desk
-        if desk.pool is None and desk.front is not None:
-            return desk.front
+        rounds = self._rounds
+        if rounds.pool is None and rounds.front is not None:
+            return rounds.front
         if self._shown is None:
             self._shown = deepcopy(self._thing)
         return self._shown
@@ -124,7 +135,7 @@ class Late:
 
     @property
     def void(self) -> int:
-        """Number of rounds that were given up: due before their outcomes came, or beyond the limit."""
+        """Number of rounds that were given up: due before their outcomes arrived, or beyond the limit."""
         return self.counts.void
 
     @property
@@ -140,13 +151,19 @@ class Late:
             return list(self._settled().pending)
 
     @property
+    def pending_rounds(self) -> Mapping[Id, Pending]:
+        """The same with their rounds, as they change: `order`, `forecast`, `group`, `announced` and `due` of each."""
+        with self._lock:
+            return MappingProxyType(self._settled().pending)
+
+    @property
     def now(self) -> float | None:
         """The latest time that was given; None before the first."""
-        return self._desk.time
+        return self._rounds.time
 
     @property
     def copies(self) -> int:
-        """Number of copies in the pool: as many as rounds ever waited at once; 0 where none are needed."""
+        """Number of copies in the pool: as many as rounds were ever pending at once; 0 where none are needed."""
         with self._lock:
             pool = self._settled().pool
             return 0 if pool is None else len(pool.copies)
@@ -192,7 +209,7 @@ class Late:
             For so many rounds, from the first; by default for those learned so far, with the copies that learned them:
             `Σ_c U(n_c)/n`.
         outstanding
-            The most rounds that will ever wait at once; by default the limit. Only with `rounds`.
+            The most rounds that will ever be pending at once; by default the limit. Only with `rounds`.
         """
         with self._lock:
             pool = self._settled().pool
@@ -205,7 +222,7 @@ class Late:
             most = self.limit if outstanding is None else whole_number("outstanding", outstanding, least=1)
             if most is None:
                 hint = "pass outstanding=, or make it with a limit."
-                raise ParameterError("it is not known how many rounds may wait.", hint=hint)
+                raise ParameterError("it is not known how many rounds may be pending.", hint=hint)
             return pool.foresee(norm, whole_number("rounds", rounds, least=1), most)
 
     def predict(
@@ -217,7 +234,7 @@ class Late:
         group: Group = None,
         now: float | None = None,
     ) -> Forecast:
-        """Open a round and return the forecast to announce; under an id that waits, what was announced.
+        """Open a round and return the forecast to announce; under an id that is pending, what was announced.
 
         Parameters
         ----------
@@ -233,14 +250,17 @@ class Late:
         now
             What time it is.
         """
-        named, last, time = read_id(id), read_time("due", due), read_time("now", now)
-        b, (group,) = forecast_of(self._thing, forecast, named), groups_of(self._thing, [group], 1)
+        named = read_id(id)
+        last = read_time("due", due)
+        time = read_time("now", now)
+        b = forecast_of(self._thing, forecast, named)
+        (group,) = groups_of(self._thing, [group], 1)
         with self._lock:
-            desk = self._settled()
-            new = desk.openings([named], [b], [group], last, time)
-            _check_due(last if new else None, desk.time, time)
-            desk.pass_time(time)
-            return desk.open(named, b, group, last) if new else desk.pending[named].announced
+            rounds = self._settled()
+            new = rounds.openings([named], [b], [group], last, time)
+            _check_due(last if new else None, rounds.time, time)
+            rounds.pass_time(time)
+            return rounds.open(named, b, group, last) if new else rounds.pending[named].announced
 
     def predict_many(
         self,
@@ -266,16 +286,23 @@ class Late:
         groups
             The group of each.
         """
-        named, last, time = ids_of(ids), read_time("due", due), read_time("now", now)
-        points, names = forecasts_of(self._thing, forecasts, named), groups_of(self._thing, groups, len(named))
+        named = ids_of(ids)
+        last = read_time("due", due)
+        time = read_time("now", now)
+        points = forecasts_of(self._thing, forecasts, named)
+        names = groups_of(self._thing, groups, len(named))
         with self._lock:
-            desk, means = self._settled(), np.empty((len(named), self.space.dim))
-            new = desk.openings(named, points, names, last, time)
-            _check_due(last if new else None, desk.time, time)
-            desk.pass_time(time)
-            said = dict(zip(new, desk.announced([points[i] for i in new], [names[i] for i in new]), strict=True))
+            rounds = self._settled()
+            means = np.empty((len(named), self.space.dim))
+            new = rounds.openings(named, points, names, last, time)
+            _check_due(last if new else None, rounds.time, time)
+            rounds.pass_time(time)
+            known = dict(zip(new, rounds.announced([points[i] for i in new], [names[i] for i in new]), strict=True))
             for i, each in enumerate(named):
-                x = desk.open(each, points[i], names[i], last, said[i]) if i in said else desk.pending[each].announced
+                if i in known:
+                    x = rounds.open(each, points[i], names[i], last, known[i])
+                else:
+                    x = rounds.pending[each].announced
                 means[i] = x.mean
             return means
 
@@ -296,10 +323,13 @@ class Late:
         now
             What time it is: if that is after `due`, the round is void.
         """
-        named, time = read_id(id), read_time("now", now)
-        y, w = outcome_of(self.space, outcome, named), weights_of(self._thing, [weight], [named])
-        if self._take([named], y[None], w, time, strict=True) == ["late"]:
-            raise refusal(named, "late")
+        named = read_id(id)
+        time = read_time("now", now)
+        y = outcome_of(self.space, outcome, named)[None]
+        w = [weight_of(self._thing, weight, named)]
+        with self._lock:
+            if self._settled().take([named], y, briefs(y), w, time, strict=True) == ["late"]:
+                raise refusal(named, "late")
 
     def update_many(
         self,
@@ -334,29 +364,14 @@ class Late:
         >>> late.update_many(["a", "c"], [0, 0], strict=False)
         ['conflict', 'unknown']
         """
-        named, time = ids_of(ids), read_time("now", now)
-        y, w = outcomes_of(self.space, outcomes, named), weights_of(self._thing, weights, named)
+        named = ids_of(ids)
+        time = read_time("now", now)
+        y = outcomes_of(self.space, outcomes, named)
+        w = weights_of(self._thing, weights, named)
         if not isinstance(strict, bool):
             raise ParameterError.expected("strict", strict, "True or False")
-        return self._take(named, y, w, time, strict=strict)
-
-    def _take(
-        self, ids: list[Id], Y: Array, weights: list[float] | None, now: float | None, *, strict: bool
-    ) -> list[Arrival]:
-        outcomes = briefs(Y)
         with self._lock:
-            desk = self._settled()
-            found = desk.arrivals(ids, outcomes, now)
-            for i, each in enumerate(found) if strict else ():
-                if each in ("conflict", "unknown"):
-                    raise refusal(ids[i], each)
-            desk.pass_time(now)
-            desk.count_late(found.count("late"))
-            if (learned := [i for i, each in enumerate(found) if each == "learned"]) != list(range(len(ids))):
-                ids, Y, outcomes = [ids[i] for i in learned], Y[learned], [outcomes[i] for i in learned]
-                weights = None if weights is None else [weights[i] for i in learned]
-            desk.learn(ids, Y, outcomes, weights)
-            return found
+            return self._settled().take(named, y, briefs(y), w, time, strict=strict)
 
     def amend(self, id: Id, outcome: ArrayLike) -> None:  # noqa: A002
         """Keep another outcome of a round that has one: in `history`. What was learned and scored stays as it is.
@@ -405,19 +420,19 @@ class Late:
         with self._lock:
             self._settled().set_time(time)
 
-    def _settled(self) -> Desk:
-        """Return the desk, with all done that was begun."""
-        self._desk.settle()
-        return self._desk
+    def _settled(self) -> Rounds:
+        """Return the rounds, with all done that was begun."""
+        self._rounds.settle()
+        return self._rounds
 
     def _scored(self) -> list[Corrector]:
         """Return the correctors that keep the scores."""
-        desk = self._settled()
-        if isinstance(desk.front, Corrector):
-            return [desk.front]
-        if desk.pool is None or not isinstance(self._thing, Corrector):
+        rounds = self._settled()
+        if isinstance(rounds.front, Corrector):
+            return [rounds.front]
+        if rounds.pool is None or not isinstance(self._thing, Corrector):
             raise UnsupportedError("forecasters have no report.", hint="ledger has all errors.")
-        return [copy for copy in desk.pool.copies if isinstance(copy, Corrector) and copy.rounds] or [self._thing]
+        return [copy for copy in rounds.pool.copies if isinstance(copy, Corrector) and copy.rounds] or [self._thing]
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
@@ -431,7 +446,7 @@ class Late:
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
-            self._desk = resumed(self._settled(), state)
+            self._rounds = resumed(self._settled(), state)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -452,7 +467,7 @@ class Late:
 def _check_due(due: float | None, *times: float | None) -> None:
     known = [time for time in times if time is not None]
     if due is not None and not known:
-        raise ParameterError("due is given, and it is not known what time it is.", hint="pass now= as well.")
+        raise ParameterError("due= needs the current time.", hint="pass now=.")
     if due is not None and due < max(known):
         hint = "if the clock is wrong, set_clock(now) sets it back."
         raise ParameterError.expected("due", due, f"{max(known):.15g}, which is now, or later", hint=hint)

@@ -14,50 +14,51 @@ import numpy as np
 
 from treecal._states import State, check_array, check_count, check_sums
 from treecal._typing import Array
-from treecal.correctors import Corrector, GuardedCorrector
-from treecal.correctors._batch import Group
+from treecal.correctors import Corrector, Group, GuardedCorrector, announce_valid, learn_valid
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Codebook, Forecaster, Guarded, Sampled
 from treecal.geometry import ConvexSet, Norm, as_norm
-from treecal.late._rounds import Id
 from treecal.theory import Certificate
 
 Thing = Forecaster | Corrector
+Id = str | int | tuple[str | int, ...]
+"""What names a round."""
 FINE = 16
 """Numbers of rounds at which a bound is computed: all up to this one, then each greater by this share of it."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept(State):
-    """The point to announce, and the outcomes seen."""
+class FixedState(State):
+    """The point to announce, and the number of outcomes."""
 
     rounds: int
     point: Array
 
 
-class Told(Forecaster):
-    """Announces the point it was told: in the copies of a guard, in place of an eager part that all of them share."""
+class Fixed(Forecaster):
+    """Announces a given point: in the copies of a guard, in place of an eager part that all of them share."""
 
     def __init__(self, space: ConvexSet) -> None:
         super().__init__(space)
-        self._state = Kept(0, np.array(space.centre))
+        self._state = FixedState(0, np.array(space.centre))
 
     def _announce(self) -> Forecast:
         return Forecast.trusted(self._state.point[None], uniform(1), None, self.space)
 
-    def _after(self, state: Kept, outcome: Array) -> Kept:
+    def _after(self, state: FixedState, outcome: Array) -> FixedState:
         return replace(state, rounds=state.rounds + 1)
 
     _fork = Forecaster._light_fork
 
-    def told(self, point: Array) -> Told:
+    def at(self, point: Array) -> Fixed:
         """Return one that announces this point."""
         twin = self._fork()
-        twin._state, twin._announced = replace(self._state, point=np.array(point)), None
+        twin._state = replace(self._state, point=np.array(point))
+        twin._announced = None
         return twin
 
-    def _check(self, state: Kept) -> None:
+    def _check(self, state: FixedState) -> None:
         check_count("rounds", state.rounds)
         check_array("the point", state.point, (self.space.dim,))
         check_sums("the point", state.point[None], np.ones(1), self.space, rounds=1)
@@ -80,88 +81,93 @@ def divided(thing: Thing) -> tuple[Thing | None, Thing | None]:
         eager = thing.eager
         source = eager.source if type(eager) is Codebook else eager
         if not source.ordered:
-            told: Forecaster = Told(thing.space)
+            fixed: Forecaster = Fixed(thing.space)
             if isinstance(eager, Codebook):
-                told = Codebook(told, sizes=eager.sizes, capacity=eager.capacity)
-            return deepcopy(source), Guarded(**thing.arguments() | {"eager": told})
+                fixed = Codebook(fixed, sizes=eager.sizes, capacity=eager.capacity)
+            return deepcopy(source), Guarded(**thing.arguments() | {"eager": fixed})
     return None, deepcopy(thing)
 
 
 def following(copy: Thing, point: Array) -> Thing:
-    """Return a copy of a guard whose eager part is told to announce this point; the old one is not to be used."""
+    """Return a copy of a guard whose eager part announces this point; the old one is not to be used."""
     assert isinstance(copy, Guarded)
-    old, guard = copy._now
-    if isinstance(old, Codebook):
-        source, shelf = old._now
-        assert isinstance(source, Told)
-        book = old._fork()
-        book._now, book._announced = (source.told(point), shelf), None
-        eager: Forecaster = book
-    else:
-        assert isinstance(old, Told)
-        eager = old.told(point)
-    twin = copy._fork()
-    twin._now, twin._announced = (eager, guard), None
-    return twin
+    eager = copy.eager
+    fixed = eager.source if isinstance(eager, Codebook) else eager
+    assert isinstance(fixed, Fixed)
+    moved = fixed.at(point)
+    return copy.with_eager(eager.with_source(moved) if isinstance(eager, Codebook) else moved)
 
 
-def announce(copy: Thing, told: Array | None, group: Group) -> Forecast:
-    """Return what a copy announces; it changes nothing that lasts."""
-    if isinstance(copy, Corrector):
-        assert told is not None
-        with copy._lock:
-            copy._catch_up()
-            return copy._announced(told, group)
-    return copy.predict()
+def announce(part: Thing, forecast: Array | None, group: Group) -> Forecast:
+    """Return what a part announces; it changes nothing that lasts."""
+    if isinstance(part, Corrector):
+        assert forecast is not None
+        return announce_valid(part, forecast, group)
+    return part.predict()
 
 
 def redrawn(copy: Thing) -> Thing:
     """Return the copy to ask after a void round: `Sampled` promises a fresh draw, which nobody has seen."""
-    return copy._redrawn() if isinstance(copy, Sampled) else copy
+    return copy.redrawn() if isinstance(copy, Sampled) else copy
 
 
-class Said(NamedTuple):
-    """What is announced; what a copy was told, if that is not the forecast; and the copy, with its number."""
+class Opening(NamedTuple):
+    """What is announced when a round opens.
+
+    `inner` is what a copy was asked to correct, if that is not the model's forecast but what a shared corrector made of
+    it; `copy` is the copy that announces, with its number.
+    """
 
     forecast: Forecast
-    told: Array | None = None
+    inner: Array | None = None
     number: int | None = None
     copy: Thing | None = None
 
 
-def ask(front: Thing | None, pool: Pool | None, forecast: Array | None, group: Group, leaving: int | None) -> Said:
+def ask(front: Thing | None, pool: Pool | None, forecast: Array | None, group: Group, leaving: int | None) -> Opening:
     """Return what the parts of a divided thing announce; nothing changes until the pool takes the copy."""
-    said = None if front is None else announce(front, forecast, group)
+    shared = None if front is None else announce(front, forecast, group)
     if pool is None:
-        assert said is not None
-        return Said(said)
-    number, told = pool.best(leaving), None
+        assert shared is not None
+        return Opening(shared)
+    number = pool.best(leaving)
     copy = pool.copies[number] if number < len(pool.copies) else pool.new()
     if number == leaving:
         copy = redrawn(copy)
-    if said is not None and isinstance(copy, Forecaster):
-        copy = following(copy, said.mean)
-    elif said is not None:
-        told = said.mean
-    return Said(announce(copy, forecast if told is None else told, group), told, number, copy)
+    inner = None
+    if shared is not None:
+        if isinstance(copy, Forecaster):
+            copy = following(copy, shared.mean)
+        else:
+            inner = shared.mean
+    return Opening(announce(copy, forecast if inner is None else inner, group), inner, number, copy)
+
+
+class Lesson(NamedTuple):
+    """A part, and what lets it learn a round."""
+
+    part: Thing
+    act: Callable[[], object]
 
 
 def lessons(
     front: Thing | None,
     copy: Thing | None,
-    said: Said,
+    opening: Opening,
     forecast: Array | None,
     outcome: Array,
     group: Group,
     weight: float = 1.0,
-) -> Iterator[tuple[Thing, Callable[[], object]]]:
-    """Yield the parts that learn a round, each with what lets it learn. A copy knows itself what it announced."""
-    told = forecast if said.told is None else said.told
-    for part, given, announced in ((front, forecast, said.forecast), (copy, told, None)):
+) -> list[Lesson]:
+    """Return the parts that learn a round; all arguments are valid. A copy knows itself what it announced."""
+    found = []
+    inner = forecast if opening.inner is None else opening.inner
+    for part, given, announced in ((front, forecast, opening.forecast), (copy, inner, None)):
         if isinstance(part, Corrector) and given is not None:
-            yield part, partial(part.learn, given, outcome, announced=announced, group=group, weight=weight)
+            found.append(Lesson(part, partial(learn_valid, part, given, outcome, announced, group, weight)))
         elif part is not None:
-            yield part, partial(part.update, outcome)
+            found.append(Lesson(part, partial(part.update, outcome)))
+    return found
 
 
 class Pool:
@@ -174,7 +180,7 @@ class Pool:
     def __init__(self, thing: Thing) -> None:
         self.thing = thing
         self.copies: list[Thing] = []
-        self.holders: dict[int, Id] = {}  # the round that each busy copy waits for
+        self.holders: dict[int, Id] = {}  # the round that each busy copy awaits
         self._free: list[tuple[int, int]] = []  # a heap of -rounds and number; those no longer true are skipped
 
     def new(self) -> Thing:
@@ -194,7 +200,7 @@ class Pool:
         return number not in self.holders and self.copies[number].rounds == -negative
 
     def take(self, number: int, copy: Thing, holder: Id) -> None:
-        """Let a copy wait for a round. Doing it twice does no harm."""
+        """Let a copy await the outcome of a round. Doing it twice does no harm."""
         if number == len(self.copies):
             self.copies.append(copy)
         else:
@@ -211,12 +217,14 @@ class Pool:
     def certify(self, norm: Norm | str) -> Certificate | None:
         """Return the bound for the rounds so far, `Σ_c U(n_c)/n`."""
         copies = Counter(copy.rounds for copy in self.copies if copy.rounds)
-        total, why = 0.0, ""
+        total = 0.0
+        why = ""
         for rounds, count in copies.items():
             found = _bound(self.thing, as_norm(norm), rounds)
             if found is None:
                 return None
-            total, why = total + count * rounds * found.bound, found.why
+            total += count * rounds * found.bound
+            why = found.why
         if not copies:
             raise ParameterError("no round is learned, so there is no error to bound.", hint="pass rounds=.")
         learned = sum(rounds * count for rounds, count in copies.items())
@@ -228,7 +236,8 @@ class Pool:
         The worst division of the rounds is at most `k·Û(rounds/k)`, with `Û` the least concave function above `U`.
         `U` is read at some numbers of rounds and is taken to be non-decreasing, as every guard takes it to be.
         """
-        norm, copies = as_norm(norm), min(outstanding, rounds)
+        norm = as_norm(norm)
+        copies = min(outstanding, rounds)
         found = _bound(self.thing, norm, rounds)
         if found is None:
             return None

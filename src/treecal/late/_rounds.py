@@ -1,36 +1,27 @@
-"""Rounds by id: those that await their outcome, those that are closed, and both as arrays."""
+"""Rounds by id, pending and closed, and the parts that learn: changed as a whole or not at all."""
 
 from __future__ import annotations
 
-import json
-import math
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._states import check_array, check_count, check_names
-from treecal._typing import Array, Integers
-from treecal.correctors._batch import Group
-from treecal.correctors._names import saved_names
-from treecal.exceptions import IdError, ParameterError, SnapshotError
+from treecal._typing import Array
+from treecal.correctors import Batch, Corrector, Group, announce_many_valid, learn_many_valid
+from treecal.exceptions import ForecastError, IdError, OutcomeError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
-from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import read_outcome
+from treecal.late._arrivals import VOID, Arrival, Outcome, Standing
+from treecal.late._pool import Id, Opening, Pool, Thing, ask, divided, lessons
+from treecal.ledger import Ledger
 
-Id = str | int | tuple[str | int, ...]
-"""What names a round."""
-Arrival = Literal["learned", "replayed", "late", "conflict", "unknown"]
-"""What became of an outcome."""
 REMEMBERED = 100_000
 """Closed rounds whose ids are remembered, the latest."""
-VOID = -1
-POINT = -2
-
-Outcome = int | bytes
-"""An outcome in brief: the index of a class, or the bytes of any other point; `VOID` where none came in time."""
 
 
 class Pending(NamedTuple):
@@ -39,7 +30,7 @@ class Pending(NamedTuple):
     order: int  # rounds opened before it
     forecast: Array | None  # the model's, for a corrector
     group: Group
-    told: Array | None  # what its copy was asked to correct: the forecast, or what a shared corrector made of it
+    inner: Array | None  # what its copy was asked to correct: the forecast, or what a shared corrector made of it
     announced: Forecast
     due: float | None
     copy: int | None
@@ -55,7 +46,7 @@ class Asked(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many rounds were opened, learned and void; outcomes that came for void ones; and amendments."""
+    """How many rounds were opened, learned and void; outcomes that arrived for void ones; and amendments."""
 
     opened: int = 0
     learned: int = 0
@@ -66,51 +57,320 @@ class Counts(NamedTuple):
 
 PendingRounds = OrderedDict[Id, Pending]
 ClosedRounds = OrderedDict[Id, tuple[Outcome, ...]]
-"""The outcome of each round, followed by what it was amended to."""
+"""The outcome of each round, followed by what it was amended to; `VOID` alone if it is void."""
 
 
-def read_id(given: Any) -> Id:
-    """Return an id, or raise unless it is text, an integer of 64 bits, or a tuple of them."""
-    if isinstance(given, tuple) and given and not any(isinstance(part, tuple) for part in given):
-        return tuple(read_id(part) for part in given)  # type: ignore[misc] # of no tuples
-    if isinstance(given, str):
-        return str(given)
-    if isinstance(given, int | np.integer) and not isinstance(given, bool) and -(2**63) <= given < 2**63:
-        return int(given)
-    raise ParameterError.expected("id", given, "text, an integer of 64 bits, or a tuple of them")
+class Step(NamedTuple):
+    """A part with its number of rounds, and what lets it learn one more, or several."""
+
+    part: Any
+    rounds: int
+    act: Callable[[], object]
 
 
-def read_time(name: str, given: Any) -> float | None:
-    """Return a time, or raise unless it is a finite number."""
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not math.isfinite(given):
-        raise ParameterError.expected(name, given, "a finite number")
-    return float(given)
+class Change(NamedTuple):
+    """A change that is being made: steps that learn, rounds to close, and one to open.
+
+    Once the first step has learned, or if there is none, the change will be completed, if interrupted by the next call:
+    each part shows by its number of rounds whether it has learned, and the rest may be done twice. Otherwise it is
+    dropped. So a round is learned or it is not.
+    """
+
+    steps: tuple[Step, ...] = ()
+    closing: tuple[tuple[Id, tuple[Outcome, ...]], ...] = ()  # in the order in which the first step learns them
+    opening: tuple[Id, Pending, Thing | None] | None = None
+    counts: Counts | None = None  # afterwards; None where they follow from what was learned
 
 
-def briefs(outcomes: Array) -> list[Outcome]:
-    """Return the outcomes in the rows of an array in brief."""
-    tops = outcomes.argmax(axis=1)
-    corners = (outcomes.max(axis=1, initial=0.0) == 1) & (np.count_nonzero(outcomes, axis=1) == 1)
-    pairs = zip(tops.tolist(), corners.tolist(), strict=True)
-    return [top if corner else (outcomes[i] + 0.0).tobytes() for i, (top, corner) in enumerate(pairs)]
+class Rounds:
+    """Rounds by id, and the parts that learn their outcomes. For one thread at a time; arguments are valid."""
+
+    def __init__(self, thing: Thing, *, limit: int | None, ledger: bool) -> None:
+        self.space = thing.space
+        self.limit = limit
+        self.corrects = isinstance(thing, Corrector)
+        self.front, copied = divided(thing)
+        self.pool = None if copied is None else Pool(copied)
+        self.ledger = Ledger(thing.space) if ledger and not self.corrects else None
+        self.counts = Counts()
+        self.time: float | None = None
+        self.pending: PendingRounds = OrderedDict()
+        self.closed: ClosedRounds = OrderedDict()
+        self.dues: list[tuple[float, int, Id]] = []  # a heap; of rounds that are closed, too
+        self._change: Change | None = None
+
+    def take(
+        self,
+        ids: list[Id],
+        Y: Array,
+        outcomes: list[Outcome],
+        weights: list[float] | None,
+        now: float | None,
+        *,
+        strict: bool,
+    ) -> list[Arrival]:
+        """Take outcomes in order, once it is so late: points, and the same in brief. Return what became of each.
+
+        If `strict`, a conflict or an unknown id is an error, for which nothing has changed.
+        """
+        found = self._arrivals(ids, outcomes, now)
+        if strict:
+            for named, each in zip(ids, found, strict=True):
+                if each in ("conflict", "unknown"):
+                    raise refusal(named, each)
+        self.pass_time(now)
+        if found.count("learned") == len(found):
+            self._learn(ids, Y, outcomes, weights)
+            return found
+        if late := found.count("late"):
+            self.counts = self.counts._replace(too_late=self.counts.too_late + late)
+        learned = [i for i, each in enumerate(found) if each == "learned"]
+        own_weights = None if weights is None else [weights[i] for i in learned]
+        self._learn([ids[i] for i in learned], Y[learned], [outcomes[i] for i in learned], own_weights)
+        return found
+
+    def _arrivals(self, ids: list[Id], outcomes: list[Outcome], now: float | None) -> list[Arrival]:
+        """Return what these outcomes will be, one after the other, once it is so late; change nothing."""
+        found: list[Arrival] = []
+        standings: dict[Id, Standing] = {}
+        for named, outcome in zip(ids, outcomes, strict=True):
+            standing = standings.get(named) or self._standing(named, now)
+            if standing is None:
+                found.append("unknown")
+                continue
+            if not standing.void:  # of void rounds no outcome is kept
+                standings[named] = standing
+            found.append(standing.take(outcome))
+        return found
+
+    def _standing(self, named: Id, now: float | None) -> Standing | None:
+        """Return where a round stands, once it is so late; None if it is not known."""
+        if (pending := self.pending.get(named)) is not None:
+            return Standing(pending.due is not None and self._overdue(pending, now))
+        outcomes = self.closed.get(named)
+        if outcomes is None:
+            return None
+        return Standing(True) if outcomes == (VOID,) else Standing(False, list(outcomes))
+
+    def openings(
+        self,
+        ids: list[Id],
+        forecasts: Sequence[Array | None],
+        groups: Sequence[Group],
+        due: float | None,
+        now: float | None,
+    ) -> list[int]:
+        """Return which rows open a round, once it is so late; the others ask again. Change nothing.
+
+        Raise where an id is in use for something else, or its round will be closed when its row is asked for.
+        """
+        found: list[int] = []
+        asked: dict[Id, Asked] = {}
+        orders: list[int] = []  # of all that will be pending, from the first time that these are more than the limit
+        for i, named in enumerate(ids):
+            if named in self.closed:
+                raise taken(named, "was used before, and its round is closed.")
+            pending: Pending | Asked | None = self.pending.get(named, asked.get(named))
+            if pending is None:
+                order = self.counts.opened + len(found)
+                asked[named] = Asked(order, forecasts[i], groups[i], due)
+                orders += [order] * bool(orders)
+                found.append(i)
+                continue
+            known = pending.forecast
+            if pending.group != groups[i] or not (known is None or np.array_equal(forecasts[i], known)):  # type: ignore[arg-type]
+                raise taken(named, "awaits the outcome of another forecast.")
+            if due is not None and due != pending.due:
+                when = "at any time" if pending.due is None else f"until {pending.due:.15g}"
+                hint = "leave due out to ask again: the first one stands."
+                raise taken(named, f"awaits its outcome {when}, and now due is {due:.15g}.", hint)
+            if not orders and self.limit is not None and len(self.pending) + len(asked) > self.limit:
+                orders = [one.order for one in self.pending.values() if not self._overdue(one, now)]
+                orders += [one.order for one in asked.values()]
+            younger = len(orders) - bisect_right(orders, pending.order)
+            if self._overdue(pending, now) or (self.limit is not None and younger >= self.limit):
+                raise taken(named, "is void by then: it was due before, or too many others are pending.")
+        return found
+
+    def _overdue(self, pending: Pending | Asked, now: float | None) -> bool:
+        """Return whether a round will be void once it is so late."""
+        if pending.due is None:
+            return False
+        return any(time is not None and pending.due < time for time in (now, self.time))
+
+    def outcomes(self, named: Id) -> tuple[Outcome, ...]:
+        """Return the outcome of a round and its amendments, or raise."""
+        if named in self.pending:
+            raise IdError.of(named, "pending", "has no outcome yet.", hint="update(id, y).")
+        outcomes = self.closed.get(named)
+        if outcomes is None or outcomes == (VOID,):
+            raise refusal(named, "unknown" if outcomes is None else "late")
+        return outcomes
+
+    def pass_time(self, now: float | None) -> list[Id]:
+        """Let it be so late; return the ids of the rounds that this makes void."""
+        if now is not None and (self.time is None or now > self.time):
+            self.time = now
+        return self._expire() if self.dues else []
+
+    def _expire(self) -> list[Id]:
+        gone = []
+        while self.dues and self.time is not None and self.dues[0][0] < self.time:
+            _, order, named = self.dues[0]
+            if named in self.pending and self.pending[named].order == order:
+                gone.append(named)
+                self._make(self._voiding(named))
+            heappop(self.dues)
+        return gone
+
+    def _voiding(self, named: Id) -> Change:
+        return Change(closing=((named, (VOID,)),), counts=self.counts._replace(void=self.counts.void + 1))
+
+    def open(
+        self, named: Id, forecast: Array | None, group: Group, due: float | None, announced: Forecast | None = None
+    ) -> Forecast:
+        """Open a round, and make the oldest void if that is one too many; return what to announce."""
+        full = self.limit is not None and len(self.pending) >= self.limit
+        oldest = next(iter(self.pending.items())) if full else None
+        change = Change() if oldest is None else self._voiding(oldest[0])
+        if announced is not None:
+            opening = Opening(announced)
+        else:
+            try:
+                opening = ask(self.front, self.pool, forecast, group, None if oldest is None else oldest[1].copy)
+            except Exception as error:
+                raise about(named, error) from None
+        counts = self.counts if change.counts is None else change.counts
+        inner = forecast if opening.inner is None else opening.inner
+        pending = Pending(counts.opened, forecast, group, inner, opening.forecast, due, opening.number)
+        counts = counts._replace(opened=counts.opened + 1)
+        self._make(change._replace(opening=(named, pending, opening.copy), counts=counts))
+        return opening.forecast
+
+    def announced(self, forecasts: Sequence[Array | None], groups: Sequence[Group]) -> Sequence[Forecast | None]:
+        """Return what will be announced for many rounds, where that can be known before the first is opened."""
+        if self.pool is not None or not isinstance(self.front, Corrector) or not len(forecasts):
+            return [None] * len(forecasts)
+        return announce_many_valid(self.front, np.array(forecasts), groups)
+
+    def _learn(self, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None) -> None:
+        """Learn the outcomes of pending rounds, in order."""
+        if len(ids) > 1 and isinstance(self.front, Corrector) and self.pool is None:
+            self._learn_rows(self.front, ids, Y, outcomes, weights)
+            return
+        for i, named in enumerate(ids):
+            pending = self.pending[named]
+            y = np.array(Y[i])
+            weight = 1.0 if weights is None else weights[i]
+            copy = None if pending.copy is None or self.pool is None else self.pool.copies[pending.copy]
+            opening = Opening(pending.announced, pending.inner)
+            steps = []
+            for part, act in lessons(self.front, copy, opening, pending.forecast, y, pending.group, weight):
+                steps.append(Step(part, part.rounds, act))
+            if self.ledger is not None:
+                act = partial(self.ledger.record, pending.announced, y)
+                steps.append(Step(self.ledger, self.ledger.rounds, act))
+            self._make(Change(tuple(steps), ((named, (outcomes[i],)),)))
+
+    def _learn_rows(
+        self, front: Corrector, ids: list[Id], Y: Array, outcomes: list[Outcome], weights: list[float] | None
+    ) -> None:
+        """Learn many rounds by one call of the corrector."""
+        rounds = [self.pending[named] for named in ids]
+        groups = [each.group for each in rounds]
+        batch = Batch(
+            np.array([each.forecast for each in rounds]),
+            Y,
+            None if all(group is None for group in groups) else groups,
+            None if weights is None else np.array(weights),
+            [each.announced for each in rounds],
+        )
+        step = Step(front, front.rounds, partial(learn_many_valid, front, batch))
+        self._make(Change((step,), tuple((named, (outcome,)) for named, outcome in zip(ids, outcomes, strict=True))))
+
+    def amend(self, named: Id, outcome: Outcome) -> None:
+        """Keep another outcome of a round that has one."""
+        outcomes = self.outcomes(named)
+        if Standing(False, list(outcomes)).take(outcome, amend=True) == "amended":
+            counts = self.counts._replace(amended=self.counts.amended + 1)
+            self._make(Change(closing=((named, (*outcomes, outcome)),), counts=counts))
+
+    def set_time(self, now: float) -> None:
+        """Let it be so late, or so early: what is void stays void."""
+        self.time = now
+        self._expire()
+
+    def _make(self, change: Change) -> None:
+        self._change = change
+        if change.steps:
+            first = change.steps[0]
+            try:
+                first.act()
+            except Exception as error:
+                raise about(change.closing[first.part.rounds - first.rounds][0], error) from None
+        self._finish(change)
+
+    def settle(self) -> None:
+        """Do what remains to be done, if a call was interrupted."""
+        if self._change is not None:
+            self._finish(self._change)
+        if self.dues:
+            self._expire()
+
+    def _finish(self, change: Change) -> None:
+        closing = change.closing
+        if change.steps:
+            first, *others = change.steps
+            closing = closing[: first.part.rounds - first.rounds]
+            for step in others if closing else ():
+                if step.part.rounds == step.rounds:
+                    step.act()
+        for named, outcomes in closing:
+            pending = self.pending.get(named)
+            if pending is not None and pending.copy is not None and self.pool is not None:
+                self.pool.release(pending.copy, void=outcomes == (VOID,))
+            self.closed[named] = outcomes
+            self.pending.pop(named, None)
+        if change.opening is not None:
+            self._begin(*change.opening)
+        while len(self.closed) > REMEMBERED:
+            self.closed.popitem(last=False)
+        counts = change.counts
+        if counts is None:
+            counts = self.counts._replace(learned=self.counts.learned + len(closing))
+        self.counts, self._change = counts, None  # nothing can interrupt between the two
+
+    def _begin(self, named: Id, pending: Pending, copy: Thing | None) -> None:
+        if copy is not None and pending.copy is not None and self.pool is not None:
+            self.pool.take(pending.copy, copy, named)
+        self.pending[named] = pending
+        if pending.due is not None:
+            heappush(self.dues, (pending.due, pending.order, named))
+            if len(self.dues) > 2 * len(self.pending) + 1000:  # most are of rounds that are closed
+                self.dues = due_heap(self.pending)
+
+    def fresh(self) -> Rounds:
+        """Return a copy without rounds, to resume in: its parts are copies, too."""
+        twin = object.__new__(Rounds)
+        vars(twin).update(vars(self), front=deepcopy(self.front), _change=None)
+        twin.ledger = None if self.ledger is None else Ledger(self.space)
+        twin.pool = None if self.pool is None else Pool(deepcopy(self.pool.thing))
+        return twin
 
 
-def whole(outcome: Outcome, dim: int) -> Array:
-    """Return the outcome that `briefs` was given."""
-    if isinstance(outcome, bytes):
-        return np.frombuffer(outcome).copy()
-    return np.asarray(np.eye(1, dim, outcome)[0])
+def due_heap(pending: PendingRounds) -> list[tuple[float, int, Id]]:
+    """Return what is due, as a heap."""
+    found = [(each.due, each.order, named) for named, each in pending.items() if each.due is not None]
+    heapify(found)
+    return found
 
 
-def arrival(outcomes: tuple[Outcome, ...] | None, outcome: Outcome) -> Arrival:
-    """Return what another outcome is to a round that has these, or to one that is not known."""
-    if outcomes is None:
-        return "unknown"
-    if outcomes[-1] == VOID:
-        return "late"
-    return "replayed" if outcome in outcomes else "conflict"
+def about(named: Id, error: Exception) -> Exception:
+    """Return an error that the thing raised, with the id of the round it is about."""
+    if isinstance(error, ForecastError | OutcomeError) and error.problem:
+        return error.of(named)
+    error.add_note(f"That was in the round of id {named!r}.")
+    return error
 
 
 def refusal(named: Id, why: Arrival) -> IdError:
@@ -119,174 +379,11 @@ def refusal(named: Id, why: Arrival) -> IdError:
         problem = f"is not known: nothing was announced under it, or more than {REMEMBERED:,} rounds were closed since."
         return IdError.of(named, "unknown", problem, hint="1 and '1' are two ids.")
     if why == "late":
-        return IdError.of(named, "void", "is void: its outcome came after it was due, or too many others were waiting.")
+        problem = "is void: its outcome arrived after it was due, or too many others were pending."
+        return IdError.of(named, "void", problem)
     return IdError.of(named, "conflict", "has another outcome.", hint="amend(id, y) keeps it as an amendment.")
 
 
 def taken(named: Id, problem: str, hint: str = "use an id once.") -> IdError:
     """Return the error for a forecast under an id that is in use."""
     return IdError.of(named, "taken", problem, hint=hint)
-
-
-def packed(values: Iterable[Any]) -> Any:
-    """Return JSON values as the bytes of an array: a snapshot's header is not the place for a million of them."""
-    try:
-        text = json.dumps(list(values), allow_nan=False, default=_plain)
-    except (TypeError, ValueError) as error:
-        raise SnapshotError(f"a group cannot be kept: {error}.", hint="use text, numbers, or tuples of them.") from None
-    return np.frombuffer(text.encode(), np.uint8).copy()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"it holds a {type(value).__name__}")
-
-
-def unpacked(name: str, array: Any) -> list[Any]:
-    """Return the values that `packed` was given, or raise."""
-    check_array(name, array, np.shape(array)[:1], np.uint8)
-    try:
-        values = json.loads(array.tobytes(), parse_constant=_no_number)
-    except (ValueError, RecursionError):
-        raise SnapshotError(f"{name} cannot be read.") from None
-    if not isinstance(values, list):
-        raise SnapshotError(f"{name} is no list.")
-    return values
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _ids(name: str, array: Any) -> list[Id]:
-    found = [tuple(each) if isinstance(each, list) else each for each in unpacked(name, array)]
-    try:
-        ids = [read_id(each) for each in found]
-    except ParameterError as error:
-        raise SnapshotError(f"{name} cannot be: {error.args[0]}") from None
-    if len(set(ids)) < len(ids):
-        raise SnapshotError(f"{name} are not all different.")
-    return ids
-
-
-def closed_state(closed: ClosedRounds, dim: int) -> dict[str, Any]:
-    """Return closed rounds as arrays: of each outcome its class, or `POINT` and a row of `points`."""
-    outcomes = [each for one in closed.values() for each in one]
-    points = [np.frombuffer(each) for each in outcomes if isinstance(each, bytes)]
-    return {
-        "ids": packed(closed),
-        "outcomes": np.array([POINT if isinstance(each, bytes) else each for each in outcomes], np.int64),
-        "lengths": np.array([len(one) for one in closed.values()], np.int64),
-        "points": np.array(points).reshape(-1, dim),
-    }
-
-
-def closed_rounds(state: Any, space: ConvexSet) -> ClosedRounds:
-    """Return the closed rounds of a state, or raise."""
-    check_names("the closed rounds", state, ("ids", "outcomes", "lengths", "points"))
-    ids = _ids("the ids of closed rounds", state["ids"])
-    lengths, kinds = _whole("the lengths", state["lengths"]), _whole("the outcomes", state["outcomes"])
-    points = state["points"]
-    if len(lengths) != len(ids) or (lengths < 1).any() or lengths.sum() != len(kinds) or len(ids) > REMEMBERED:
-        raise SnapshotError("the closed rounds are not as many as their ids.")
-    if len(kinds) and not (kinds.min() >= POINT and kinds.max() < space.dim):
-        raise SnapshotError(f"the outcomes are {kinds.min()} to {kinds.max()}, expected classes of {space!r}.")
-    check_array("the outcomes' points", points, (int((kinds == POINT).sum()), space.dim))
-    rows = iter([read_outcome(space, point, 0).tobytes() for point in points])
-    for kind in set(kinds.tolist()) - {VOID, POINT}:
-        read_outcome(space, whole(kind, space.dim), 0)
-    outcomes: list[Outcome] = [next(rows) if kind == POINT else kind for kind in kinds.tolist()]
-    ends = np.cumsum(lengths).tolist()
-    found = [tuple(outcomes[end - length : end]) for end, length in zip(ends, lengths.tolist(), strict=True)]
-    if any(VOID in each and len(each) > 1 for each in found):
-        raise SnapshotError("a void round has an outcome.")
-    return OrderedDict(zip(ids, found, strict=True))
-
-
-def pending_state(pending: PendingRounds) -> dict[str, Any]:
-    """Return what all kinds of pending rounds have, as arrays."""
-    rounds = list(pending.values())
-    state = {
-        "ids": packed(pending),
-        "orders": np.array([each.order for each in rounds], np.int64),
-        "dues": packed(each.due for each in rounds),
-    }
-    if rounds and rounds[0].forecast is not None:
-        state["groups"] = packed(each.group for each in rounds)
-        state["forecasts"] = np.array([each.forecast for each in rounds])
-    return state
-
-
-def announced_state(forecasts: Sequence[Forecast], dim: int) -> dict[str, Any]:
-    """Return forecasts as arrays; one without nodes has node (-1, -1) at each point."""
-    none = np.full((1, 2), -1)
-    nodes = [none.repeat(len(x), axis=0) if x.nodes is None else x.nodes for x in forecasts]
-    return {
-        "lengths": np.array([len(x) for x in forecasts], np.int64),
-        "points": np.concatenate([np.empty((0, dim)), *(x.points for x in forecasts)]),
-        "weights": np.concatenate([np.empty(0), *(x.weights for x in forecasts)]),
-        "nodes": np.concatenate([np.empty((0, 2), np.int64), *nodes]),
-    }
-
-
-def announced_forecasts(state: Any, count: int, space: ConvexSet) -> list[Forecast]:
-    """Return the forecasts of such a state, or raise."""
-    check_names("what was announced", state, ("lengths", "points", "weights", "nodes"))
-    lengths = _whole("the lengths", state["lengths"])
-    if len(lengths) != count or (lengths < 1).any():
-        raise SnapshotError("what was announced is not one forecast for each pending round.")
-    size = int(lengths.sum())
-    check_array("the points announced", state["points"], (size, space.dim))
-    check_array("the weights announced", state["weights"], (size,))
-    check_array("the nodes announced", state["nodes"], (size, 2), np.int64)
-    found, start = [], 0
-    for length in lengths.tolist():
-        rows = slice(start, start := start + length)
-        nodes = state["nodes"][rows]
-        given = None if (nodes == -1).all() else nodes
-        found.append(Forecast(state["points"][rows], weights=state["weights"][rows], nodes=given, space=space))
-    return found
-
-
-def pending_rounds(state: Any, counts: Counts, time: float | None, space: ConvexSet, *, corrects: bool) -> Any:
-    """Return, for each pending round, its id, order, due, group and forecast, or raise."""
-    names = ["ids", "orders", "dues"]
-    more = ["groups", "forecasts"] * corrects
-    if not (isinstance(state, dict) and "groups" in state):
-        more = []
-    check_names("the pending rounds", state, [*names, *more])
-    ids, orders = _ids("the ids of pending rounds", state["ids"]), _whole("the orders", state["orders"])
-    dues = [read_time("due", due) for due in unpacked("the dues", state["dues"])]
-    n = len(ids)
-    if len(orders) != n or len(dues) != n or (n and corrects and not more):
-        raise SnapshotError("the pending rounds are not as many as their ids.")
-    if n and not (orders[0] >= 0 and (np.diff(orders) > 0).all() and orders[-1] < counts.opened):
-        raise SnapshotError(f"the pending rounds are not in order, or not of {counts.opened} that were opened.")
-    if any(due is not None and (time is None or due < time) for due in dues):
-        raise SnapshotError(f"a pending round was due before {time}.")
-    groups: list[Group] = [None] * n
-    forecasts: list[Array | None] = [None] * n
-    if more:
-        groups = [saved_names([group])[0] for group in unpacked("the groups", state["groups"])]  # which repeat
-        shape = np.shape(state["forecasts"])  # of a mixture, a row for each model
-        check_array("the pending forecasts", state["forecasts"], (n, *shape[1:-1], space.dim))
-        if len(groups) != n:
-            raise SnapshotError("the pending rounds are not as many as their groups.")
-        for point in state["forecasts"].reshape(-1, space.dim):
-            read_outcome(space, point, 0)
-        forecasts = [frozen(row) for row in state["forecasts"]]
-    return list(zip(ids, orders.tolist(), dues, groups, forecasts, strict=True))
-
-
-def read_counts(state: Any) -> Counts:
-    """Return counts, or raise."""
-    check_names("the counts", state, Counts._fields)
-    for name, count in state.items():
-        check_count(name, count)
-    return Counts(**{name: int(count) for name, count in state.items()})
-
-
-def _whole(name: str, array: Any) -> Integers:
-    check_array(name, array, np.shape(array)[:1], np.int64)
-    return np.asarray(array)

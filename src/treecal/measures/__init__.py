@@ -16,11 +16,12 @@ from treecal.measures._reliability import classwise_ece as classwise_ece
 from treecal.measures._reliability import mean_gap as mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
-from treecal.measures._verdict import Verdict
+from treecal.measures._verdict import Advice, Verdict
 from treecal.measures._verdict import off_among as off_among
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [
+    "Advice",
     "Bins",
     "Chance",
     "GapSums",

@@ -12,7 +12,7 @@ Two views are judged: the most likely class of each row, and all classes, one by
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -33,7 +33,7 @@ TELL = 0.25
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
 _COUNTLESS = 1e12
-_EXPLAINED = 0.75  # of the square of the error: what a remedy must put right to be advised
+_EXPLAINED = 0.75  # of the square of the error: what a remedy must remove to be advised
 
 
 class View(NamedTuple):
@@ -76,8 +76,41 @@ class View(NamedTuple):
         }
 
     def _of_base(self, error: float) -> float:
-        # Without a base rate all was certain, said and done.
+        # Without a base rate every forecast and every outcome was certain.
         return error / self.base if self.base > 0 else 0.0
+
+
+class Advice(NamedTuple):
+    """What to do about forecasts: what was found, and the correctors of this package that would help.
+
+    Attributes
+    ----------
+    found
+        The findings, in sentences.
+    methods
+        Names of classes of correctors, such as "VectorScaling": any one of them.
+
+    Examples
+    --------
+    >>> advice = Advice("Too sure: a temperature of about 1.5.", ("TemperatureScaling",))
+    >>> advice.text()
+    'Too sure: a temperature of about 1.5. Use tc.TemperatureScaling.'
+    """
+
+    found: str
+    methods: tuple[str, ...] = ()
+
+    def text(self, named: Callable[[str], str] = "tc.{}".format) -> str:
+        """Return it in a line.
+
+        Parameters
+        ----------
+        named
+            How a corrector is called where this is read.
+        """
+        if not self.methods:
+            return self.found
+        return f"{self.found} Use {' or '.join(map(named, self.methods))}."
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +207,10 @@ class Verdict:
 
     @property
     def _sureness(self) -> str:
-        said, came = self.top.mean_forecast, self.top.mean_outcome
-        gap = said - came
-        found = f"The most likely class was given {said:.3f} on average, and was right in {came:.3f} of the rows"
+        forecast = self.top.mean_forecast
+        outcome = self.top.mean_outcome
+        gap = forecast - outcome
+        found = f"The most likely class was given {forecast:.3f} on average, and was right in {outcome:.3f} of the rows"
         if abs(_shift(self.top)) <= 2 or f"{abs(gap):.3f}" == "0.000":
             return f"{found}: as sure as it should be, as far as these rows tell."
         return f"{found}: {'too sure' if gap > 0 else 'not sure enough'} by {abs(gap):.3f}."
@@ -194,18 +228,27 @@ class Verdict:
         found = {name: bins for name, bins in self.classes.items() if bins.chance.p_value < limit}
         return sorted(found, key=lambda name: -found[name].debiased_ece / max(found[name].base, 1e-12))
 
-    @cached_property
+    @property
     def advice(self) -> str:
         """What to do, in a line."""
+        return self.advised.text()
+
+    @cached_property
+    def advised(self) -> Advice:
+        """What to do, as data."""
         if self.level == "calibrated":
-            return "Nothing to put right."
+            return Advice("No correction needed.")
         if self.level == "cannot tell":
             more = self._needed - self.rows
             if more > _COUNTLESS:
-                return "Too few rows to tell, and more than any log has: what is so rare is as good as impossible."
-            return f"Too few rows to tell: about {_rounded(more):,} more at least."
+                return Advice(
+                    "Too few rows to tell, and no log has enough of them: what is so rare is as good as impossible."
+                )
+            return Advice(f"Too few rows to tell: about {_rounded(more):,} more at least.")
         remedy = self._remedy
-        return f"Small enough for most uses. {remedy}" if self.level == "nearly calibrated" else remedy
+        if self.level == "nearly calibrated":
+            return remedy._replace(found=f"Small enough for most uses. {remedy.found}")
+        return remedy
 
     @property
     def _needed(self) -> float:
@@ -215,16 +258,17 @@ class Verdict:
         return met * max(view.most * (self.rows / met) / TELL, 1.0) ** 2
 
     @property
-    def _remedy(self) -> str:
-        """The simplest correction that puts most of the error right."""
+    def _remedy(self) -> Advice:
+        """The simplest correction that removes most of the error."""
         each, two = list(self.classes.values()), len(self.classes) == 2
         fits = [_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES]
         temperature, shift, both = fits
-        scaling = "tc.PlattScaling" if two else "tc.VectorScaling"
+        scaling = ("PlattScaling" if two else "VectorScaling",)
         if both.slope <= 0.1:
-            return (
+            return Advice(
                 "The forecasts hardly follow the outcomes, or run against them: are the classes in the right order? If "
-                f"they are, {scaling} makes the forecasts honest, and only another model makes them useful."
+                "they are, correction makes the forecasts honest, and only another model makes them useful.",
+                scaling,
             )
         # A simple one that is enough and nearly as good as the best, whichever fits better; or both together.
         least = min(fit.left for fit in fits)
@@ -232,15 +276,15 @@ class Verdict:
         chosen = min((fit for fit in enough if fit is not both), key=lambda fit: fit.squares, default=None)
         chosen = both if chosen is None and both in enough else chosen
         if chosen is None:
-            other = "tc.BetaCalibration or tc.IsotonicCalibration" if two else "tc.IsotonicCalibration"
-            return f"No temperature or shift explains it. Use {other}."
+            other = ("BetaCalibration", "IsotonicCalibration") if two else ("IsotonicCalibration",)
+            return Advice("No temperature or shift explains it.", other)
         if chosen is shift or abs(chosen.slope - 1) <= 0.05:
-            return f"{self._where} Use {scaling}."
+            return Advice(self._where, scaling)
         sure = "too sure" if chosen.slope < 1 else "not sure enough"
         about = f"{sure}: a temperature of about {1 / chosen.slope:.2g}"
         if chosen is temperature:
-            return f"{about[0].upper()}{about[1:]}. Use tc.TemperatureScaling."
-        return f"{self._where} And {about}. Use {scaling}."
+            return Advice(f"{about[0].upper()}{about[1:]}.", ("TemperatureScaling",))
+        return Advice(f"{self._where} And {about}.", scaling)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""

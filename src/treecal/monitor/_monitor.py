@@ -248,14 +248,22 @@ class Monitor:
         names = None
         if groups is not None:
             names = [None if name is None else self._checked_group(name) for name in groups]
-        self._learn_many(P, Y, names)
+        self.learn_valid(P, Y, names)
 
-    def _learn_many(self, P: Array, Y: Array, names: list[Group] | None) -> None:
-        """Learn valid rounds, in order."""
+    def learn_valid(self, P: Array, Y: Array, groups: list[Group] | None) -> None:
+        """Learn rounds, in order, that were checked before.
+
+        Parameters
+        ----------
+        P, Y
+            Forecasts and outcomes, `(n, dim)`.
+        groups
+            The group of each, if the monitor has groups.
+        """
         with self._lock:
             for at in range(0, len(P), _CHUNK):
                 part = slice(at, at + _CHUNK)
-                self._learn(P[part], Y[part], None if names is None else names[part])
+                self._learn(P[part], Y[part], None if groups is None else groups[part])
 
     def _checked_group(self, group: Any) -> Group:
         if not self.by_group:

@@ -63,7 +63,7 @@ class Verdict:
     ...     ledger.record([0.5, 0.5], np.eye(2)[k % 2])
     >>> verdict = Verdict(Entry("fair coin", ledger), ["heads", "tails"])
     >>> verdict.level, verdict.error, round(verdict.chance, 3), verdict.advice
-    ('calibrated', 0.0, 0.013, 'Nothing to put right.')
+    ('calibrated', 0.0, 0.013, 'No correction needed.')
     """
 
     entry: Entry

@@ -1,5 +1,75 @@
-"""The server with the books: forecasts by id, outcomes when they come, alarms, and a page that shows it live."""
+"""The server with the books: forecasts by id, outcomes when they arrive, alarms, and a page that shows it live.
+
+Here is what other rooms use: the bodies of requests and answers, for the client; and what the command line runs, which
+is imported when it is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from treecal._optional import require
 
 require("msgspec", extra="serve", what="the server")
+# isort: off
+from treecal.serve._wire import (
+    FAR as FAR,
+    MOST_ROWS as MOST_ROWS,
+    Alarm as Alarm,
+    Alarms as Alarms,
+    Announced as Announced,
+    Announcements as Announcements,
+    Arrival as Arrival,
+    Curve as Curve,
+    Failure as Failure,
+    NewForecast as NewForecast,
+    NewForecasts as NewForecasts,
+    NewOutcome as NewOutcome,
+    NewOutcomes as NewOutcomes,
+    NewStream as NewStream,
+    Part as Part,
+    Pending as Pending,
+    Problem as Problem,
+    Record as Record,
+    Scores as Scores,
+    Settled as Settled,
+    Settlements as Settlements,
+    Shape as Shape,
+    Stream as Stream,
+    Streams as Streams,
+    Watch as Watch,
+)
+
+if TYPE_CHECKING:
+    from treecal.serve._backup import back_up as back_up
+    from treecal.serve._connections import open_reader as open_reader, open_store as open_store
+    from treecal.serve._doctor import check_books as check_books
+    from treecal.serve._run import serve as serve
+    from treecal.serve._store import NotNowError as NotNowError
+    from treecal.serve._tokens import (
+        Token as Token,
+        add_token as add_token,
+        make_token as make_token,
+        revoke_token as revoke_token,
+        tokens_of as tokens_of,
+    )
+# isort: on
+
+_MODULES = {
+    "NotNowError": "_store",
+    "Token": "_tokens",
+    "add_token": "_tokens",
+    "back_up": "_backup",
+    "check_books": "_doctor",
+    "make_token": "_tokens",
+    "open_reader": "_connections",
+    "open_store": "_connections",
+    "revoke_token": "_tokens",
+    "serve": "_run",
+    "tokens_of": "_tokens",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

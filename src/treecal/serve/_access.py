@@ -152,7 +152,7 @@ class Access:
             if _PROXIED & headers.keys():
                 raise Refusal(
                     "forbidden",
-                    "the request came through a proxy, and the server is open to this machine only.",
+                    "the request arrived through a proxy, and the server is open to this machine only.",
                     hint="make a token: treecal token create NAME --data ...",
                 )
             self._count(self._requests, peer)

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+import numpy as np
+from msgspec import Struct, json
 
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import Grant
-from treecal.serve._wire import encode
 
 JSON = b"application/json"
 
 
-class Answer(NamedTuple):
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no value of JSON")
+
+
+encode = json.Encoder(enc_hook=_plain).encode
+"""Return a value as JSON."""
+
+
+class Response(NamedTuple):
     """What is sent back: all of it, or in parts."""
 
     body: bytes | AsyncGenerator[bytes, None]
@@ -24,7 +34,7 @@ class Answer(NamedTuple):
     """These replace the server's own of the same names."""
 
 
-def answer(value: Any, status: int = 200) -> Answer:
+def answer(value: Any, status: int = 200) -> Response:
     """Return a value as JSON.
 
     Examples
@@ -32,10 +42,10 @@ def answer(value: Any, status: int = 200) -> Answer:
     >>> answer({"a": 1}).body
     b'{"a":1}'
     """
-    return Answer(encode(value), status)
+    return Response(encode(value), status)
 
 
-class Call(Struct, frozen=True):
+class Request(Struct, frozen=True):
     """A request that was let in, and what it holds."""
 
     grant: Grant
@@ -81,8 +91,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
-    does: Callable[[Any, Call], Awaitable[Answer]]
-    """Takes the desk, which has all that operations need, and the call."""
+    does: Callable[[Any, Request], Awaitable[Response]]
+    """Takes the context, which has all that operations need, and the call."""
     about: str
     scope: str | None = None
     """What a token must allow; None where everybody may."""

@@ -55,7 +55,7 @@ def back_up(
     Examples
     --------
     >>> import tempfile
-    >>> from treecal.serve._store import open_store
+    >>> from treecal.serve._connections import open_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with open_store(f"{folder}/books.sqlite"):
     ...         back_up(f"{folder}/books.sqlite", f"{folder}/copy.sqlite", check=True).checked
@@ -97,7 +97,7 @@ def _copy(data: str, temporary: Path, progress: Callable[[float, float], None]) 
         copy = apsw.Connection(os.fspath(temporary))
         try:
             copy.execute("PRAGMA synchronous = OFF")  # it is synced once, at the end
-            with source:  # one moment: otherwise every commit of the server would start the copy anew
+            with source:  # one moment: otherwise every commit of the server would restart the copy
                 if source.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
                     raise FileError(f"{data} is a file of SQLite, and not one of treecal.")
                 with copy.backup("main", source, "main") as steps:

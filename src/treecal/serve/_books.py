@@ -1,4 +1,4 @@
-"""The books: what is done when a forecast or an outcome comes. State follows the log, row by row.
+"""The books: what is done when a forecast or an outcome arrives. State follows the log, row by row.
 
 Everything here happens on the writer's thread, within its transaction. A request is checked whole before anything
 changes, so that a refused one leaves no trace; if the transaction fails, the writer lets the books forget what is in
@@ -11,7 +11,7 @@ import math
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,25 +20,23 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.geometry import Simplex
-from treecal.late._pool import Said
-from treecal.late._rounds import Outcome
+from treecal.late import Arrival as Status
+from treecal.late import Opening, Outcome, Standing
 from treecal.serve import _wire as wire
-from treecal.serve._asked import check_groups, model_of, outcomes_of, tags_of
-from treecal.serve._config import written_parts
-from treecal.serve._picture import Picture, picture_of
+from treecal.serve._config import packed, written_parts
 from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, kept_streams, loaded
+from treecal.serve._replay import Picture, StreamRow, loaded, picture_of, stream_rows
 from treecal.serve._rounds import (
-    Arrival,
+    LogEntry,
     Round,
     group_of,
     outcome_columns,
     outcome_of,
     points_of,
 )
-from treecal.serve._snapshots import packed
 from treecal.serve._store import Store
+from treecal.serve._validation import check_groups, model_of, outcomes_of, tags_of
 
 SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
@@ -62,7 +60,7 @@ class Books:
     def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self._clock = store, clock
         self.events: list[Event] = []
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StreamRow] = {}
         self._names: list[str] = []
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
@@ -76,7 +74,7 @@ class Books:
         self.events = []
         self._players.clear()
         self._saved.clear()
-        kept = kept_streams(self.store)
+        kept = stream_rows(self.store)
         self._kept = {each.name: each for each in kept}
         self._names = sorted(self._kept)
 
@@ -85,7 +83,7 @@ class Books:
         first = max(bisect_right(self._names, after) if after else 0, bisect_left(self._names, prefix))
         return self._names[first : bisect_left(self._names, prefix + "\x7f")]  # greater than any letter of a name
 
-    def kept(self, name: str) -> Kept:
+    def kept(self, name: str) -> StreamRow:
         """Return a stream as its row says, or refuse."""
         if (found := self._kept.get(name)) is None:
             hint = "POST /v1/streams creates one; GET /v1/streams lists them."
@@ -121,14 +119,14 @@ class Books:
         stream = len(self._kept) + 1  # none is ever deleted
         parts = written_parts(player.thing, player.monitors)
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), parts, now)])
-        self._kept[new.name] = Kept(stream, new.name, new, parts, now)
+        self._kept[new.name] = StreamRow(stream, new.name, new, parts, now)
         insort(self._names, new.name)
         self._players[new.name], self._saved[new.name] = player, 0
         self._tell("stream", new.name, what="created")
         return new.name, True
 
     def archive(self, name: str) -> None:
-        """Take no new forecasts from now on; outcomes of those that wait are still taken."""
+        """Archive a stream: it rejects new forecasts and still accepts outcomes of pending ones."""
         kept = self.kept(name)
         if kept.archived is None:
             now = self._now()
@@ -137,9 +135,9 @@ class Books:
             self._tell("stream", name, what="archived")
 
     def reset(self, name: str) -> None:
-        """Let the monitors begin anew."""
+        """Reset the monitors."""
         player = self.player(name)
-        self._record(name, player, Arrival(player.arrivals + 1, "reset", 0, self._now(), None, None))
+        self._record(name, player, LogEntry(player.arrivals + 1, "reset", 0, self._now(), None, None))
         self._tell("stream", name, what="reset")
         self._save_if_due(name, player)
 
@@ -169,8 +167,8 @@ class Books:
             ):
                 hint = "use an id once; to ask again, send the same body."
                 raise Refusal("conflict", f"id {each.id!r} has another forecast.", hint=hint, at=f"{where[i]}id")
-        told = [(i, known[named]) for named, i in first.items() if named in known and new[i].used]
-        marked = [(i, row) for i, row in told if not row.used and not row.marked]
+        again_used = [(i, known[named]) for named, i in first.items() if named in known and new[i].used]
+        marked = [(i, row) for i, row in again_used if not row.used and not row.marked]
         for i, row in marked:
             if self._past(kept, [row]):
                 problem = f"id {row.id!r} has its outcome, and what was announced is scored."
@@ -178,15 +176,15 @@ class Books:
         fresh = [i for each, i in first.items() if each not in known]
         check_groups(player, {self._group(player, new[i]): where[i] for i in fresh})
         if fresh and kept.archived is not None:
-            raise Refusal("archived", f"stream {name!r} is archived: it takes no new forecasts.", at="stream")
+            raise Refusal("archived", f"stream {name!r} is archived: it rejects new forecasts.", at="stream")
         if player.limit is not None and len(fresh) > player.limit:
             problem = f"there are {len(fresh)} new forecasts, and at most {player.limit} may await their outcomes."
             raise Refusal("invalid", problem, at="forecasts")
-        for _, row in marked:  # the answer came too late for whoever asked; before a new round may make this one void
-            came = Arrival(player.arrivals + 1, "used", row.round, self._now(), None, None)
-            self._record(name, player, came, row.copy)
-        said = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
-        rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], said)
+        for _, row in marked:  # the answer was too late for whoever asked; before a new round may make this one void
+            arrival = LogEntry(player.arrivals + 1, "used", row.round, self._now(), None, None)
+            self._record(name, player, arrival, row.copy)
+        openings = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
+        rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], openings)
         known |= {each.id: each for each in rounds}
         if rounds or marked:
             self._tell("forecast", name, rounds=player.rounds, pending=player.pending)
@@ -199,15 +197,15 @@ class Books:
 
     def _openings(
         self, player: Player, new: Sequence[wire.NewForecast], models: Sequence[Array | None]
-    ) -> list[Said | None]:
+    ) -> list[Opening | None]:
         """Return what to announce where that is known before the first round is opened; None where a copy is asked."""
         plain = [i for i, each in enumerate(new) if each.used or player.pool is None]
-        found: list[Said | None] = [None] * len(new)
+        found: list[Opening | None] = [None] * len(new)
         asked = [i for i in plain if not new[i].used]
         if asked:
             groups = [self._group(player, new[i]) for i in asked]
-            for i, said in zip(asked, player.announce([models[i] for i in asked], groups), strict=True):
-                found[i] = said
+            for i, opening in zip(asked, player.announce([models[i] for i in asked], groups), strict=True):
+                found[i] = opening
         for i in plain:
             if new[i].used:
                 found[i] = player.as_it_is(models[i])
@@ -218,16 +216,17 @@ class Books:
 
     def _open(
         self,
-        kept: Kept,
+        kept: StreamRow,
         player: Player,
         new: Sequence[tuple[wire.NewForecast, Array | None, str]],
-        said: Sequence[Said | None],
+        openings: Sequence[Opening | None],
     ) -> list[Round]:
-        now, rounds = self._now(), []
+        now = self._now()
+        rounds = []
         over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
         if over:
             self._void(kept, player, over, now)
-        for (each, model, tags), opening in zip(new, said, strict=True):
+        for (each, model, tags), opening in zip(new, openings, strict=True):
             if opening is None:
                 opening = player.take(model, self._group(player, each), player.rounds + 1)
             x = opening.forecast
@@ -239,7 +238,7 @@ class Books:
                 _bytes(model),
                 np.ascontiguousarray(x.mean).tobytes(),
                 points_of(x),
-                _bytes(opening.told),
+                _bytes(opening.inner),
                 opening.number,
                 int(each.used),
                 tags,
@@ -252,12 +251,12 @@ class Books:
         self.store.run("add_pending", [(kept.stream, row.round, row.due) for row in rounds])
         return rounds
 
-    def _void(self, kept: Kept, player: Player, count: int, now: float) -> None:
+    def _void(self, kept: StreamRow, player: Player, count: int, now: float) -> None:
         """Give up the oldest rounds: more wait than may."""
         for row in self.store.query("oldest_pending", kept.stream, count):
             each = Round(*row)
-            came = Arrival(player.arrivals + 1, "void", each.round, now, None, None)
-            self._record(kept.name, player, came, each.waiting_copy())
+            arrival = LogEntry(player.arrivals + 1, "void", each.round, now, None, None)
+            self._record(kept.name, player, arrival, each.waiting_copy())
             self.store.run("close_pending", [(kept.stream, each.round)])
 
     # Outcomes
@@ -268,97 +267,97 @@ class Books:
         for i, each in enumerate(new):
             places.setdefault(each.stream, []).append(i)
         briefly = {name: outcomes_of(self.player(name), new, places[name]) for name in places if name in self._kept}
-        status: list[wire.Arrival] = ["unknown"] * len(new)
+        status: list[Status] = ["unknown"] * len(new)
         for name, outcomes in briefly.items():
             found = self._settle(name, [new[i] for i in places[name]], outcomes)
             for i, became in zip(places[name], found, strict=True):
                 status[i] = became
         return [wire.Settled(each.stream, each.id, status[i]) for i, each in enumerate(new)]
 
-    def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[wire.Arrival]:
-        kept, player, now = self.kept(name), self.player(name), self._now()
-        rows = self.store.each("round_to_settle", [(kept.stream, each.id) for each in new])
-        waiting = {row[1]: Round(*row[:-1]) for row in rows if row[-1] is not None}
-        closed = {row[1]: Round(*row[:-1]) for row in rows if row[-1] is None}
-        had = self._past(kept, closed.values())
-        found: list[wire.Arrival] = []
+    def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[Status]:
+        kept = self.kept(name)
+        player = self.player(name)
+        now = self._now()
+        known: dict[str, Round] = {}
+        pending: dict[int, Round] = {}
+        for *columns, waits in self.store.each("round_to_settle", [(kept.stream, each.id) for each in new]):
+            row = Round(*columns)
+            known[row.id] = row
+            if waits is not None:
+                pending[row.round] = row
+        standings = self._past(kept, [row for row in known.values() if row.round not in pending])
+        for row in pending.values():
+            standings[row.round] = Standing(row.due is not None and now > row.due)
+        found: list[Status] = []
         learned: list[tuple[Round, Outcome]] = []
         raised: list[tuple[int, Raised]] = []
 
         def learn() -> None:
-            arrivals = [Arrival(player.arrivals + 1 + i, "outcome", each.round, now, *outcome_columns(outcome))
-                        for i, (each, outcome) in enumerate(learned)]  # fmt: skip
-            if arrivals:
-                alarms = player.learn([each for each, _ in learned], arrivals, [outcome for _, outcome in learned])
+            entries = [
+                LogEntry(player.arrivals + 1 + i, "outcome", each.round, now, *outcome_columns(outcome))
+                for i, (each, outcome) in enumerate(learned)
+            ]
+            if entries:
+                alarms = player.learn([each for each, _ in learned], entries, [outcome for _, outcome in learned])
                 raised.extend((player.arrivals, each) for each in alarms)
-                self.store.run("add_arrival", [(kept.stream, *each) for each in arrivals])
+                self.store.run("add_arrival", [(kept.stream, *each) for each in entries])
                 self.store.run("close_pending", [(kept.stream, each.round) for each, _ in learned])
                 learned.clear()
 
         for each, outcome in zip(new, outcomes, strict=True):
-            if (row := waiting.pop(each.id, None)) is not None:
-                closed[each.id], late = row, row.due is not None and now > row.due
-                had[row.round] = ["late" if late else "outcome", outcome]
-                found.append("late" if late else "ok")
-                if late:
-                    learn()
-                    came = Arrival(player.arrivals + 1, "late", row.round, now, *outcome_columns(outcome))
-                    self._record(name, player, came, row.waiting_copy())
-                    self.store.run("close_pending", [(kept.stream, row.round)])
-                else:
-                    learned.append((row, outcome))
-                continue
-            if (row := closed.get(each.id)) is None:
+            settled = known.get(each.id)
+            if settled is None:
                 found.append("unknown")
                 continue
-            past = had[row.round]
-            known = past[1:]
-            if not known or (each.amend and outcome != known[-1]):  # one that is void has none yet
+            standing = standings[settled.round]
+            kept_before = len(standing.outcomes)
+            status = standing.take(outcome, amend=each.amend)
+            found.append(status)
+            closes = pending.pop(settled.round, None) is not None
+            if status == "learned":
+                learned.append((settled, outcome))
+            elif len(standing.outcomes) > kept_before:
                 learn()
-                came = Arrival(player.arrivals + 1, "amended", row.round, now, *outcome_columns(outcome))
-                self._record(name, player, came)
-                past.append(outcome)
-                found.append("amended" if known else "late")
-            elif outcome not in known:
-                found.append("conflict")
-            else:
-                found.append("replayed" if past[0] == "outcome" else "late")
+                kind = "late" if closes else "amended"
+                entry = LogEntry(player.arrivals + 1, kind, settled.round, now, *outcome_columns(outcome))
+                self._record(name, player, entry, settled.waiting_copy() if closes else None)
+                if closes:
+                    self.store.run("close_pending", [(kept.stream, settled.round)])
         learn()
         self._raise(kept, raised, now)
-        if {"ok", "late", "amended"} & set(found):
+        if {"learned", "late", "amended"} & set(found):
             self._tell("outcome", name, learned=player.learned, pending=player.pending)
             self._save_if_due(name, player)
         return found
 
-    def _past(self, kept: Kept, closed: Any) -> dict[int, list[Any]]:
-        """Return what came for closed rounds: how they were closed, and their outcomes."""
-        found: dict[int, list[Any]] = {}
-        for number, kind, _, class_, point in self.store.each(
-            "arrivals_of_round", [(kept.stream, each.round) for each in closed]
-        ):
+    def _past(self, kept: StreamRow, closed: Iterable[Round]) -> dict[int, Standing]:
+        """Return where closed rounds stand; those that are not there are pending."""
+        found: dict[int, Standing] = {}
+        rows = self.store.each("arrivals_of_round", [(kept.stream, each.round) for each in closed])
+        for number, kind, _, class_, point in rows:
             if kind == "used":
                 continue
-            past = found.setdefault(number, [kind])
+            standing = found.setdefault(number, Standing(kind != "outcome"))
             if kind != "void":
-                past.append(outcome_of(class_, point))
+                standing.outcomes.append(outcome_of(class_, point))
         return found
 
-    def _raise(self, kept: Kept, raised: Sequence[tuple[int, Raised]], now: float) -> None:
+    def _raise(self, kept: StreamRow, raised: Sequence[tuple[int, Raised]], now: float) -> None:
         for arrival, (watched, alarm) in raised:
             after = self.player(kept.name).monitors[watched].rounds - alarm.onset
             ((since,),) = self.store.query("outcome_before_last", kept.stream, after)
-            told_of = {"words": alarm.in_outcomes(), "since": since}
-            body = msgspec.json.encode(_plain(asdict(alarm) | told_of)).decode()
+            more = {"words": alarm.in_outcomes(), "since": since}
+            body = msgspec.json.encode(_plain(asdict(alarm) | more)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
-            told = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
-            self.events.append({"event": "alarm", **msgspec.to_builtins(told)})
+            announced_alarm = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
+            self.events.append({"event": "alarm", **msgspec.to_builtins(announced_alarm)})
 
     # What all of them do
 
-    def _record(self, name: str, player: Player, came: Arrival, copy: int | None = None) -> None:
+    def _record(self, name: str, player: Player, arrival: LogEntry, copy: int | None = None) -> None:
         """Record an arrival that is not learned."""
-        player.closed(came, copy)
-        self.store.run("add_arrival", [(self.kept(name).stream, *came)])
+        player.closed(arrival, copy)
+        self.store.run("add_arrival", [(self.kept(name).stream, *arrival)])
 
     def _tell(self, event: str, name: str, **more: Any) -> None:
         self.events.append({"event": event, "stream": name, **more})
@@ -411,7 +410,7 @@ def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
 
 
 def wire_alarm(name: str, watched: str, at: float, body: dict[str, Any]) -> wire.Alarm:
-    """Return an alarm as it is told."""
+    """Return an alarm as it is answered."""
     group = body.get("group")
     text = None if group is None else group if isinstance(group, str) else msgspec.json.encode(group).decode()
     return msgspec.convert({**body, "stream": name, "of": watched, "at": at, "group": text}, wire.Alarm)

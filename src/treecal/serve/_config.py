@@ -1,23 +1,26 @@
-"""From the settings of a stream to what it is made of: its set, its corrector or forecaster, its monitors."""
+"""From the settings of a stream to what it is made of, its set, corrector or forecaster, monitors; and both as data."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from treecal import geometry
 from treecal.correctors import ByGroup, Corrector, Gated, all_correctors
-from treecal.exceptions import TreeCalError
+from treecal.exceptions import SnapshotError, TreeCalError
 from treecal.forecasters import REGISTRY
 from treecal.geometry import ConvexSet, Simplex
-from treecal.late._pool import Thing
+from treecal.late import Thing
 from treecal.monitor import Monitor
 from treecal.serve._refusals import Refusal
 from treecal.serve._wire import NewStream, Part
-from treecal.state import _Decoder, _encode, _size
+from treecal.state import VERSION, _Decoder, _encode, _flat, _nested, _size
 
 MOST_DIM = 1000
 _ROOM = 2**23  # numbers that the parts of a new stream may take
@@ -39,7 +42,7 @@ SETS = {
 def space_of(new: NewStream) -> ConvexSet:
     """Return the set of a stream, or refuse."""
     if (new.classes is None) is (new.set is None):
-        raise Refusal("invalid", "expected one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
+        raise Refusal("invalid", "give exactly one of classes and set.", hint='"classes": ["no", "yes"].', at="classes")
     if new.classes is not None:
         simplex: Simplex = made("classes", lambda: Simplex(classes=new.classes))
         return simplex
@@ -142,6 +145,35 @@ def made(at: str, make: Callable[[], Any]) -> Any:
     try:
         return make()
     except TreeCalError as error:
-        raise Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at) from None
+        raise Refusal("invalid", error.message, hint=error.hint, at=at) from None
     except (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError) as error:
         raise Refusal("invalid", f"{at} cannot be: {error}.", at=at) from None
+
+
+class OtherVersionError(SnapshotError):
+    """The snapshot is whole, and of another version: the log has all that it says."""
+
+
+def packed(state: dict[str, Any]) -> bytes:
+    """Return a state as bytes, with their hash before them: the same for equal states."""
+    from safetensors.numpy import save as pack
+
+    flat = _flat(state)
+    arrays = {key: np.ascontiguousarray(value) for key, value in flat.items() if isinstance(value, np.ndarray)}
+    rest = {key: value for key, value in flat.items() if key not in arrays}
+    content = pack(arrays, metadata={"treecal": json.dumps([VERSION, rest], sort_keys=True)})
+    return hashlib.sha256(content).digest() + content
+
+
+def unpacked(content: bytes) -> dict[str, Any]:
+    """Return the state that `packed` was given, or raise unless the bytes are whole and of this version."""
+    from safetensors.numpy import load as unpack
+
+    digest, content = content[:32], content[32:]
+    if hashlib.sha256(content).digest() != digest:
+        raise SnapshotError("the snapshot is damaged: its SHA-256 does not match.")
+    length = int.from_bytes(content[:8], "little")
+    version, rest = json.loads(json.loads(content[8 : 8 + length])["__metadata__"]["treecal"])
+    if version != VERSION:
+        raise OtherVersionError(f"the snapshot has format version {version}, expected {VERSION}.")
+    return _nested(rest, unpack(content))

@@ -31,7 +31,7 @@ from treecal.streams import new_york_flights_model, seattle_weather
 
 WORSE_AFTER = 300
 """Rounds until models have a second version, one of them a worse one: a quarter of a minute."""
-_TICK = 0.25  # seconds; the page is told of a stream as often
+_TICK = 0.25  # seconds; as often the page is sent the state of a stream
 _PACE = 5  # forecasts of a stream in each
 _DELAY = 2.0  # seconds until an outcome comes, on average
 _DUE = 20.0  # and until it should have
@@ -143,7 +143,7 @@ class Demo:
     Examples
     --------
     >>> import tempfile
-    >>> from treecal.serve._store import open_store
+    >>> from treecal.serve._connections import open_store
     >>> with tempfile.TemporaryDirectory() as folder, Writer(open_store(f"{folder}/books.sqlite")) as writer:
     ...     with Demo(writer, flows=made_up, tick=0.0) as demo:
     ...         demo.wait(rounds=10)
@@ -216,8 +216,8 @@ class Demo:
         self._writer.submit(lambda books: books.forecast(name, batch)).result()
 
     def _settle(self) -> None:
-        came, now = [], time.monotonic()
+        due, now = [], time.monotonic()
         while self._owed and self._owed[0][0] <= now:
-            came.append(heappop(self._owed)[2])
-        if came:
-            self._writer.submit(lambda books: books.settle(came)).result()
+            due.append(heappop(self._owed)[2])
+        if due:
+            self._writer.submit(lambda books: books.settle(due)).result()

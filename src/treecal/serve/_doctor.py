@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from treecal.exceptions import TreeCalError
-from treecal.late._pool import Said
+from treecal.late import Opening
+from treecal.serve._config import OtherVersionError, packed, unpacked
 from treecal.serve._player import Player
-from treecal.serve._replay import Kept, kept_streams, replay, same
+from treecal.serve._replay import StreamRow, replay, same, stream_rows
 from treecal.serve._rounds import Round
-from treecal.serve._snapshots import OtherVersionError, packed, unpacked
 from treecal.serve._store import Reader
 
-_MOST = 20  # problems of a stream that are told
+_MOST = 20  # problems of a stream that are listed
 
 
 class Checked(NamedTuple):
@@ -32,18 +32,18 @@ def check_books(reader: Reader) -> list[Checked]:
     gaps; the snapshot must be the state at its place; the rounds that wait must be those without an outcome.
     """
     with reader.moment():
-        return [_checked(reader, each) for each in kept_streams(reader)]
+        return [_checked(reader, each) for each in stream_rows(reader)]
 
 
-def _checked(reader: Reader, kept: Kept) -> Checked:
+def _checked(reader: Reader, kept: StreamRow) -> Checked:
     problems: list[str] = []
 
-    def check(player: Player, each: Round, said: Said) -> None:
+    def check(player: Player, each: Round, opening: Opening) -> None:
         if each.state != player.state:
             problems.append(f"round {each.round}: the log before it is not the one it was announced after.")
         if each.round != player.rounds + 1:
             problems.append(f"round {each.round}: it follows on round {player.rounds}.")
-        if not same(each, said):
+        if not same(each, opening):
             problems.append(f"round {each.round}: what was announced is not what the log gives.")
 
     player = Player(kept.config, kept.parts)
@@ -73,7 +73,7 @@ def _is_of_another_version(content: bytes) -> bool:
     return False
 
 
-def _pending(reader: Reader, kept: Kept, player: Player) -> list[str]:
+def _pending(reader: Reader, kept: StreamRow, player: Player) -> list[str]:
     """Compare the rounds that wait with those that the log says wait."""
     ((open_rounds,),) = reader.query("count_open", kept.stream)
     ((waiting,),) = reader.query("count_pending", kept.stream)

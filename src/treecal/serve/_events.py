@@ -1,4 +1,4 @@
-"""Server-sent events: what was committed, told to every page that listens.
+"""Server-sent events: what was committed, sent to every page that listens.
 
 The counts of a stream change with every request, and a page need not hear of each: they are sent at most four times a
 second a stream, the latest ones. Alarms, and streams that are created, archived or reset, are sent each.
@@ -59,7 +59,7 @@ class Client:
             return
         if len(self.waiting) >= ROOM:
             self.waiting.clear()
-            self.end(b": dropped: events came faster than they were read\n\n")
+            self.end(b": dropped: events arrived faster than they were read\n\n")
             return
         self.waiting.append(text)
         self.bell.set()
@@ -142,9 +142,9 @@ class Hub:
         self._send(counts.values())
 
     def _send(self, events: Iterable[Event]) -> None:
-        told = [(event["stream"], message(event)) for event in events]
+        messages = [(event["stream"], message(event)) for event in events]
         for client in self._clients:
-            if text := b"".join(text for stream, text in told if client.wanted(stream)):
+            if text := b"".join(text for stream, text in messages if client.wanted(stream)):
                 client.put(text)  # at once: of how many streams it hears does not make it slow
 
     def listen(

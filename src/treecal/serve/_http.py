@@ -18,12 +18,11 @@ from starlette.middleware import Middleware
 from starlette.routing import Route
 
 from treecal.serve._access import Access, Headers, Limited, headers_of
-from treecal.serve._answers import JSON, Answer, Call, Operation, forbidden
-from treecal.serve._operations import OPERATIONS, Desk
-from treecal.serve._refusals import Refusal
+from treecal.serve._answers import JSON, Operation, Request, Response, encode, forbidden
+from treecal.serve._operations import OPERATIONS, Context
+from treecal.serve._refusals import Refusal, bad_json, invalid
 from treecal.serve._tokens import Grant
-from treecal.serve._wire import Failure, Problem, encode
-from treecal.serve._words import bad_json, invalid
+from treecal.serve._wire import Failure, Problem
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -90,26 +89,28 @@ def application(
     operations
         What the server does.
     """
-    desk = Desk(writer, store, access)
+    context = Context(writer, store, access)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        desk.open()
+        context.open()
         yield
-        desk.close()
+        context.close()
         log.flush()
 
     paths: dict[str, list[Operation]] = {}
     for each in operations:
         paths.setdefault(each.path, []).append(each)
     app = Starlette(
-        routes=[_Path(path, _Endpoint(each, desk, access, most_bytes, most_seconds)) for path, each in paths.items()],
-        middleware=[Middleware(_Front, access=access, log=log, metrics=desk.metrics)],
+        routes=[
+            _Path(path, _Endpoint(each, context, access, most_bytes, most_seconds)) for path, each in paths.items()
+        ],
+        middleware=[Middleware(_Front, access=access, log=log, metrics=context.metrics)],
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.router.default = _nowhere
-    app.state.desk = desk
+    app.state.context = context
     return app
 
 
@@ -127,9 +128,9 @@ class _Endpoint:
     """All operations of a path."""
 
     def __init__(
-        self, operations: Iterable[Operation], desk: Desk, access: Access, most_bytes: int, most_seconds: float
+        self, operations: Iterable[Operation], context: Context, access: Access, most_bytes: int, most_seconds: float
     ) -> None:
-        self._desk, self._access, self._most_bytes, self._most_seconds = desk, access, most_bytes, most_seconds
+        self._desk, self._access, self._most_bytes, self._most_seconds = context, access, most_bytes, most_seconds
         self._operations: dict[str, tuple[Operation, msgspec.json.Decoder[Any] | None]] = {}
         for each in operations:
             decoder = None if each.body is None else msgspec.json.Decoder(each.body)
@@ -155,7 +156,7 @@ class _Endpoint:
         if decoder is not None:
             check_type(headers)
             body = _decoded(await _received(receive, headers, self._most_bytes, self._most_seconds), decoder)
-        answer = await operation.does(self._desk, Call(grant, path, query, body, headers))
+        answer = await operation.does(self._desk, Request(grant, path, query, body, headers))
         if isinstance(answer.body, bytes):
             await _send(send, answer, scope["method"])
         else:
@@ -210,7 +211,7 @@ def _too_large(most: int) -> Refusal:
     return Refusal("too_large", f"the body has more than {most:,} bytes.", hint="send it in parts.")
 
 
-class Gone(Exception):  # noqa: N818 # nobody is left to be told
+class Gone(Exception):  # noqa: N818 # nobody is left to answer
     """The client has gone."""
 
 
@@ -248,7 +249,7 @@ def _query(text: bytes, kind: type[Struct]) -> Any:
     return found
 
 
-async def _send(send: Send, answer: Answer, method: str) -> None:
+async def _send(send: Send, answer: Response, method: str) -> None:
     body = answer.body
     assert isinstance(body, bytes)
     headers = [(b"content-type", answer.kind), (b"content-length", b"%d" % len(body)), *answer.headers]
@@ -259,7 +260,7 @@ async def _send(send: Send, answer: Answer, method: str) -> None:
 
 
 async def _stream(
-    receive: Receive, send: Send, answer: Answer, parts: AsyncGenerator[bytes, None], method: str, seconds: float
+    receive: Receive, send: Send, answer: Response, parts: AsyncGenerator[bytes, None], method: str, seconds: float
 ) -> None:
     """Send an answer in parts, until it ends or the client goes."""
 
@@ -286,15 +287,15 @@ async def _stream(
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        told = tasks[0].done()
+        stopping = tasks[0].done()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if told:
+    if stopping:
         tasks[0].result()
 
 
-def failure(refusal: Refusal) -> Answer:
+def failure(refusal: Refusal) -> Response:
     """Return a refusal as it is sent.
 
     Examples
@@ -313,7 +314,7 @@ def failure(refusal: Refusal) -> Answer:
     elif refusal.code == "timeout":
         headers = ((b"connection", b"close"),)
     problem = Problem(refusal.code, refusal.message, refusal.hint, refusal.at)
-    return Answer(encode(Failure(problem)), refusal.status, headers=headers)
+    return Response(encode(Failure(problem)), refusal.status, headers=headers)
 
 
 class _Front:

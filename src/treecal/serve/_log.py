@@ -1,4 +1,4 @@
-"""Lines of JSON on standard error: what was asked and what became of it, never what it said."""
+"""Lines of JSON on standard error: each request and its result, never its content."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ from msgspec import Meta, Struct
 
 from treecal.serve import _reading as reading
 from treecal.serve import _wire as wire
-from treecal.serve._answers import Answer, Call, Operation, answer
+from treecal.serve._answers import Operation, Request, Response, answer, encode
+from treecal.serve._connections import Readers
 from treecal.serve._events import Hub
 from treecal.serve._metrics import MOST_STREAMS, Metrics
 from treecal.serve._openapi import document
 from treecal.serve._page import Page
-from treecal.serve._readers import Readers
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import set_aside, warm_up
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from treecal.serve._access import Access
     from treecal.serve._books import Books
     from treecal.serve._metrics import Series
-    from treecal.serve._replay import Kept
+    from treecal.serve._replay import StreamRow
     from treecal.serve._store import Reader, Store
     from treecal.serve._writer import Writer
 
@@ -41,7 +41,7 @@ MANY = 100
 """Rows of a request that takes long: others go before it."""
 
 
-class Desk:
+class Context:
     """All that operations need.
 
     Parameters
@@ -98,7 +98,7 @@ class Desk:
         """Return what a function sees in the books."""
         return await asyncio.wrap_future(self.writer.read(act))
 
-    async def kept(self, call: Call) -> Kept:
+    async def kept(self, call: Request) -> StreamRow:
         """Return the stream in the path, as its row says."""
         return await self.look(lambda books: books.kept(call.stream))
 
@@ -110,7 +110,7 @@ class Desk:
     @cached_property
     def openapi(self) -> bytes:
         """The OpenAPI document."""
-        return wire.encode(document(OPERATIONS))
+        return encode(document(OPERATIONS))
 
 
 # Streams
@@ -134,7 +134,7 @@ class ListQuery(Struct, forbid_unknown_fields=True, frozen=True):
     prefix: Annotated[str, Meta(max_length=128)] = ""
 
 
-async def list_streams(desk: Desk, call: Call) -> Answer:
+async def list_streams(context: Context, call: Request) -> Response:
     """List streams that the token may read."""
     query: ListQuery = call.query
 
@@ -148,68 +148,68 @@ async def list_streams(desk: Desk, call: Call) -> Answer:
         )
         return list(islice(found, query.limit + 1))
 
-    names = await desk.look(find)
+    names = await context.look(find)
     some = names[: query.limit]
-    streams = [await desk.shown(name) for name in some]  # one by one: writers come in between
+    streams = [await context.shown(name) for name in some]  # one by one: writers come in between
     return answer(wire.Streams(streams, some[-1] if len(names) > len(some) else None))
 
 
-async def create_stream(desk: Desk, call: Call) -> Answer:
+async def create_stream(context: Context, call: Request) -> Response:
     """Create a stream."""
     new: wire.NewStream = call.body
     call.need("admin", new.name, at="name")
     if await asyncio.to_thread(warm_up, [new]):  # beside the writer, which has others to serve
         await asyncio.to_thread(set_aside)
-    name, is_new = await desk.write(lambda books: books.create(new))
-    return answer(await desk.shown(name), 201 if is_new else 200)
+    name, is_new = await context.write(lambda books: books.create(new))
+    return answer(await context.shown(name), 201 if is_new else 200)
 
 
-async def show_stream(desk: Desk, call: Call) -> Answer:
+async def show_stream(context: Context, call: Request) -> Response:
     """Show a stream."""
-    return answer(await desk.shown(call.stream))
+    return answer(await context.shown(call.stream))
 
 
-async def archive_stream(desk: Desk, call: Call) -> Answer:
+async def archive_stream(context: Context, call: Request) -> Response:
     """Archive a stream."""
-    await desk.write(lambda books: books.archive(call.stream))
-    return answer(await desk.shown(call.stream))
+    await context.write(lambda books: books.archive(call.stream))
+    return answer(await context.shown(call.stream))
 
 
-async def reset_stream(desk: Desk, call: Call) -> Answer:
-    """Let the monitors of a stream begin anew."""
-    await desk.write(lambda books: books.reset(call.stream))
-    return answer(await desk.shown(call.stream))
+async def reset_stream(context: Context, call: Request) -> Response:
+    """Reset the monitors of a stream."""
+    await context.write(lambda books: books.reset(call.stream))
+    return answer(await context.shown(call.stream))
 
 
 # Forecasts and outcomes
 
 
-async def announce(desk: Desk, call: Call) -> Answer:
+async def announce(context: Context, call: Request) -> Response:
     """Announce a forecast."""
     name, new = call.path["s"], call.body
-    (announced,) = await desk.write(lambda books: books.forecast(name, [new]))
+    (announced,) = await context.write(lambda books: books.forecast(name, [new]))
     return answer(announced)
 
 
-async def announce_batch(desk: Desk, call: Call) -> Answer:
+async def announce_batch(context: Context, call: Request) -> Response:
     """Announce many forecasts."""
     name, new = call.path["s"], call.body.forecasts
-    return answer(wire.Announcements(await desk.write(lambda books: books.forecast(name, new), rows=len(new))))
+    return answer(wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new))))
 
 
-async def show_record(desk: Desk, call: Call) -> Answer:
+async def show_record(context: Context, call: Request) -> Response:
     """Show all that is known of a round."""
     named = call.path["id"]
-    kept = await desk.kept(call)
-    return answer(await desk.read(lambda reader: reading.record(kept, reader, named)))
+    kept = await context.kept(call)
+    return answer(await context.read(lambda reader: reading.record(kept, reader, named)))
 
 
-async def settle(desk: Desk, call: Call) -> Answer:
+async def settle(context: Context, call: Request) -> Response:
     """Take outcomes."""
     new: list[wire.NewOutcome] = call.body.outcomes
     for i, each in enumerate(new):
         call.need("outcome", each.stream, at=f"outcomes[{i}].stream")
-    settled = await desk.write(lambda books: books.settle(new), rows=len(new))
+    settled = await context.write(lambda books: books.settle(new), rows=len(new))
     return answer(wire.Settlements(settled, dict(Counter(each.status for each in settled))))
 
 
@@ -226,17 +226,17 @@ class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):
     limit: Limit = 100
 
 
-async def list_pending(desk: Desk, call: Call) -> Answer:
+async def list_pending(context: Context, call: Request) -> Response:
     """List rounds that await their outcomes."""
     query: PendingQuery = call.query
-    kept = await desk.kept(call)
+    kept = await context.kept(call)
 
     def find(reader: Reader) -> wire.Pending:
         return reading.pending(
             kept, reader, overdue=query.overdue, after=query.after, limit=query.limit, now=time.time()
         )
 
-    return answer(await desk.read(find))
+    return answer(await context.read(find))
 
 
 # What is read
@@ -247,8 +247,8 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
 
     by: A tag, or `time`; without it there are no groups.
     window: The length of windows of time.
-    since: Outcomes that came at this time or later.
-    until: Outcomes that came before this time.
+    since: Outcomes that arrived at this time or later.
+    until: Outcomes that arrived before this time.
     last: So many of the latest outcomes at most.
     """
 
@@ -259,10 +259,10 @@ class ScoresQuery(Struct, forbid_unknown_fields=True, frozen=True):
     last: Annotated[int, Meta(ge=1, le=reading.MOST_LAST)] = reading.LAST
 
 
-async def show_scores(desk: Desk, call: Call) -> Answer:
+async def show_scores(context: Context, call: Request) -> Response:
     """Show errors, reliability and scores."""
     query: ScoresQuery = call.query
-    kept, of = await desk.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
+    kept, of = await context.look(lambda books: (books.kept(call.stream), books.player(call.stream).learned))
 
     def find(reader: Reader) -> wire.Scores:
         since, until = _between(query.since, query.until)
@@ -270,29 +270,29 @@ async def show_scores(desk: Desk, call: Call) -> Answer:
             kept, reader, of=of, by=query.by, window=query.window, since=since, until=until, last=query.last
         )
 
-    return answer(await desk.study(find))
+    return answer(await context.study(find))
 
 
-async def show_curve(desk: Desk, call: Call) -> Answer:
+async def show_curve(context: Context, call: Request) -> Response:
     """Show the course of a stream."""
-    return answer(reading.curve(await desk.look(lambda books: books.picture(call.stream))))
+    return answer(reading.curve(await context.look(lambda books: books.picture(call.stream))))
 
 
 class ExportQuery(Struct, forbid_unknown_fields=True, frozen=True):
     """Which rounds.
 
-    since: Outcomes that came at this time or later.
-    until: Outcomes that came before this time.
+    since: Outcomes that arrived at this time or later.
+    until: Outcomes that arrived before this time.
     """
 
     since: Time | None = None
     until: Time | None = None
 
 
-async def export(desk: Desk, call: Call) -> Answer:
+async def export(context: Context, call: Request) -> Response:
     """Export rounds with their outcomes as a Parquet file."""
     query: ExportQuery = call.query
-    kept = await desk.kept(call)
+    kept = await context.kept(call)
     content = tempfile.TemporaryFile()  # noqa: SIM115 # closed when it is sent
 
     def write(reader: Reader) -> int:
@@ -300,7 +300,7 @@ async def export(desk: Desk, call: Call) -> Answer:
         return reading.export(kept, reader, content, since=since, until=until)
 
     try:
-        await desk.study(write)
+        await context.study(write)
         content.seek(0)
     except BaseException as error:
         content.close()
@@ -314,7 +314,7 @@ async def export(desk: Desk, call: Call) -> Answer:
                 yield part
 
     name = b'attachment; filename="%b.parquet"' % kept.name.encode()
-    return Answer(parts(), kind=b"application/vnd.apache.parquet", headers=((b"content-disposition", name),))
+    return Response(parts(), kind=b"application/vnd.apache.parquet", headers=((b"content-disposition", name),))
 
 
 def _between(since: float | None, until: float | None) -> tuple[float, float]:
@@ -330,25 +330,25 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
     stream: Annotated[str, Meta(max_length=128)] | None = None
 
 
-async def list_alarms(desk: Desk, call: Call) -> Answer:
+async def list_alarms(context: Context, call: Request) -> Response:
     """List alarms."""
     only, prefix = _only(call), call.grant.prefix
-    kept = None if only is None else await desk.look(lambda books: books.kept(only))
-    return answer(await desk.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
+    kept = None if only is None else await context.look(lambda books: books.kept(only))
+    return answer(await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
 
-async def listen(desk: Desk, call: Call) -> Answer:
+async def listen(context: Context, call: Request) -> Response:
     """Listen to events."""
     only, grant = _only(call), call.grant
     if only is not None:
-        await desk.look(lambda books: books.kept(only))
-    heard = desk.hub.listen(
-        lambda name: grant.allows("read", name) and only in (None, name), lambda: desk.access.holds(grant)
+        await context.look(lambda books: books.kept(only))
+    heard = context.hub.listen(
+        lambda name: grant.allows("read", name) and only in (None, name), lambda: context.access.holds(grant)
     )
-    return Answer(heard, kind=b"text/event-stream", headers=((b"x-accel-buffering", b"no"),))
+    return Response(heard, kind=b"text/event-stream", headers=((b"x-accel-buffering", b"no"),))
 
 
-def _only(call: Call) -> str | None:
+def _only(call: Request) -> str | None:
     name: str | None = call.query.stream
     if name is not None:
         call.need("read", name, at="stream")
@@ -358,17 +358,17 @@ def _only(call: Call) -> str | None:
 # The server itself
 
 
-async def openapi(desk: Desk, call: Call) -> Answer:
+async def openapi(context: Context, call: Request) -> Response:
     """Return this document."""
-    return Answer(desk.openapi)
+    return Response(context.openapi)
 
 
-async def metrics(desk: Desk, call: Call) -> Answer:
+async def metrics(context: Context, call: Request) -> Response:
     """Return counts for Prometheus."""
     if call.grant.prefix:
         raise Refusal("forbidden", "the counts are of all streams, and the token is for some.", at="authorization")
-    names = await desk.look(lambda books: books.names())
-    shown = [await desk.look(lambda books, name=name: books.picture(name)) for name in names[:MOST_STREAMS]]  # type: ignore[misc]
+    names = await context.look(lambda books: books.names())
+    shown = [await context.look(lambda books, name=name: books.picture(name)) for name in names[:MOST_STREAMS]]  # type: ignore[misc]
 
     def by_stream(field: str) -> Series:
         return [((("stream", each.kept.name),), getattr(each, field)) for each in shown]
@@ -376,12 +376,12 @@ async def metrics(desk: Desk, call: Call) -> Answer:
     gauges: dict[str, tuple[str, Series]] = {
         "treecal_streams": ("Streams.", [((), len(names))]),
         "treecal_streams_left_out": ("Streams without series of their own.", [((), len(names) - len(shown))]),
-        "treecal_queue": ("Requests that wait for the writer.", [((), desk.writer.waiting)]),
-        "treecal_listeners": ("Clients that listen to events.", [((), desk.hub.clients)]),
-        "treecal_broken": ("1 if the books cannot be written.", [((), _broken(desk))]),
+        "treecal_queue": ("Requests that wait for the writer.", [((), context.writer.waiting)]),
+        "treecal_listeners": ("Clients that listen to events.", [((), context.hub.clients)]),
+        "treecal_broken": ("1 if the books cannot be written.", [((), _broken(context))]),
         "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
-        "treecal_late": ("Outcomes that came too late.", by_stream("late")),
+        "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),
         "treecal_void": ("Rounds given up.", by_stream("void")),
         "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
         "treecal_evidence": (
@@ -401,11 +401,11 @@ async def metrics(desk: Desk, call: Call) -> Answer:
             ],
         ),
     }
-    return Answer(desk.metrics.text(gauges).encode(), kind=b"text/plain; version=0.0.4; charset=utf-8")
+    return Response(context.metrics.text(gauges).encode(), kind=b"text/plain; version=0.0.4; charset=utf-8")
 
 
-def _broken(desk: Desk) -> float:
-    return float(desk.writer.failure is not None or desk.writer.trouble)
+def _broken(context: Context) -> float:
+    return float(context.writer.failure is not None or context.writer.trouble)
 
 
 class Health(Struct, frozen=True):
@@ -414,30 +414,30 @@ class Health(Struct, frozen=True):
     ok: bool = True
 
 
-async def healthz(desk: Desk, call: Call) -> Answer:
+async def healthz(context: Context, call: Request) -> Response:
     """Say that the server runs."""
     return answer(Health())
 
 
-async def readyz(desk: Desk, call: Call) -> Answer:
+async def readyz(context: Context, call: Request) -> Response:
     """Say whether the books can be written; at most once a second they are."""
-    await desk.beat()
+    await context.beat()
     return answer(Health())
 
 
-async def index(desk: Desk, call: Call) -> Answer:
+async def index(context: Context, call: Request) -> Response:
     """Return the page."""
-    return desk.page.file("index.html", call.headers)
+    return context.page.file("index.html", call.headers)
 
 
-async def page_of_stream(desk: Desk, call: Call) -> Answer:
+async def page_of_stream(context: Context, call: Request) -> Response:
     """Return the page, which shows the stream of its address."""
-    return desk.page.file("index.html", call.headers)
+    return context.page.file("index.html", call.headers)
 
 
-async def page_file(desk: Desk, call: Call) -> Answer:
+async def page_file(context: Context, call: Request) -> Response:
     """Return a file of the page."""
-    return desk.page.file(call.path["file"], call.headers)
+    return context.page.file(call.path["file"], call.headers)
 
 
 _S = "/v1/streams/{s}"
@@ -457,11 +457,11 @@ OPERATIONS = (
     ),
     Operation(
         method="POST", path=f"{_S}/archive", does=archive_stream, scope="admin", gives={200: wire.Stream},
-        about="Take no new forecasts; outcomes of those that wait are still taken",
+        about="Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones",
     ),
     Operation(
         method="POST", path=f"{_S}/reset", does=reset_stream, scope="admin", gives={200: wire.Stream},
-        about="Let the monitors begin anew, after an alarm was seen to",
+        about="Reset the monitors after an alarm has been handled",
     ),
     Operation(
         method="POST", path=f"{_S}/forecasts", does=announce, scope="forecast", body=wire.NewForecast,

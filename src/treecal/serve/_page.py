@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from treecal.serve._answers import Answer
+from treecal.serve._answers import Response
 from treecal.serve._refusals import Refusal
 
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Page:
             kind = _KINDS.get(ending) or mimetypes.types_map.get(ending, "application/octet-stream")
             self._files[name] = (content, kind.encode(), b'"%b"' % sha256(content).hexdigest()[:32].encode())
 
-    def file(self, name: str, headers: dict[bytes, bytes]) -> Answer:
+    def file(self, name: str, headers: dict[bytes, bytes]) -> Response:
         """Return a file, or that it has not changed, or refuse: only names of files that are there are known."""
         if (found := self._files.get(name)) is None:
             raise Refusal("not_found", "the page has no such file.", at="path")
         content, kind, tag = found
         more = ((b"etag", tag), (b"cache-control", b"no-cache"), (b"content-security-policy", POLICY))
         if tag in headers.get(b"if-none-match", b""):
-            return Answer(b"", 304, kind, more)
-        return Answer(content, 200, kind, more)
+            return Response(b"", 304, kind, more)
+        return Response(content, 200, kind, more)

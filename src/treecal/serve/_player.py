@@ -12,23 +12,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treecal._checkpoints import next_checkpoint
 from treecal._typing import Array, Integers
 from treecal.auditing import AuditRows, BinCounts, tally
-from treecal.correctors import Corrector
-from treecal.correctors._batch import Batch
-from treecal.correctors._names import saved_names
-from treecal.correctors._scores import Round as Scored
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors import (
+    Batch,
+    Corrector,
+    Sums,
+    Tallies,
+    announce_many_valid,
+    learn_many_valid,
+    learns_at_once,
+    saved_names,
+)
+from treecal.correctors import (
+    Round as Scored,
+)
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import Simplex
-from treecal.late._pool import Pool, Said, announce, ask, divided, lessons
-from treecal.late._rounds import Outcome, packed, unpacked
+from treecal.late import Opening, Outcome, Pool, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, read_parts, space_of
+from treecal.serve._config import packed as snapshot
 from treecal.serve._refusals import Refusal
-from treecal.serve._rounds import START, Arrival, Round, outcome_columns, points_of, tags_text
-from treecal.serve._snapshots import packed as snapshot
+from treecal.serve._rounds import START, LogEntry, Round, outcome_columns, points_of, tags_text
 from treecal.serve._wire import NewStream
 
 BINS = 10
@@ -37,7 +45,7 @@ _MOST_COPIED = 2**28  # bytes of snapshots of the copies for rounds that wait; i
 _NONE = np.empty(0, np.int64)
 
 
-class Mark(NamedTuple):
+class CurvePoint(NamedTuple):
     """A point of the curves; NaN where there is no such thing."""
 
     rounds: float
@@ -50,7 +58,7 @@ class Mark(NamedTuple):
 
 
 class Unscored(NamedTuple):
-    """Rounds that are learned and not scored yet: the model's forecasts, what was announced, and what came."""
+    """Rounds that are learned and not scored yet: the model's forecasts, what was announced, and the outcomes."""
 
     before: Array
     announced: Array
@@ -63,20 +71,6 @@ class Raised(NamedTuple):
 
     watched: str
     alarm: Alarm
-
-
-def next_mark(rounds: int) -> int:
-    """Return the first of ten numbers a decade that is greater.
-
-    Examples
-    --------
-    >>> [next_mark(n) for n in (0, 1, 2, 10, 11, 1000)]
-    [1, 2, 3, 13, 13, 1259]
-    """
-    k = 0 if rounds < 1 else max(0, math.floor(10 * math.log10(rounds)) - 1)
-    while (mark := round(10 ** (k / 10))) <= rounds:
-        k += 1
-    return mark
 
 
 class Player:
@@ -94,7 +88,7 @@ class Player:
     rounds, arrivals
         Forecasts and arrivals in the log.
     learned, late, void, amended
-        Rounds that were learned, came too late, or are void; and amendments.
+        Rounds that were learned, whose outcome was late, or that are void; and amendments.
     groups
         The groups of the rounds.
     state
@@ -113,7 +107,7 @@ class Player:
             self.cells = {role: BinCounts.empty(classes=self.space.dim, bins=BINS) for role in roles}
         self.tallies, self.sums = Tallies(self.space), Sums()
         self._unscored: list[Unscored] = []
-        self.marks: list[Mark] = []
+        self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
         self.state, self.last = START, 0.0
@@ -123,31 +117,29 @@ class Player:
         """Rounds that await their outcomes."""
         return self.rounds - self.learned - self.late - self.void
 
-    def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Said]:
+    def announce(self, models: Sequence[Array | None], groups: Sequence[Hashable]) -> list[Opening]:
         """Return what to announce in rounds to be opened, where no copy is needed: nothing changes."""
         if self.front is None:
             return [self.as_it_is(b) for b in models]
         if isinstance(self.front, Corrector):
             if len(models) == 1:
-                return [Said(announce(self.front, models[0], groups[0]))]
-            with self.front._lock:
-                self.front._catch_up()
-                return [Said(x) for x in self.front._forecasts(np.array(models), groups)]
-        return [Said(self.front.predict()) for _ in models]
+                return [Opening(announce(self.front, models[0], groups[0]))]
+            return [Opening(x) for x in announce_many_valid(self.front, np.array(models), groups)]
+        return [Opening(self.front.predict()) for _ in models]
 
-    def take(self, model: Array | None, group: Hashable, holder: int) -> Said:
+    def take(self, model: Array | None, group: Hashable, holder: int) -> Opening:
         """Let a copy announce, and wait for this round."""
         assert self.pool is not None
-        said = ask(self.front, self.pool, model, group, None)
-        assert said.number is not None
-        assert said.copy is not None
-        self.pool.take(said.number, said.copy, holder)
-        return said
+        opening = ask(self.front, self.pool, model, group, None)
+        assert opening.number is not None
+        assert opening.copy is not None
+        self.pool.take(opening.number, opening.copy, holder)
+        return opening
 
-    def as_it_is(self, model: Array | None) -> Said:
+    def as_it_is(self, model: Array | None) -> Opening:
         """Return the model's forecast as what is announced."""
         assert model is not None
-        return Said(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
+        return Opening(Forecast.trusted(np.array(model)[None], uniform(1), None, self.space))
 
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
@@ -155,7 +147,7 @@ class Player:
         if self.config.group:
             self.groups[each.group(self.config.group)] = None
 
-    def closed(self, each: Arrival, copy: int | None = None) -> None:
+    def closed(self, each: LogEntry, copy: int | None = None) -> None:
         """Count an arrival that is not learned: a late outcome, a void round, an amendment and so on."""
         self.arrivals, self.state, self.last = each.arrival, each.chained(self.state), each.at
         if each.kind == "amended":
@@ -168,27 +160,27 @@ class Player:
         if copy is not None and self.pool is not None:  # nobody saw what the copy announced, or it will learn nothing
             self.pool.release(copy, void=True)
 
-    def learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> list[Raised]:
+    def learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> list[Raised]:
         """Learn the outcomes of rounds, in order; return the alarms that this raised."""
         before = {name: monitor.alarm for name, monitor in self.monitors.items()}
         start = 0
         while start < len(rounds):
-            end = min(len(rounds), start + next_mark(self.learned) - self.learned)
+            end = min(len(rounds), start + next_checkpoint(self.learned) - self.learned)
             self._learn(rounds[start:end], arrivals[start:end], outcomes[start:end])
-            if self.learned == next_mark(self.learned - 1):
+            if self.learned == next_checkpoint(self.learned - 1):
                 self.marks.append(self.mark())
             start = end
         alarms = ((name, monitor.alarm) for name, monitor in self.monitors.items())
         return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
 
-    def _learn(self, rounds: Sequence[Round], arrivals: Sequence[Arrival], outcomes: Sequence[Outcome]) -> None:
+    def _learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> None:
         names = self.config.group
         X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
         groups = [each.group(names) for each in rounds] if names else None
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
-            monitor._learn_many(watched, Y, groups)
+            monitor.learn_valid(watched, Y, groups)
         self._score(rounds, P, X, Y, classes)
         for each in arrivals:
             self.state = each.chained(self.state)
@@ -202,20 +194,18 @@ class Player:
         front = self.front
         if isinstance(front, Corrector) and self.pool is None:
             # What was announced is scored here, not there; it only saves those without a compiled batch some work.
-            compiled = type(front)._played is not Corrector._played
-            known = None if compiled else [each.forecast(self.space) for each in rounds]
+            known = None if learns_at_once(front) else [each.forecast(self.space) for each in rounds]
             assert P is not None
-            with front._lock:
-                front._catch_up()
-                front._learn_many(Batch(P, Y, groups, None, known))  # all of it is valid since it came
+            learn_many_valid(front, Batch(P, Y, groups, None, known))
             return
         for i, each in enumerate(rounds):
-            number, told = each.waiting_copy(), None if each.told is None else np.frombuffer(each.told)
+            number = each.waiting_copy()
+            inner = None if each.inner is None else np.frombuffer(each.inner)
             copy = None if number is None or self.pool is None else self.pool.copies[number]
-            said = Said(each.forecast(self.space), told)
+            opening = Opening(each.forecast(self.space), inner)
             group = None if groups is None else groups[i]
-            for _, act in lessons(front, copy, said, None if P is None else P[i], Y[i], group):
-                act()
+            for lesson in lessons(front, copy, opening, None if P is None else P[i], Y[i], group):
+                lesson.act()
             if number is not None and self.pool is not None:
                 self.pool.release(number)
 
@@ -251,14 +241,14 @@ class Player:
             points = rows.announced if role == "announced" else rows.before
             tally(audited(points[met], rows.classes[met]), cells)
 
-    def mark(self) -> Mark:
+    def mark(self) -> CurvePoint:
         """Return the point of the curves that now is."""
         model, announced = self._errors()
         guarantee = None
         if self.pool is not None and any(copy.rounds for copy in self.pool.copies):
             guarantee = self.pool.certify("l1")
         evidence = {name: monitor.statistic for name, monitor in self.monitors.items()}
-        return Mark(
+        return CurvePoint(
             self.learned,
             self.last,
             math.nan if self.config.forecaster is not None else model,
@@ -290,7 +280,7 @@ class Player:
             "state": self.state.hex(),
             "last": self.last,
             "groups": packed(self.groups),
-            "marks": np.array(self.marks).reshape(-1, len(Mark._fields)),
+            "marks": np.array(self.marks).reshape(-1, len(CurvePoint._fields)),
             "scores": self.tallies.state(self._written()),
             "cells": {role: cells._asdict() for role, cells in self.cells.items()},
             "monitors": {name: monitor.get_state() for name, monitor in self.monitors.items()},
@@ -307,7 +297,7 @@ class Player:
         vars(self).update({name: int(state["counts"][name]) for name in _COUNTS})
         self.state, self.last = bytes.fromhex(state["state"]), float(state["last"])
         self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
-        self.marks = [Mark(*row) for row in state["marks"].tolist()]
+        self.marks = [CurvePoint(*row) for row in state["marks"].tolist()]
         self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)
         self.cells = {role: BinCounts(**{k: v.copy() for k, v in state["cells"][role].items()}) for role in self.cells}
         for name, monitor in self.monitors.items():
@@ -343,12 +333,13 @@ def _rehearsed(player: Player) -> None:
     tags = tags_text(dict.fromkeys(player.config.tags, ""))
     row = Round(1, "", 0.0, 0, None if model is None else model.tobytes(), b"", None, None, None, 0, tags, None, START)
     group = row.group(player.config.group)
-    said = player.announce([model], [group])[0] if player.pool is None else player.take(model, group, 1)
-    told, x = None if said.told is None else said.told.tobytes(), said.forecast
-    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), told=told, copy=said.number)
+    opening = player.announce([model], [group])[0] if player.pool is None else player.take(model, group, 1)
+    x = opening.forecast
+    inner = None if opening.inner is None else opening.inner.tobytes()
+    row = row._replace(announced=np.array(x.mean).tobytes(), points=points_of(x), inner=inner, copy=opening.number)
     player.opened(row)
     outcome = 0 if isinstance(player.space, Simplex) else np.array(player.space.centre).tobytes()
-    player.learn([row], [Arrival(1, "outcome", 1, 0.0, *outcome_columns(outcome))], [outcome])
+    player.learn([row], [LogEntry(1, "outcome", 1, 0.0, *outcome_columns(outcome))], [outcome])
 
 
 _COUNTS = ("rounds", "arrivals", "learned", "late", "void", "amended")

@@ -33,7 +33,7 @@ _VERSION = "CREATE TABLE IF NOT EXISTS books (version BIGINT NOT NULL)"
 
 
 class PostgresReader:
-    """A connection that reads. One that was lost is made anew for the next query.
+    """A connection that reads. One that was lost is replaced for the next query.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Postgres(PostgresReader):
 
     The lock and the transactions are of one session. So when it is lost, so is what it had not committed, and this
     server writes on only once it has the lock again. Whoever calls must forget all that it knew then: the last commit
-    may have happened or not, and others may have written meanwhile.
+    may be done or not, and others may have written meanwhile.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def _failures(connection: Any) -> Iterator[None]:
     except (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted) as error:
         raise Broken(f"PostgreSQL failed: {_brief(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        connection.close()  # whatever it was, begin anew
+        connection.close()  # whatever it was, start again
         raise _silent(error) from None
 
 

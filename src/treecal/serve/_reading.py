@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
@@ -14,19 +13,18 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.auditing import Audit, AuditCounts, AuditRows, BinCounts, Groups, tally
-from treecal.correctors import all_correctors
+from treecal.correctors import method_of
 from treecal.geometry import ConvexSet, Simplex
 from treecal.io import Problems
-from treecal.late._rounds import VOID
-from treecal.measures import mean_interval
+from treecal.late import VOID
+from treecal.measures import Verdict, mean_interval
 from treecal.serve import _wire as wire
 from treecal.serve._books import wire_alarm
 from treecal.serve._config import space_of
-from treecal.serve._picture import Picture
-from treecal.serve._player import BINS, Mark, arrays
+from treecal.serve._player import BINS, CurvePoint, arrays
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Kept, as_arrival
-from treecal.serve._rounds import Arrival, Round, outcome_of, plain_outcome
+from treecal.serve._replay import Picture, StreamRow, as_arrival
+from treecal.serve._rounds import LogEntry, Round, outcome_of, plain_outcome
 from treecal.serve._store import Reader
 
 Window = Literal["minute", "hour", "day", "week", "month"]
@@ -38,8 +36,6 @@ _MOST_GROUPS = 1000
 _MOST_NUMBERS = 2**24  # in the forecasts that are read at once
 _MOST_CURVES = 2**16  # in an answer: one for each class of each group
 _PAGE = 4096
-_CLASSES = re.compile(r"\btc\.(\w+)")
-_NAMES = {kind.__name__: name for kind in all_correctors() for name in list(kind.methods())[:1]}
 _NONE = np.empty(0, np.int64)
 
 
@@ -61,10 +57,7 @@ class Verdicts:
         kept = picture.kept
         learned, found = self._known.pop(kept.name, (-1, {}))
         if learned != picture.learned:
-            found = {role: _verdict(cells, kept.config) for role, cells in picture.cells.items()}
-            for role, own in found.items():
-                if own is not None:
-                    own["advice"] = _advice(picture, role, own)
+            found = {role: _verdict(picture, role) for role in picture.cells}
         self._known[kept.name] = picture.learned, found
         while len(self._known) > self._most:
             self._known.popitem(last=False)
@@ -88,8 +81,8 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
     monitors = {}
     for name, (value, peak, threshold, alarm) in picture.monitors.items():
         latest = alarms.get(name) if alarm is not None else None
-        told = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
-        monitors[name] = wire.Evidence(value, peak, threshold, told)
+        shown = None if latest is None else wire_alarm(kept.name, name, latest[2], msgspec.json.decode(latest[3]))
+        monitors[name] = wire.Evidence(value, peak, threshold, shown)
     return wire.Stream(
         kept.name,
         kept.config,
@@ -111,42 +104,44 @@ def curve(picture: Picture) -> wire.Curve:
     return wire.Curve(picture.kept.name, "l1", error, [_mark(each) for each in picture.marks])
 
 
-def _mark(each: Mark) -> wire.Mark:
+def _mark(each: CurvePoint) -> wire.Mark:
     known = {name: None if math.isnan(value) else value for name, value in each._asdict().items()}
     return msgspec.convert(known | {"rounds": int(each.rounds)}, wire.Mark)
 
 
-def _verdict(cells: BinCounts, config: wire.NewStream) -> dict[str, Any] | None:
+def _verdict(picture: Picture, role: str) -> dict[str, Any] | None:
+    cells = picture.cells[role]
     if not cells.weight.any():
         return None
-    return dict(_audit(Groups(()), cells, _classes(space_of(config))).whole.verdict.to_dict())
+    verdict = _audit(Groups(()), cells, _classes(space_of(picture.kept.config))).whole.verdict
+    return {**verdict.to_dict(), "advice": _advice(picture, role, verdict)}
 
 
-def _advice(picture: Picture, role: str, verdict: dict[str, Any]) -> str:
+def _advice(picture: Picture, role: str, verdict: Verdict) -> str:
     """Return what to do, in the words of the server."""
-    config, advice = picture.kept.config, str(verdict["advice"])
+    config = picture.kept.config
     if config.forecaster is not None:
         return _outlook(picture)
-    if config.corrector is None or "off" not in verdict["level"]:
-        return _CLASSES.sub(lambda match: f"the corrector {_NAMES.get(match[1], match[1])}", advice)
+    if config.corrector is None or verdict.level not in ("somewhat off", "far off"):
+        return verdict.advised.text(lambda kind: f"the corrector {method_of(kind)}")
     if role == "announced":
         name = config.corrector.name
         return (
-            f"It is corrected by {name} and still off: {name} learns as outcomes come. If it stays so, see to the "
+            f"It is corrected by {name} and still off: {name} learns from each outcome. If it stays off, improve the "
             "model, or try another corrector in a new stream."
         )
-    return re.sub(r" Use [^.]*(tc\.\w+[^.]*)\.$", "", advice) + " What is announced is corrected."
+    return f"{verdict.advised.found} What is announced is corrected."
 
 
 def _outlook(picture: Picture) -> str:
-    """Return what to expect of a stream that forecasts by itself: it has no model to put right."""
+    """Return what to expect of a stream that forecasts by itself: it has no model to correct."""
     bound = picture.marks[-1].guarantee if picture.marks else math.nan
     if math.isnan(bound):
         return "It forecasts by itself, without a guarantee: what it has learned so far is all it knows."
-    said = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
+    outlook = f"after {picture.learned:,} outcomes its error in l1 is guaranteed to be at most {bound:.3g} a round."
     if bound >= space_of(picture.kept.config).diameter("l1") * (1 - 1e-9):
-        said = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
-    return f"It forecasts by itself: {said} The more forecasts wait for their outcomes, the slower it learns."
+        outlook = f"after {picture.learned:,} outcomes there is no useful guarantee yet: it takes more of them."
+    return f"It forecasts by itself: {outlook} The more forecasts are pending, the slower it learns."
 
 
 def _audit(groups: Groups, cells: BinCounts, classes: tuple[str, ...]) -> Audit:
@@ -158,7 +153,7 @@ def _classes(space: ConvexSet) -> tuple[str, ...]:
     return tuple(map(str, range(space.dim))) if names is None else tuple(names)
 
 
-def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
+def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
     """Return all that is known of a round, or refuse."""
     rows = reader.query("round_by_id", kept.stream, named)
     if not rows:
@@ -194,7 +189,7 @@ def record(kept: Kept, reader: Reader, named: str) -> wire.Record:
     )
 
 
-def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:
+def pending(kept: StreamRow, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:
     """Return rounds that await their outcomes, the oldest first."""
     if overdue:
         rows = reader.query("overdue_page", kept.stream, after, now, limit + 1)
@@ -216,7 +211,7 @@ def pending(kept: Kept, reader: Reader, *, overdue: bool, after: int, limit: int
     return wire.Pending(found, found[-1].round if len(rounds) > limit else None)
 
 
-def alarms(reader: Reader, prefix: str, only: Kept | None, limit: int) -> wire.Alarms:
+def alarms(reader: Reader, prefix: str, only: StreamRow | None, limit: int) -> wire.Alarms:
     """Return alarms, the latest first: of one stream, or of those whose names start with a prefix."""
     if only is None:
         rows = reader.query("alarms", len(prefix), prefix, limit)
@@ -237,7 +232,7 @@ class Read(NamedTuple):
 
 
 def scores(
-    kept: Kept,
+    kept: StreamRow,
     reader: Reader,
     *,
     of: int,
@@ -296,22 +291,22 @@ def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | N
     return wire.Change(value, value - half, value + half, level)
 
 
-def _back(kept: Kept, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[Arrival, Round]]:
+def _back(kept: StreamRow, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[LogEntry, Round]]:
     """Yield outcomes with their rounds, the latest first."""
     before = 2**62
     low, high = max(since, -1e300), min(until, 1e300)  # which every store can compare with
     while rows := reader.query("outcomes_back", kept.stream, before, low, high, min(_PAGE, last)):
         for row in rows:
-            came, each = as_arrival(row)
+            entry, each = as_arrival(row)
             assert each is not None
-            yield came, each
+            yield entry, each
         before = rows[-1][0]
 
 
-def _read(rows: list[tuple[Arrival, Round]], space: ConvexSet, *, tagged: bool) -> Read:
-    briefly = [outcome_of(came.class_, came.point) for came, _ in rows]
+def _read(rows: list[tuple[LogEntry, Round]], space: ConvexSet, *, tagged: bool) -> Read:
+    briefly = [outcome_of(entry.class_, entry.point) for entry, _ in rows]
     announced, model, outcomes, classes = arrays([each for _, each in rows], briefly, space.dim)
-    at = np.array([came.at for came, _ in rows])
+    at = np.array([entry.at for entry, _ in rows])
     return Read(model if rows else None, announced, classes, outcomes, at, [x.tag_values() for _, x in rows if tagged])
 
 
@@ -368,12 +363,12 @@ def _point_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
     return part(slice(None)), {key: part(rows) for key, rows in groups.items()}
 
 
-def export(kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf) -> int:
+def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.inf, until: float = math.inf) -> int:
     """Write the rounds with outcomes to a Parquet file, in the order of their outcomes; return how many.
 
     `treecal audit` reads it: the forecasts announced are in columns `p_…`, the outcome that was learned in `outcome`.
     The model's forecasts are lists in one column: `--forecast model_forecast` audits them. What an outcome was amended
-    to, last, is in `amended`, as JSON where it is no class. Outcomes that came too late were not learned, and are not
+    to, last, is in `amended`, as JSON where it is no class. Late outcomes were not learned, and are not
     in it.
     """
     import pyarrow as pa
@@ -405,7 +400,7 @@ def export(kept: Kept, reader: Reader, path: Any, *, since: float = -math.inf, u
                 [each.id for _, each in rows],
                 [each.round for _, each in rows],
                 _micros([each.at for _, each in rows]),
-                _micros([came.at for came, _ in rows]),
+                _micros([entry.at for entry, _ in rows]),
                 *read.announced.T,
                 *([list(read.model), [bool(x.used or x.marked) for _, x in rows]] if read.model is not None else []),
             ]
@@ -425,13 +420,13 @@ def _micros(at: list[float]) -> Any:
     return np.round(np.array(at) * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
-def _forth(kept: Kept, reader: Reader, since: float, until: float) -> Iterator[list[tuple[Arrival, Round]]]:
+def _forth(kept: StreamRow, reader: Reader, since: float, until: float) -> Iterator[list[tuple[LogEntry, Round]]]:
     """Yield outcomes with their rounds, some at a time, the first ones first."""
-    after, held = 0, list[tuple[Arrival, Round]]()
+    after, held = 0, list[tuple[LogEntry, Round]]()
     while rows := reader.query("arrivals_after", kept.stream, after, _PAGE):
-        for came, each in map(as_arrival, rows):
-            if came.kind == "outcome" and each is not None and since <= came.at < until:
-                held.append((came, each))
+        for entry, each in map(as_arrival, rows):
+            if entry.kind == "outcome" and each is not None and since <= entry.at < until:
+                held.append((entry, each))
         if len(held) >= 16 * _PAGE:
             yield held
             held = []

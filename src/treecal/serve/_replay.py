@@ -1,4 +1,4 @@
-"""From the log to the state: all of it, or what came after a snapshot."""
+"""From the log to the state, all of it or what follows a snapshot; and the state as others may see it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from treecal.auditing import BinCounts
 from treecal.exceptions import FileError, TreeCalError
-from treecal.late._pool import Said
-from treecal.serve._player import Player
-from treecal.serve._rounds import Arrival, Round, outcome_of, points_of
-from treecal.serve._snapshots import unpacked
+from treecal.late import Opening
+from treecal.monitor import Alarm
+from treecal.serve._config import unpacked
+from treecal.serve._player import CurvePoint, Player
+from treecal.serve._rounds import LogEntry, Round, outcome_of, points_of
 from treecal.serve._store import Reader, Row
 from treecal.serve._wire import NewStream
 
 _PAGE = 4096  # rows that are read at a time
 
 
-class Kept(NamedTuple):
+class StreamRow(NamedTuple):
     """A stream as its row says."""
 
     stream: int
@@ -32,14 +34,14 @@ class Kept(NamedTuple):
     archived: float | None = None
 
 
-def kept_streams(reader: Reader) -> list[Kept]:
+def stream_rows(reader: Reader) -> list[StreamRow]:
     """Return all streams."""
     rows = reader.query("streams")
-    return [Kept(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
+    return [StreamRow(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
 
 
-def loaded(reader: Reader, kept: Kept) -> tuple[Player, int]:
-    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what came afterwards.
+def loaded(reader: Reader, kept: StreamRow) -> tuple[Player, int]:
+    """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what follows.
 
     The number is of the rows of the log that are in the snapshot.
     """
@@ -59,14 +61,14 @@ def replay(
     stream: int,
     player: Player,
     *,
-    check: Callable[[Player, Round, Said], None] | None = None,
+    check: Callable[[Player, Round, Opening], None] | None = None,
     until: tuple[int, int] | None = None,
 ) -> None:
     """Play the rest of the log, up to so many rounds and arrivals; `check` sees what would be announced in each."""
     rounds, arrivals = _rounds(reader, stream, player.rounds), _arrivals(reader, stream, player.arrivals)
     last_round, last_arrival = (None, None) if until is None else until
     arrival = next(arrivals, None)
-    batch: list[tuple[Arrival, Round]] = []
+    batch: list[tuple[LogEntry, Round]] = []
 
     def learn() -> None:
         if batch:
@@ -78,16 +80,16 @@ def replay(
         if each is not None and last_round is not None and each.round > last_round:
             each = None
         while arrival is not None and (each is None or arrival[0].arrival <= each.arrivals):
-            came, row = arrival
-            if last_arrival is not None and came.arrival > last_arrival:
+            entry, row = arrival
+            if last_arrival is not None and entry.arrival > last_arrival:
                 break
-            if came.kind == "outcome":
+            if entry.kind == "outcome":
                 if row is None:
-                    raise FileError(f"arrival {came.arrival} is the outcome of a round that is not there.")
-                batch.append((came, row))
+                    raise FileError(f"arrival {entry.arrival} is the outcome of a round that is not there.")
+                batch.append((entry, row))
             else:
                 learn()
-                player.closed(came, None if row is None else closing_copy(came, row))
+                player.closed(entry, None if row is None else closing_copy(entry, row))
             if len(batch) >= _PAGE:
                 learn()
             arrival = next(arrivals, None)
@@ -95,13 +97,13 @@ def replay(
             break
         learn()
         model, group = each.model_point(), each.group(player.config.group)
-        said = None
+        opening = None
         if player.pool is not None and not each.used:
-            said = player.take(model, group, each.round)
+            opening = player.take(model, group, each.round)
         elif check is not None:
-            said = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
-        if check is not None and said is not None:
-            check(player, each, said)
+            opening = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
+        if check is not None and opening is not None:
+            check(player, each, opening)
         player.opened(each)
     learn()
 
@@ -113,35 +115,88 @@ def _rounds(reader: Reader, stream: int, after: int) -> Iterator[Round]:
         after = rows[-1][0]
 
 
-def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[Arrival, Round | None]]:
+def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[LogEntry, Round | None]]:
     while rows := reader.query("arrivals_after", stream, after, _PAGE):
         for row in rows:
             yield as_arrival(row)
         after = rows[-1][0]
 
 
-def closing_copy(came: Arrival, row: Round) -> int | None:
+def closing_copy(entry: LogEntry, row: Round) -> int | None:
     """Return the copy that waits no longer after an arrival that is not learned."""
-    if came.kind == "used":
+    if entry.kind == "used":
         return row.copy
-    return row.waiting_copy() if came.kind in ("late", "void") else None
+    return row.waiting_copy() if entry.kind in ("late", "void") else None
 
 
-def as_arrival(row: Row) -> tuple[Arrival, Round | None]:
+def as_arrival(row: Row) -> tuple[LogEntry, Round | None]:
     """Return a row of `arrivals` with its round."""
     number, kind, at, class_, point, *rest = row
     if rest[0] is None:
-        return Arrival(number, kind, 0, at, class_, point), None
-    return Arrival(number, kind, rest[0], at, class_, point), Round(*rest)
+        return LogEntry(number, kind, 0, at, class_, point), None
+    return LogEntry(number, kind, rest[0], at, class_, point), Round(*rest)
 
 
-def same(each: Round, said: Said) -> bool:
+def same(each: Round, opening: Opening) -> bool:
     """Return whether a round has, bit for bit, what would be announced in it."""
-    x = said.forecast
-    told = None if said.told is None else said.told.tobytes()
-    return (each.announced, each.points, each.told, each.copy) == (
+    x = opening.forecast
+    inner = None if opening.inner is None else opening.inner.tobytes()
+    return (each.announced, each.points, each.inner, each.copy) == (
         np.ascontiguousarray(x.mean).tobytes(),
         points_of(x),
-        told,
-        said.number,
+        inner,
+        opening.number,
+    )
+
+
+class MonitorStanding(NamedTuple):
+    """Where a monitor stands."""
+
+    value: float
+    peak: float
+    threshold: float
+    alarm: Alarm | None
+
+
+class Picture(NamedTuple):
+    """A copy of what is in memory of a stream, to be looked at by any thread."""
+
+    kept: StreamRow
+    rounds: int
+    learned: int
+    late: int
+    void: int
+    pending: int
+    amended: int
+    state: str
+    last: float
+    played: str
+    cells: dict[str, BinCounts]
+    monitors: dict[str, MonitorStanding]
+    marks: list[CurvePoint]
+
+
+def picture_of(kept: StreamRow, player: Player) -> Picture:
+    """Return a copy of what is in memory of a stream."""
+    player.catch_up()
+    marks = list(player.marks)
+    if player.learned and (not marks or marks[-1].rounds < player.learned):
+        marks.append(player.mark())
+    return Picture(
+        kept,
+        player.rounds,
+        player.learned,
+        player.late,
+        player.void,
+        player.pending,
+        player.amended,
+        player.state.hex(),
+        player.last,
+        "the model's forecasts, as they are" if player.thing is None else repr(player.thing),
+        {role: BinCounts(*(each.copy() for each in cells)) for role, cells in player.cells.items()},
+        {
+            name: MonitorStanding(each.statistic, each.peak, each.threshold, each.alarm)
+            for name, each in player.monitors.items()
+        },
+        marks,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet
-from treecal.late._rounds import Outcome
+from treecal.late import Outcome
 
 START = bytes(16)
 """The hash of an empty log."""
@@ -22,7 +22,7 @@ START = bytes(16)
 class Round(NamedTuple):
     """A forecast as it is in the log: the columns of `rounds` but for the stream.
 
-    `marked` is whether it was told afterwards that the model's forecast was used as it is, since the answer came too
+    `marked` is whether it was reported afterwards that the model's forecast was used as it is, since the answer was too
     late: then that is what was announced.
     """
 
@@ -33,7 +33,7 @@ class Round(NamedTuple):
     model: bytes | None
     announced: bytes
     points: bytes | None
-    told: bytes | None
+    inner: bytes | None
     copy: int | None
     used: int
     tags: str
@@ -84,8 +84,8 @@ class Round(NamedTuple):
         return _hash(self.state, b"round", *parts)
 
 
-class Arrival(NamedTuple):
-    """What came for a round: an outcome, one too late, that it is void, an amendment, that `p` was used; or a reset."""
+class LogEntry(NamedTuple):
+    """What arrived: an outcome, late or not, an amendment, that a round is void, that `p` was used; or a reset."""
 
     arrival: int
     kind: str

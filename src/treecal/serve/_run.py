@@ -22,10 +22,11 @@ import uvicorn
 from treecal._platform import STOPPING
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.serve._access import Access
+from treecal.serve._connections import may_exist, open_store
 from treecal.serve._http import MOST_BYTES, application, failure
 from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import NotNowError, may_exist, open_store
+from treecal.serve._store import NotNowError
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import set_aside, warm_up
 from treecal.serve._writer import Writer
@@ -38,10 +39,10 @@ _HEADERS = 15.0  # seconds in which the headers of a request must have come
 _LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
 _UNREAD = 60  # seconds after which a client that takes nothing of an answer is cut off
-_PATIENCE = 5.0  # seconds of compiling after which it is said what takes so long
+_PATIENCE = 5.0  # seconds of compiling after which a message says what takes so long
 _HERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # where this machine finds a server that listens on all addresses
 _SWITCH = 5e-5  # seconds that the loop and the writer wait for each other at most, of Python's usual 5 ms
-_DRAIN = 20  # seconds for requests that are being answered when the server is told to stop
+_DRAIN = 20  # seconds for requests that are being answered when the server is to stop
 
 
 def serve(
@@ -123,8 +124,9 @@ def serve(
 
 
 def _compile(writer: Writer, log: Log, say: Callable[[str], None]) -> None:
-    """Compile what the streams need, before the first requests come; say so if it takes a while."""
-    begin, words = time.monotonic(), "compiling, as after every installation; this takes some seconds."
+    """Compile what the streams need, before the first requests; say so if it takes a while."""
+    begin = time.monotonic()
+    words = "Compiling (first start after installation); this takes a few seconds."
     patience = threading.Timer(_PATIENCE, say, [words])
     patience.start()
     try:
@@ -153,7 +155,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=_DRAIN,
         )
         super().__init__(config)
-        self._hang_up: Callable[[], None] = app.state.desk.hub.close
+        self._hang_up: Callable[[], None] = app.state.context.hub.close
         self.at_start: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -130,7 +130,7 @@ class Sqlite(SqliteReader):
             self._held = True
         except InUseError as error:
             if not self._beside:
-                raise NotNowError(str(error).partition("\n")[0], hint=error.hint) from None
+                raise NotNowError(error.message, hint=error.hint) from None
             self._held = False
 
     def _prepare(self) -> None:

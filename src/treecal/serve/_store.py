@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -14,7 +13,6 @@ from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
 
 Row = tuple[Any, ...]
-_POSTGRES = ("postgresql://", "postgres://")
 
 
 class Reader(Protocol):
@@ -119,34 +117,4 @@ def pending_migrations(version: int, where: str) -> list[str]:
 
 def held_by_older(where: str) -> FileError:
     """Return the error of books that cannot be brought up to date, since the server that holds them is an older one."""
-    return FileError(f"{where} has an older format, and a server of that time holds it.", hint="start it anew first.")
-
-
-def may_exist(data: str) -> bool:
-    """Return whether there may be books at `--data`: of a database that is not known before it is asked."""
-    return data.startswith(_POSTGRES) or os.path.exists(data)
-
-
-def open_reader(data: str) -> Reader:
-    """Return a connection that reads the books of `--data`, whether a server runs or not."""
-    if data.startswith(_POSTGRES):
-        from treecal.serve._postgres import PostgresReader
-
-        return PostgresReader(data)
-    from treecal.serve._sqlite import SqliteReader
-
-    return SqliteReader(data)
-
-
-def open_store(data: str, *, beside: bool = False) -> Store:
-    """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
-
-    One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
-    """
-    if data.startswith(_POSTGRES):
-        from treecal.serve._postgres import Postgres
-
-        return Postgres(data, beside=beside)
-    from treecal.serve._sqlite import Sqlite
-
-    return Sqlite(data, beside=beside)
+    return FileError(f"{where} has an older format, and a server of that time holds it.", hint="restart it first.")

@@ -72,12 +72,12 @@ class Token(NamedTuple):
         return hmac.compare_digest(self.hash, _digest(text))
 
 
-def make(name: str, *, prefix: str = "", scopes: Iterable[str], now: float) -> tuple[str, Token]:
+def make_token(name: str, *, prefix: str = "", scopes: Iterable[str], now: float) -> tuple[str, Token]:
     """Return the text of a new token, which nobody can find out later, and what the store keeps of it.
 
     Examples
     --------
-    >>> text, token = make("the web shop", prefix="web-", scopes=["forecast"], now=0.0)
+    >>> text, token = make_token("the web shop", prefix="web-", scopes=["forecast"], now=0.0)
     >>> token.is_of(text), token.is_of(text[:-1] + "?"), text in repr(token), id_of(text) == token.id
     (True, False, False, True)
     """
@@ -97,14 +97,14 @@ def tokens_of(reader: Reader) -> list[Token]:
     return [Token(*row) for row in reader.query("tokens")]
 
 
-def add(store: Store, token: Token) -> None:
+def add_token(store: Store, token: Token) -> None:
     """Keep a token."""
     store.begin()
     store.run("add_token", [token[:-1]])
     store.commit()
 
 
-def revoke(store: Store, which: str, *, now: float) -> Token:
+def revoke_token(store: Store, which: str, *, now: float) -> Token:
     """Revoke a token, by its id or its name; again changes nothing."""
     found = [each for each in tokens_of(store) if which in (each.id, each.name)]
     if len(found) != 1:

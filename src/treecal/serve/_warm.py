@@ -18,8 +18,8 @@ import numpy as np
 from treecal.exceptions import TreeCalError
 from treecal.serve._books import Books
 from treecal.serve._config import space_of
+from treecal.serve._connections import open_store
 from treecal.serve._refusals import Refusal
-from treecal.serve._store import open_store
 from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part
 
 _USUAL = NewStream("usual", classes=["no", "perhaps", "yes"], corrector=Part("vector"))

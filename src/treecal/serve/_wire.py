@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import numpy as np
-from msgspec import Meta, Struct, json
+from msgspec import Meta, Struct
+
+from treecal.late import Arrival as Arrival
 
 MOST_ROWS = 10_000
 """Forecasts or outcomes in one request."""
@@ -33,7 +34,6 @@ Point = Numbers | Annotated[dict[str, float], Meta(max_length=1000)]
 """A point of the set: numbers in order, or by the names of the classes."""
 Outcome = int | str | Numbers
 """A class, by its index or name; or a point of the set."""
-Arrival = Literal["ok", "replayed", "amended", "late", "conflict", "unknown"]
 
 
 class Part(Struct, forbid_unknown_fields=True, frozen=True):
@@ -126,7 +126,7 @@ class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
     id: Id
     outcome: Outcome
     amend: bool = False
-    """Whether it is kept beside another one that came before, which stays what was learned and scored."""
+    """Whether it is kept beside an earlier one, which stays what was learned and scored."""
 
 
 class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
@@ -138,7 +138,7 @@ class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
 class Settled(Struct, frozen=True):
     """What became of an outcome.
 
-    ok: learned. replayed: the round has it already. amended: kept beside the first one. late: it came after it was due,
+    learned. replayed: the round has it already. amended: kept beside the first one. late: it arrived after it was due,
     or the round is void; it is kept and not learned. conflict: the round has another one. unknown: there is no such id.
     """
 
@@ -170,7 +170,7 @@ class Alarm(Struct, frozen=True):
     """An alarm of a monitor: `of` is what it watches, the model's forecasts or those announced.
 
     `round` and `onset` count outcomes in order of arrival, from the last reset on; `since` is when that of the onset
-    came.
+    arrived.
     """
 
     stream: str
@@ -228,7 +228,7 @@ class Stream(Struct, frozen=True):
     monitors: dict[str, Evidence]
     """By what they watch: `model`, `announced`."""
     last: float | None
-    """When the last forecast or outcome came."""
+    """When the last forecast or outcome arrived."""
 
 
 class Streams(Struct, frozen=True):
@@ -258,7 +258,7 @@ class Pending(Struct, frozen=True):
 
 
 class Amendment(Struct, frozen=True):
-    """An outcome that came for a closed round: kept beside the first, or the first of a void one."""
+    """An outcome that arrived for a closed round: kept beside the first, or the first of a void one."""
 
     at: float
     outcome: Outcome
@@ -342,13 +342,3 @@ class Failure(Struct, frozen=True):
     """Every error of every route."""
 
     error: Problem
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} is no value of JSON")
-
-
-encode = json.Encoder(enc_hook=_plain).encode
-"""Return an answer as bytes."""

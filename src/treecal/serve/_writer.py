@@ -43,7 +43,7 @@ class Writer:
     clock
         What tells the time.
     on_commit
-        Is told what happened, after each commit, on the writer's thread.
+        Is called with the events, after each commit, on the writer's thread.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class Writer:
         return future
 
     def _run(self) -> None:
-        told_to_stop = False
+        stopping = False
         try:
             with self._store as store:
                 books = Books(store, clock=self._clock)
                 self._ready.set_result(None)
                 while (jobs := self._next()) is not None:
                     self._serve(books, jobs)
-                told_to_stop = True
+                stopping = True
                 self._finish(books)
         except BaseException as error:
             if not self._ready.done():
@@ -119,11 +119,11 @@ class Writer:
             self._give_up(self.failure or str(error))
             for waiting in self._long:
                 _fail(waiting, self._broken())
-            while not told_to_stop and (job := self._queue.get()) is not None:
+            while not stopping and (job := self._queue.get()) is not None:
                 _fail(job, self._broken())
 
     def _next(self) -> list[Job] | None:
-        """Wait for a request; return all short ones that wait, then one long one; or None when told to stop."""
+        """Wait for a request; return all short ones that wait, then one long one; or None when it is to stop."""
         jobs: list[Job] = []
         while len(jobs) < _MOST and not (self._queue.empty() and (jobs or self._long)):
             if (job := self._queue.get()) is None:
@@ -204,7 +204,7 @@ class Writer:
             try:
                 self.on_commit(events)
             except Exception:  # whoever listens is none of the books' business
-                log.exception("events were not told")
+                log.exception("events were not sent")
 
     def _undo(self, books: Books, error: BaseException) -> None:
         """Take back a transaction, in the store and in memory."""

@@ -35,7 +35,7 @@ from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
 from treecal.geometry._outcomes import checked_start
 from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
-from treecal.tree import MOST_ROUNDS, Tree
+from treecal.tree import MOST_LEAVES, Tree
 
 
 class Shares(NamedTuple):
@@ -68,7 +68,7 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
     """Return the exact shares of a tree after any number of rounds, in O(depth · arity)."""
     rounds = whole_number("rounds", rounds, least=1)
     tree = Tree(arity, depth)
-    if rounds <= MOST_ROUNDS:
+    if rounds <= MOST_LEAVES:
         tree.check_countable()
     elif depth is not None and depth > rounds.bit_length():
         raise ParameterError.expected("depth", depth, f"at most {rounds.bit_length()}, enough for arity 2")

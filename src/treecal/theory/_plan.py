@@ -13,7 +13,7 @@ from treecal.exceptions import ParameterError
 from treecal.geometry import ConvexSet, Norm, as_norm
 from treecal.theory._certificates import Shares, certificate, from_shares
 from treecal.theory._jensen import JensenGap, jensen_gap
-from treecal.tree import MOST_ROUNDS
+from treecal.tree import MOST_LEAVES
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan
         arity = max(2, round(rounds ** (1 / depth)))
         arity += arity**depth < rounds  # the least arity with enough leaves; one more may suit the rounds better
         if arity <= _WIDEST:
-            trees += [(a, depth) for a in (arity, arity + 1) if rounds > MOST_ROUNDS or a**depth <= MOST_ROUNDS]
+            trees += [(a, depth) for a in (arity, arity + 1) if rounds > MOST_LEAVES or a**depth <= MOST_LEAVES]
     tried = [(certificate(space, norm, rounds=rounds, arity=a, depth=d, gap=gap).bound, a, d) for a, d in trees]
     bound, arity, best = min(tried, key=lambda each: each[0])
     shape = f"arity {arity}" + (", growing" if best is None else f" and depth {best}")

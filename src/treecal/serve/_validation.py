@@ -7,10 +7,9 @@ from typing import Any
 
 from treecal._typing import Array
 from treecal.correctors import Corrector
-from treecal.exceptions import ForecastError, OutcomeError, TreeCalError
-from treecal.geometry import Simplex
-from treecal.geometry._outcomes import read_forecast, read_outcome
-from treecal.late._rounds import Outcome, briefs
+from treecal.exceptions import ForecastError, OutcomeError
+from treecal.geometry import Simplex, read_forecast, read_outcome
+from treecal.late import Outcome, briefs
 from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import tags_text
@@ -18,7 +17,6 @@ from treecal.serve._wire import NewForecast, NewOutcome, NewStream
 
 MOST_GROUPS = 10_000
 """Groups of a stream."""
-TOLERANCE = 1e-6
 
 
 def model_of(player: Player, each: NewForecast, at: str) -> Array | None:
@@ -27,12 +25,11 @@ def model_of(player: Player, each: NewForecast, at: str) -> Array | None:
         if each.p is None:
             raise Refusal("invalid", "there is no forecast to correct.", hint='"p": [0.2, 0.8].', at=f"{at}p")
         try:
-            return read_forecast(player.space, each.p, player.rounds + 1, TOLERANCE)
+            return read_forecast(player.space, each.p, player.rounds + 1)
         except ForecastError as error:
-            refused = _refused(error.of(each.id), f"{at}p")
-            if "tolerance" in (error.hint or ""):  # which is for those who call the library
-                refused = Refusal("invalid", refused.message, hint="divide by the sum first.", at=refused.at)
-            raise refused from None
+            # A tolerance is for those who call the library.
+            hint = error.hint if error.tolerance is None else "divide by the sum first."
+            raise Refusal("invalid", error.of(each.id).message, hint=hint, at=f"{at}p") from None
     if each.p is not None or each.used:
         raise Refusal("invalid", "the stream makes its own forecasts.", hint="leave p out.", at=f"{at}p")
     return None
@@ -79,10 +76,6 @@ def outcomes_of(player: Player, new: Sequence[NewOutcome], places: list[int]) ->
         try:
             found += briefs(read_outcome(space, given, 1)[None])
         except OutcomeError as error:
-            at = f"outcomes[{i}].outcome"
-            raise _refused(error.of(new[i].id), at) from None
+            message = error.of(new[i].id).message
+            raise Refusal("invalid", message, hint=error.hint, at=f"outcomes[{i}].outcome") from None
     return found
-
-
-def _refused(error: TreeCalError, at: str) -> Refusal:
-    return Refusal("invalid", str(error).partition("\n\nHint:")[0], hint=error.hint, at=at)

@@ -14,17 +14,18 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from treecal._atomic import new_file
 from treecal._validate import positive_number
-from treecal.client._answers import Answer, Receipt
 from treecal.client._delivery import Delivery
-from treecal.client._line import Address, AwayError, Call
-from treecal.client._pause import Pause, backoff
-from treecal.client._replies import read
-from treecal.client._rows import Due, Label, Vector, new_forecast, new_outcome
+from treecal.client._line import Address, AwayError, Call, Download, Pause, backoff
+from treecal.client._replies import Answer, Receipt, read
+from treecal.client._requests import Due, Given, Label, Vector, new_forecast, new_outcome, new_stream
 from treecal.client._spool import Spool, SpoolCounts, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError, ServerError
-from treecal.serve._wire import (
+from treecal.serve import (
     MOST_ROWS,
+    Alarm,
+    Alarms,
     Announced,
     Announcements,
     NewForecast,
@@ -38,18 +39,19 @@ from treecal.serve._wire import (
 )
 
 T = TypeVar("T")
-Act = Generator[Call | float | Callable[[], Any], Any, T]
+Act = Generator[Call | Download | float | Callable[[], Any], Any, T]
 """Yields calls, delays in seconds, and what takes a while on the disk; is sent replies, whether there is a hurry, and
-what came of it."""
+what the disk gave."""
 
 _MOST_NUMBERS = 200_000  # in a request: some 4 MB
+_POLL = 0.005  # seconds between looks at the spool while it is flushed
 _SYNC = 1.0  # seconds between syncs of the spool while the server is away
 encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("treecal.client")
 _now = time.monotonic
 
 
-class Desk:
+class Session:
     """The state of a client: where the server is, whether it answers, and what waits for it."""
 
     def __init__(
@@ -119,13 +121,14 @@ class Desk:
         """Announce many; all of a request or none."""
         deadline = _now() + positive_number("timeout", timeout)
         points = list(P)
-        names_of, tags_of = _column("ids", ids, len(points)), _column("tags", tags, len(points))
+        names_of = _column("ids", ids, len(points))
+        tags_of = _column("tags", tags, len(points))
         given = zip(points, names_of, tags_of, strict=True)
         new = [new_forecast(p, name, words, due, at) for at, (p, name, words) in enumerate(given)]
         answers: list[Answer] = []
         for rows in _requests(new):
-            target, body = f"{route(stream)}/forecasts/batch", encode(NewForecasts(rows))
-            found = yield from self._in_time(target, Announcements, body, deadline, timeout)
+            target = f"{route(stream)}/forecasts/batch"
+            found = yield from self._in_time(target, Announcements, encode(NewForecasts(rows)), deadline, timeout)
             if isinstance(found, str):
                 answers += self._raw(stream, rows, found)
             else:
@@ -167,6 +170,11 @@ class Desk:
             receipts += yield from self._outcomes(given[start : start + MOST_ROWS], timeout)
         return receipts
 
+    def outcome(self, stream: str, id: str, y: Label, amend: bool, timeout: float | None) -> Act[Receipt]:  # noqa: A002
+        """Settle a round."""
+        (receipt,) = yield from self.outcomes([(stream, id, y)], amend, timeout)
+        return receipt
+
     def _outcomes(self, rows: list[NewOutcome], timeout: float | None) -> Act[list[Receipt]]:
         body = encode(NewOutcomes(rows))
         if self.spool is None:
@@ -195,7 +203,8 @@ class Desk:
         self, method: str, target: str, kind: type[T], body: bytes | None = None, timeout: float | None = None
     ) -> Act[T]:
         """Return an answer, or raise when there is none by the deadline."""
-        deadline, failures = _now() + self.limit(timeout), 0
+        deadline = _now() + self.limit(timeout)
+        failures = 0
         while True:
             try:
                 reply = yield Call(method, target, deadline, body)
@@ -220,6 +229,51 @@ class Desk:
             after = page.next
             if after is None:
                 return found
+
+    def create(
+        self,
+        name: str,
+        classes: Iterable[object] | None,
+        set: Mapping[str, Any] | None,  # noqa: A002
+        corrector: Given | None,
+        gate: bool,
+        forecaster: Given | None,
+        monitor: bool | Mapping[str, Any],
+        tags: Iterable[str],
+        group: Iterable[str],
+        limit: int | None,
+    ) -> Act[Stream]:
+        """Create a stream."""
+        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
+        return (yield from self.ask("POST", "/v1/streams", Stream, encode(new)))
+
+    def alarms(self, stream: str | None) -> Act[list[Alarm]]:
+        """Return alarms."""
+        found = yield from self.ask("GET", with_query("/v1/alarms", stream=stream), Alarms)
+        return found.alarms
+
+    def export(
+        self, stream: str, path: str | os.PathLike[str], since: float | None, until: float | None, force: bool
+    ) -> Act[None]:
+        """Write the rounds of a stream to a file."""
+        target = with_query(f"{route(stream)}/export", since=since, until=until)
+        with new_file(path, force=force) as temporary, open(temporary, "wb") as file:
+            try:
+                reply = yield Download(target, self.timeout, file)
+                if reply.status != 200:
+                    read(reply, Stream)
+            except AwayError as away:
+                raise self.away(away) from None
+
+    # The spool
+
+    def flush(self, timeout: float | None, hurry: Callable[[], object]) -> Act[int]:
+        """Wait until the spool is empty, or the time is over; return how many items are left."""
+        deadline = _now() + self.limit(timeout)
+        while (left := self.counts.waiting) and _now() < deadline:
+            hurry()
+            yield _POLL
+        return left
 
     def deliver(self) -> Act[None]:
         """Deliver all that is in the spool, however long it takes."""
@@ -269,13 +323,13 @@ def with_query(target: str, **given: object) -> str:
 
 
 def _shut_out(error: ServerError) -> str:
-    """Return why the model's own forecast must do, where somebody took the client's rights away; otherwise raise.
+    """Return why the model's own forecast must do, where the client's rights were taken away; otherwise raise.
 
     A token that was revoked, or a stream that was archived, is no reason for a model not to answer.
     """
     if error.code not in ("unauthorized", "forbidden", "archived"):
         raise error
-    why = str(error).partition("\n")[0].rstrip(".")
+    why = error.message.rstrip(".")
     _log.warning("forecasts are not corrected: %s", why)
     return why
 

@@ -1,8 +1,9 @@
-"""Threads that read the store while the writer writes, each by a connection of its own."""
+"""Connections to the books: the store that `--data` names, and threads that read it while the writer writes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,37 @@ if TYPE_CHECKING:
     from treecal.serve._store import Reader, Store
 
 T = TypeVar("T")
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+def may_exist(data: str) -> bool:
+    """Return whether there may be books at `--data`: of a database that is not known before it is asked."""
+    return data.startswith(_POSTGRES) or os.path.exists(data)
+
+
+def open_reader(data: str) -> Reader:
+    """Return a connection that reads the books of `--data`, whether a server runs or not."""
+    if data.startswith(_POSTGRES):
+        from treecal.serve._postgres import PostgresReader
+
+        return PostgresReader(data)
+    from treecal.serve._sqlite import SqliteReader
+
+    return SqliteReader(data)
+
+
+def open_store(data: str, *, beside: bool = False) -> Store:
+    """Return the store of `--data`: a file of SQLite, or a PostgreSQL address.
+
+    One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
+    """
+    if data.startswith(_POSTGRES):
+        from treecal.serve._postgres import Postgres
+
+        return Postgres(data, beside=beside)
+    from treecal.serve._sqlite import Sqlite
+
+    return Sqlite(data, beside=beside)
 
 
 class Readers:

@@ -1,20 +1,21 @@
-"""Forecasts and outcomes as they are given, checked before they are sent or spooled."""
+"""Forecasts, outcomes and streams as they are given, checked before they are sent or spooled."""
 
 from __future__ import annotations
 
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve._wire import FAR, NewForecast, NewOutcome
+from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
 
 Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
@@ -22,6 +23,9 @@ Label = int | str | Sequence[float] | np.integer[Any] | NDArray[Any]
 """An outcome: a class by its index or name, or a point of the set."""
 Due = float | datetime
 """A moment: seconds since 1970, or a datetime with a time zone."""
+Given = str | Mapping[str, Any]
+"""A name, or `{"name": ..., "options": {...}}`."""
+T = TypeVar("T")
 _LONGEST_ID = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # which the server refuses: in the spool it would be found out late
 
@@ -102,3 +106,44 @@ def _outcome(y: Any, row: int | None) -> int | str | list[float]:
     raise OutcomeError(
         f"{_name('outcome', row)} is {y!r}, expected the index or the name of a class, or a point of the set."
     )
+
+
+def new_stream(
+    name: str,
+    classes: Iterable[object] | None,
+    set: Mapping[str, Any] | None,  # noqa: A002
+    corrector: Given | None,
+    gate: bool,
+    forecaster: Given | None,
+    monitor: bool | Mapping[str, Any],
+    tags: Iterable[str],
+    group: Iterable[str],
+    limit: int | None,
+) -> NewStream:
+    """Return the stream; the server says whether it is one."""
+    watch = _part("monitor", {} if monitor is True else monitor or None, Watch)
+    new = {
+        "name": name,
+        "classes": None if classes is None else [str(label) for label in classes],
+        "set": _part("set", set, Shape),
+        "corrector": _part("corrector", corrector, Part),
+        "gate": gate,
+        "forecaster": _part("forecaster", forecaster, Part),
+        "monitor": watch,
+        "tags": list(tags),
+        "group": list(group),
+        "limit": limit,
+    }
+    try:
+        return msgspec.convert(new, NewStream, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise ParameterError(f"this is not a stream: {error}.") from None
+
+
+def _part(what: str, given: Given | None, kind: type[T]) -> T | None:
+    if given is None:
+        return None
+    try:
+        return msgspec.convert({"name": given} if isinstance(given, str) else dict(given), kind)
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise ParameterError(f"{what} is {given!r}: {error}.") from None
