@@ -499,7 +499,10 @@ def test_the_absurd_is_refused(call: Callable[[], object], message: str) -> None
 def test_the_best_tree_is_one_that_can_be_made() -> None:
     for rounds in (2**40, 2**62, 2**63):
         best = tc.plan(tc.Simplex(2), "l1", rounds=rounds)
-        tc.TreeCal(tc.Simplex(2), arity=best.arity, depth=best.depth)
+        made = tc.TreeCal(tc.Simplex(2), arity=best.arity, depth=best.depth)
+        certificate = made.certificate("l1", rounds=rounds)
+        assert certificate is not None
+        assert certificate.bound == best.bound
 
 
 def test_payoffs_beyond_floats_are_refused(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import treecal as tc
-from tests.conformance.test_forecasters import SPACES, outcomes_for
+from tests.conformance.test_forecasters import ALL_CHECKS_ON, ASK_THE_SET, SPACES, by_default, name, outcomes_for
 from treecal._typing import Array
 from treecal.correctors import all_correctors
-from treecal.testing import CORRECTOR_CHECKS, Check, check_corrector
+from treecal.testing import CORRECTOR_CHECKS, Check, check_bad_forecasts_change_nothing, check_corrector
 
 CASES = [
-    pytest.param(kind, space, number, id=f"{kind.__name__} {number}, {space}")
+    (kind, space, number)
     for space in SPACES
     for kind in all_correctors()
     for number, _ in enumerate(kind.examples(SPACES[space]))
@@ -27,11 +27,22 @@ def make(kind: type[tc.Corrector], space: str, number: int) -> tc.Corrector:
     return next(islice(kind.examples(SPACES[space]), number, None))
 
 
-@pytest.mark.parametrize("check", CORRECTOR_CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize(("kind", "space", "number"), CASES)
-def test_contract(check: Check, kind: type[tc.Corrector], space: str, number: int) -> None:
-    outcomes = outcomes_for(space)[:24]
-    check(lambda: make(kind, space, number), outcomes, outcomes[::-1].copy())
+def run(checks: tuple[Check, ...], kind: type[tc.Corrector], space: str, number: int) -> None:
+    for check in checks:
+        outcomes = outcomes_for(space)[:24]
+        check(lambda: make(kind, space, number), outcomes, outcomes[::-1].copy())
+
+
+@pytest.mark.parametrize(("kind", "space", "number"), list(filter(by_default, CASES)), ids=name)
+def test_contract(kind: type[tc.Corrector], space: str, number: int) -> None:
+    ask_the_set = (*ASK_THE_SET, check_bad_forecasts_change_nothing)
+    run(CORRECTOR_CHECKS if space in ALL_CHECKS_ON else ask_the_set, kind, space, number)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("kind", "space", "number"), CASES, ids=name)
+def test_every_check_on_every_set(kind: type[tc.Corrector], space: str, number: int) -> None:
+    run(CORRECTOR_CHECKS, kind, space, number)
 
 
 def test_every_corrector_gives_examples() -> None:

@@ -76,10 +76,9 @@ def test_a_key_is_replayed_as_a_file_of_its_own(
     assert found["errors"][found["norm"]] == pytest.approx({kind: x / 400 for kind, x in total.items()}, rel=1e-14)
 
 
+@pytest.mark.heavy
 @pytest.mark.xdist_group("spark")
-@pytest.mark.parametrize(
-    "kind", ["csv", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("parquet", "jsonl"))]
-)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
 def test_keys_are_replayed_alike_on_spark(
     kind: str, cluster: Any, days: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

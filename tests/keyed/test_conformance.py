@@ -15,7 +15,7 @@ import treecal as tc
 from tests.keyed.streams import Row, announced, epochs, one_by_one, rows_of, write_day
 from treecal.keyed import advance, forecasts, local, no_state, spark, streaming
 
-KEYS, EPOCHS = 1000, 3
+KEYS, EPOCHS = 120, 3
 FEW = epochs(12, 3, seed=2, longest=9)
 SPACE = tc.Simplex(3)
 FORECASTERS = {"tree": tc.TreeCal(SPACE, arity=3), "adaptive": tc.AdaptiveTreeCal(SPACE, arity=3)}

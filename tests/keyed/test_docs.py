@@ -13,6 +13,7 @@ from tests import test_docs
 PAGE = Path(__file__).parents[2] / "docs/howto/spark.md"
 
 
+@pytest.mark.heavy
 @pytest.mark.xdist_group("spark")
 def test_the_page_on_spark_runs(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

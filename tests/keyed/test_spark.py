@@ -23,6 +23,7 @@ from treecal.keyed.session import session
 pytestmark = pytest.mark.xdist_group("spark")
 
 
+@pytest.mark.heavy
 def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: Path) -> None:
     tree, path = tc.TreeCal(tc.Simplex(2)), str(tmp_path / "state")
     rows = [("a", 1, [1.0, 0.0]), ("b", 1, [0.5, 0.6]), ("a", 1, [1.0, 0.0]), (None, 1, [1.0, 0.0])]
@@ -84,6 +85,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
+@pytest.mark.heavy
 def test_an_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
     log = a_log(100_000)
     here, there = audit(log, **ARGUMENTS).to_dict(), spark_audit(cluster.createDataFrame(log), **ARGUMENTS).to_dict()
@@ -91,6 +93,7 @@ def test_an_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
     assert here["whole"]["rounds"] == 100_000
 
 
+@pytest.mark.heavy
 def test_an_audit_of_more_classes_than_spark_takes_columns_to_group_by(cluster: Any) -> None:
     rng, names = np.random.default_rng(0), [f"p{k}" for k in range(70)]
     columns = dict(zip(names, rng.dirichlet(np.ones(70), size=200).T, strict=True))
@@ -100,6 +103,7 @@ def test_an_audit_of_more_classes_than_spark_takes_columns_to_group_by(cluster: 
     assert here | {"source": None} == there | {"source": None}
 
 
+@pytest.mark.heavy
 def test_probabilities_on_edges_lie_in_the_bins_of_one_machine(cluster: Any) -> None:
     p, expected = edges_and_below(100)
     log = cluster.createDataFrame(pa.table({"p": p, "q": 1 - p, "y": ["a"] * len(p)}))
@@ -107,6 +111,7 @@ def test_probabilities_on_edges_lie_in_the_bins_of_one_machine(cluster: Any) -> 
     assert found.whole.classes["a"].weight.tolist() == np.bincount(expected).tolist()
 
 
+@pytest.mark.heavy
 def test_hard_rows_of_a_log_are_valid_where_the_table_says_so(cluster: Any) -> None:
     arguments: dict[str, Any] = {"forecast": ["a", "b", "c"], "outcome": "y", "classes": CLASSES}
     kind = "a double, b double, c double, y string"
@@ -139,6 +144,7 @@ def test_a_hundred_million_rows_have_the_digits_of_duckdb(cluster: Any, tmp_path
     assert here | {"source": None} == there | {"source": None}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("seq", "outcome", "message"),
     [
@@ -153,6 +159,7 @@ def test_a_stream_with_a_bad_round_is_refused(seq: str, outcome: str, message: s
         replay(cluster.range(20).selectExpr(f"{seq} AS seq", f"{outcome} AS outcome"), tc.Simplex(2))
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("classes", [False, True])
 def test_a_replay_has_the_points_of_one_machine(classes: bool, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treecal.engine._climb._PIECE", 100)  # so that a short stream has many pieces

@@ -1,4 +1,4 @@
-"""What watching costs, as the documentation says: a round, and a long file in memory that does not grow."""
+"""What watching a long file costs, as the documentation says: memory that does not grow."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ assert _SCRIPT is not None
 assert _SCRIPT.loader is not None
 cost: Any = module_from_spec(_SCRIPT)
 _SCRIPT.loader.exec_module(cost)
-
-
-def test_a_round_is_quick() -> None:
-    assert min(cost.update(10, rounds=1000) for _ in range(3)) <= 50e-6
 
 
 @pytest.mark.heavy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -79,9 +80,11 @@ def test_it_plays_again_into_the_same_books(tmp_path: Path) -> None:
     assert rounds >= 60
 
 
-def test_it_ends_with_the_writer(tmp_path: Path) -> None:
+def test_it_ends_with_the_writer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Writer(open_store(str(tmp_path / "books.sqlite"))) as writer:
         demo = Demo(writer, flows=made_up, tick=0.0).__enter__()
         demo.wait(rounds=10)
-    demo.wait(rounds=10**9)  # its thread has ended
+    demo.wait(rounds=10**9)  # or until its thread has ended
+    assert not [thread for thread in threading.enumerate() if thread.name == "treecal-demo"]
+    assert not caplog.records  # that the writer is gone is no error
     demo.__exit__()

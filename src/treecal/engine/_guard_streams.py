@@ -12,7 +12,7 @@ from treecal._typing import Array, Integers
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._guard_records import recorded, records
 from treecal.engine._guard_state import check_guards
-from treecal.engine._outcomes import Outcomes
+from treecal.engine._outcomes import Outcomes, unlocked
 from treecal.engine._state import kernel_args
 from treecal.engine._streams import RowError, Streams
 from treecal.exceptions import HorizonError
@@ -183,7 +183,7 @@ class GuardStreams(Streams):
             outcomes = np.empty(0, np.int64) if self._book.classes else np.empty((0, self._space.dim))
         while True:
             args = self._rules, self._now, self._pool, self._safe, self._shadow, spoken, notes
-            done = guard_rounds(rows, outcomes, done, *args, learning)
+            done = guard_rounds(rows, unlocked(outcomes), done, *args, learning)
             if done == len(rows):
                 self.torn = False
                 return

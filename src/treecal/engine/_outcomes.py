@@ -80,11 +80,16 @@ def as_leaves(raw: NDArray[Any]) -> NDArray[Any]:
     kinds = _ROWS if raw.ndim == 2 else _CLASSES
     with np.errstate(over="ignore"):  # infinite values are refused later
         leaves = np.require(raw, raw.dtype if raw.dtype in kinds else kinds[0], ["C", "A", "E"])
-    return leaves if leaves.flags.writeable else np.asarray(_Unlocked(leaves))
+    return unlocked(leaves)
+
+
+def unlocked(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that kernels only read as one that is not locked: for a locked one they are compiled again."""
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
 
 
 class _Unlocked:
-    """An array that kernels only read, not locked any more: for a locked one they would be compiled again."""
+    """A locked array's memory, as NumPy asks for it."""
 
     def __init__(self, locked: NDArray[Any]) -> None:
         interface = locked.__array_interface__

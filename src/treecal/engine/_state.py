@@ -45,7 +45,7 @@ class Mix(NamedTuple):
 
 def kernel_args(path: Path) -> tuple[TreeArgs, Mix | None]:
     """Return the tree with its start point, and how points are mixed: None if they are not."""
-    tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first)
+    tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first.copy())  # never locked: one compilation
     return tree, Mix(1 - path.mix, path.pull) if path.mix else None
 
 
