@@ -1,32 +1,42 @@
-"""How tests are shared out among processes.
+"""How the tests are shared out between two processes: whole files, so that what a file makes once is made once.
 
-Those of an `xdist_group` run in one, and so do those that share a fixture of their module: in two it would be made
-twice. pytest-xdist 3.8 notes groups where pytest 9.2 no longer looks (`_nodeid`), so they are noted here.
+Files that take long come first, and the doctests, each of which takes next to nothing, last: so both processes end at
+about the same time. Where nothing is compiled yet, those that compile the most are the first of all, one for each
+process, and not two of them that need the same.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from _pytest.nodeid import NodeId
+from hypothesis import HealthCheck, settings
+
+ROOT = Path(__file__).parents[1]
+FIRST = (
+    "tests/engine/test_guard_streams.py",
+    "tests/engine/test_climb.py",
+    "tests/keyed/test_spark.py",
+    "tests/engine/test_bank_kinds.py",
+    "tests/engine/test_bank.py",
+    "tests/cli/test_docs.py",
+    "tests/cli/test_demo.py",
+    "tests/report/test_entries.py",
+    "tests/conformance/test_correctors.py",
+    "tests/conformance/test_forecasters.py",
+)
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("treecal", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("treecal")
 
 
-@pytest.hookimpl(trylast=True)  # after pytest-xdist
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note the group of each test at the end of its id, by which the processes are given tests."""
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        group = _group(item)
-        if group is not None and not item.nodeid.endswith(f"@{group}"):
-            item._id = NodeId.parse(f"{item.nodeid}@{group}")
-            assert item.nodeid.endswith(f"@{group}"), "groups of tests have no effect"
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the files in the order in which they are to be run."""
+    items.sort(key=lambda item: _rank(item.path.relative_to(ROOT).as_posix()))
 
 
-def _group(item: pytest.Item) -> str | None:
-    mark = item.get_closest_marker("xdist_group")
-    if mark is not None:
-        return str(mark.args[0])
-    fixtures = getattr(item, "_fixtureinfo", None)
-    made = () if fixtures is None else fixtures.name2fixturedefs.values()
-    shared = any(found[-1].scope == "module" for found in made if found)
-    return item.nodeid.partition("::")[0] if shared else None
+def _rank(path: str) -> int:
+    if path in FIRST:
+        return FIRST.index(path)
+    return len(FIRST) + path.startswith("src/")

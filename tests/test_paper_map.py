@@ -38,7 +38,8 @@ def test_every_row_names_code_and_tests_that_exist() -> None:
         for name in names:
             assert exists(name), f"{what}: there is no {name}"
         for path, function in tests:
-            assert f"def {function or 'test_'}" in (ROOT / path).read_text("utf-8"), f"{what}: no {function} in {path}"
+            head = f"def {function}(" if function else "def test_"
+            assert head in (ROOT / path).read_text("utf-8"), f"{what}: {path} has no {function}"
 
 
 def test_what_does_not_exist_is_found_out() -> None:

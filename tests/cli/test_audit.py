@@ -152,7 +152,7 @@ def test_mistakes_are_a_paragraph(tmp_path: Path, options: tuple[str, ...], word
 
 def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """All forecasts are different, so grouping takes long enough to be watched and stopped."""
-    log, n = tmp_path / "log.parquet", 4_000_000
+    log, n = tmp_path / "log.parquet", 2_000_000
     duckdb.sql(
         f"COPY (SELECT p AS p_a, 1 - p AS p_b, i % 2 AS label FROM (SELECT i, random() AS p FROM range({n}) t(i))) "
         f"TO '{log}' (FORMAT parquet)"
@@ -161,7 +161,7 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> 
     child = pexpect.spawn(TREECAL, arguments, timeout=60, dimensions=(24, 120), preexec_fn=heed_interrupts)
     child.expect(r"reading.*\d+%.*rows.*/s")
     child.expect("grouping")
-    time.sleep(0.2)
+    time.sleep(0.05)
     child.kill(signal.SIGINT)
     child.expect("treecal: interrupted")
     child.expect(pexpect.EOF)

@@ -67,6 +67,7 @@ def test_every_example_prints_what_the_page_says(tmp_path: Path, monkeypatch: py
     assert not wrong(examples())
 
 
+@pytest.mark.heavy  # each command is a process; the next test runs the job itself
 def test_the_nightly_job_does_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert not wrong(commands(NIGHTLY.read_text("utf-8")))

@@ -10,8 +10,11 @@ from treecal.keyed.session import session
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Any]:
-    """The one session of all tests; `xdist_group` keeps those that use it in one process."""
+    """The one session of all tests of a process."""
     settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
+    settings["spark.driver.extraJavaOptions"] = (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so it starts with less work
+    )
     spark = session("local[2]", name="tests", settings=settings)
     yield spark
     spark.stop()

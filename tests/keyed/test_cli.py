@@ -23,16 +23,6 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.xdist_group("spark")
-def test_spark_says_what_the_others_say(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = {"a": [0.5, 0.5, 0.25, 1.0] * 50, "b": [0.5, 0.5, 0.75, 0.0] * 50, "label": ["a", "b", "b", "a"] * 50}
-    path = str(tmp_path / "log.parquet")
-    pq.write_table(pa.table(log), path)
-    audit = ("audit", path, "--forecast", "a,b", "--outcome", "label", "--classes", "a,b")
-    here, there = said(capsys, *audit), said(capsys, *audit, "--engine", "spark")
-    assert here["whole"] == there["whole"]
-
-
 SKY, CITIES = ("fog", "rain", "sun"), ("Oslo", "Paris", "Rome, old")
 REPLAY = ("--outcome", "sky", "--key", "city", "--seq", "day")
 
@@ -77,7 +67,6 @@ def test_a_key_is_replayed_as_a_file_of_its_own(
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
 def test_keys_are_replayed_alike_on_spark(
     kind: str, cluster: Any, days: pa.Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -32,7 +32,7 @@ from treecal.keyed import Step, local, no_state
 from treecal.keyed._packing import loads
 from treecal.keyed._tables import SAID
 
-pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.heavy
 
 NIGHT = str(Path(__file__).parent / "night.py")
 

@@ -52,7 +52,6 @@ def test_any_forecaster_in_a_pool(name: str) -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 def test_guarded_ones_on_spark(cluster: Any, tmp_path: Path) -> None:
     forecaster, path = OTHERS["guarded"], str(tmp_path / "state")
     both = one_by_one(FEW, forecaster), announced(FEW, forecaster)
@@ -67,11 +66,6 @@ def test_guarded_ones_on_spark(cluster: Any, tmp_path: Path) -> None:
 def test_a_part_with_a_last_round_is_refused() -> None:
     with pytest.raises(tc.TreeCalError, match="a tree without depth"):
         advance(no_state(), FEW[0], tc.Sampled(tc.TreeCal(SPACE, depth=2), block=2, rng=np.random.default_rng(1)))
-
-
-ON_SPARK = pytest.mark.parametrize(
-    "forecaster", [pytest.param("tree", marks=pytest.mark.heavy), "adaptive"], indirect=True, scope="module"
-)
 
 
 @pytest.fixture(scope="module")
@@ -112,8 +106,7 @@ def test_in_a_pool(
             state = step.state
 
 
-@ON_SPARK
-@pytest.mark.xdist_group("spark")
+@pytest.mark.heavy
 def test_in_epochs_of_spark(
     days: list[pa.Table],
     forecaster: Any,
@@ -143,9 +136,7 @@ def in_one_shard(days: list[pa.Table], forecaster: Any) -> pa.Table:
     return state
 
 
-@ON_SPARK
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 def test_in_a_stream_of_spark(
     days: list[pa.Table],
     forecaster: Any,

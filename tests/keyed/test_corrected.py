@@ -77,7 +77,6 @@ def test_in_a_pool(days: list[pa.Table], corrector: tc.Corrector, alone: Any, sh
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 def test_in_epochs_of_spark(
     days: list[pa.Table], corrector: tc.Corrector, alone: Any, cluster: Any, tmp_path: Path
 ) -> None:
@@ -94,7 +93,6 @@ def test_in_epochs_of_spark(
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 def test_in_a_stream_of_spark(
     days: list[pa.Table], corrector: tc.Corrector, alone: Any, cluster: Any, tmp_path: Path
 ) -> None:

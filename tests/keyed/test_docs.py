@@ -14,7 +14,6 @@ PAGE = Path(__file__).parents[2] / "docs/howto/spark.md"
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("spark")
 def test_the_page_on_spark_runs(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"

@@ -20,7 +20,6 @@ from tests.keyed.streams import Row, epochs, one_by_one, rows_of, write_day
 from treecal.keyed import spark
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.xdist_group("spark")
 
 
 @pytest.mark.heavy

@@ -14,9 +14,6 @@ import pytest
 from tests.auditing.test_bins import edges_and_below
 from treecal.cli._app import app
 
-pytestmark = pytest.mark.xdist_group("spark")
-
-
 KEYS = [None, float("nan"), 0.0, -0.0, 2.5]
 MODELS = ["old", 'a "new" one', "007"]
 
@@ -27,6 +24,7 @@ def found(capsys: pytest.CaptureFixture[str], path: Path, by: str, *more: str) -
     return json.loads(capsys.readouterr().out) | {"source": None}
 
 
+@pytest.mark.heavy
 def test_files_are_read_by_the_same_rules(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     p = [*edges_and_below(100)[0][:40].tolist(), 0.29, 0.57, 0.58]
     rows = [

@@ -1,7 +1,11 @@
-"""What else runs on Spark gives what one machine gives: audits, replays and races."""
+"""What runs on Spark gives what one machine gives: epochs, audits and replays.
+
+By default Spark starts once, for an epoch and an audit; all else that uses it is in `make heavy`.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,16 +18,15 @@ import pytest
 import treecal as tc
 from tests.auditing.hard_rows import ADDED_FROM_THE_LEFT, CLASSES, ROWS, VALID, is_valid
 from tests.auditing.test_bins import edges_and_below
+from tests.keyed.streams import rows_of
 from treecal.auditing import audit
 from treecal.auditing.spark import audit as spark_audit
-from treecal.keyed import spark
+from treecal.cli._app import app
+from treecal.keyed import local, no_state, spark
 from treecal.keyed._replay import replay
 from treecal.keyed.session import session
 
-pytestmark = pytest.mark.xdist_group("spark")
 
-
-@pytest.mark.heavy
 def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: Path) -> None:
     tree, path = tc.TreeCal(tc.Simplex(2)), str(tmp_path / "state")
     rows = [("a", 1, [1.0, 0.0]), ("b", 1, [0.5, 0.6]), ("a", 1, [1.0, 0.0]), (None, 1, [1.0, 0.0])]
@@ -36,6 +39,8 @@ def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: 
     ]
     assert [row["kind"] for row in told if row["key"] is None] == ["key"]
     assert done.state.select("key", "rounds").toArrow().to_pylist() == [{"key": "a", "rounds": 1}]
+    here = local.epoch(no_state(), outcomes.toArrow(), tree, shards=3)
+    assert rows_of(done.forecasts.toArrow()) == rows_of(here.forecasts) != []
     for error, arguments in (
         ("number is 6, expected more than 7", (6, outcomes, tree)),
         (
@@ -49,6 +54,18 @@ def test_bad_rows_fail_their_keys_and_the_epoch_goes_on(cluster: Any, tmp_path: 
             spark.epoch(cluster, path, *arguments)
     with pytest.raises(tc.TreeCalError, match="has no epoch 8: its epochs are 7"):
         spark.read(cluster, path, 8)
+
+
+def test_spark_says_what_the_others_say(cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = {"a": [0.5, 0.5, 0.25, 1.0] * 50, "b": [0.5, 0.5, 0.75, 0.0] * 50, "label": ["a", "b", "b", "a"] * 50}
+    path = str(tmp_path / "log.parquet")
+    pq.write_table(pa.table(log), path)
+    audit = ("audit", path, "--forecast", "a,b", "--outcome", "label", "--classes", "a,b")
+    found = []
+    for engine in ("duckdb", "spark"):
+        app([*audit, "--engine", engine, "--json"], result_action="return_value")
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["whole"] == found[1]["whole"]
 
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +197,7 @@ def test_a_replay_has_the_points_of_one_machine(classes: bool, cluster: Any, mon
         f.update(outcome)
 
 
+@pytest.mark.heavy
 def test_a_weighted_audit_has_the_digits_of_duckdb(cluster: Any) -> None:
     weights = np.random.default_rng(2).lognormal(sigma=9, size=3000).clip(1e-11, 1e11).tolist()
     weights[:8] = [1.0, -1.0, None, float("nan"), float("inf"), 0.0, 1e13, 3]

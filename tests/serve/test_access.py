@@ -363,7 +363,6 @@ def test_the_command_makes_new_books_for_the_first_token(tmp_path: Path) -> None
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("postgres")
 def test_tokens_in_postgresql_are_made_beside_a_server(postgres: Cluster) -> None:
     data = postgres.database()
     with Writer(open_store(data)) as writer, House(writer, data) as house:

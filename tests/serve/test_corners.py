@@ -288,7 +288,6 @@ def test_every_column_of_an_export_has_its_own_name(books: Books, tmp_path: Path
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("postgres")
 def test_a_database_that_cannot_be_read_or_written_says_why(postgres: Cluster) -> None:
     empty = postgres.database()
     with pytest.raises(FileError, match="no books"), closing(open_reader(empty)) as reader:

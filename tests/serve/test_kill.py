@@ -25,7 +25,6 @@ def test_nothing_is_lost_or_double_when_the_server_is_killed(tmp_path: Path) -> 
 
 
 @pytest.mark.heavy
-@pytest.mark.xdist_group("postgres")
 def test_nothing_is_lost_or_double_when_the_server_or_its_database_is_killed(tmp_path: Path) -> None:
     counts = killed("postgres", kills=40, seed=0, folder=tmp_path)
     assert min(counts["kills of the server"], counts["kills of the database"]) > 5

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.heavy
 sync_api = pytest.importorskip("playwright.sync_api", reason="install the dependency group `browser`")
 CHROMIUM = shutil.which("chromium")
 FLAGS = [

@@ -7,7 +7,7 @@ import pytest
 
 from tests.serve.postgres import Cluster
 
-pytestmark = [pytest.mark.heavy, pytest.mark.xdist_group("postgres")]
+pytestmark = pytest.mark.heavy
 
 
 def test_what_was_committed_outlives_a_kill(postgres: Cluster) -> None:

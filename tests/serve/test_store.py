@@ -22,7 +22,7 @@ from treecal.serve._store import Store, queries
 from treecal.serve._wire import NewForecast, NewStream
 from treecal.serve._writer import Writer
 
-POSTGRES = [pytest.mark.heavy, pytest.mark.xdist_group("postgres")]
+POSTGRES = pytest.mark.heavy
 TEXTS = {"round_by_id": 1, "round_to_settle": 1, "alarms": 1}
 """Where queries take a text."""
 BOTH = pytest.mark.parametrize("data", ["sqlite", pytest.param("postgres", marks=POSTGRES)], indirect=True)
