@@ -10,11 +10,11 @@ from treecal.exceptions import GeometryError, OutcomeError
 
 
 def drift(rounds: int, forecaster: tc.Forecaster) -> float:
-    """Return the greatest relative distance from 0.1 of any point forecast, looked at every 99,991 rounds."""
+    """Return the greatest relative distance from 0.1 of any point forecast, looked at in a hundred rounds."""
     outcome, worst = np.array([0.1]), 0.0
     for t in range(rounds):
         forecaster.update(outcome)
-        if t % 99_991 == 0 or t == rounds - 1:
+        if t % (rounds // 100) == 0 or t == rounds - 1:
             points = forecaster.predict().points
             points = points[points != forecaster.space.centre]  # first children stand at the centre
             worst = max(worst, float(np.abs(points / 0.1 - 1).max(initial=0.0)))
@@ -23,7 +23,7 @@ def drift(rounds: int, forecaster: tc.Forecaster) -> float:
 
 @pytest.mark.parametrize("make", [tc.TreeCal, tc.RunningMean])
 def test_a_constant_does_not_drift(make: type[tc.Forecaster]) -> None:
-    assert drift(300_000, make(tc.Box(0, 1, dim=1))) < 1e-12
+    assert drift(20_000, make(tc.Box(0, 1, dim=1))) < 1e-12
 
 
 @pytest.mark.heavy

@@ -19,23 +19,12 @@ from treecal.exceptions import HorizonError, ParameterError
 from treecal.forecasters import GuardReport
 from treecal.geometry import Norm
 from treecal.state import dumps, loads
-from treecal.testing import check_corrector
 
 SAFE: dict[str, Any] = {
     "grid": lambda: tc.BinaryGrid(tc.Simplex(2)),
     "tree": lambda: tc.TreeCal(tc.Simplex(3), arity=3),
     "tree in a box": lambda: tc.TreeCal(tc.Box([-1.0, 0.0], [1.0, 5.0])),
 }
-CONTRACT: list[tuple[tc.ConvexSet, dict[str, Any]]] = [
-    (tc.Simplex(3), {"error": 0.3}),
-    (tc.Simplex(3), {"corrector": tc.VectorScaling(tc.Simplex(3), scores=None), "budget": 2.0}),
-    (tc.Ball(2), {"error": 0.5}),
-]
-
-
-@pytest.mark.parametrize(("space", "options"), CONTRACT)
-def test_contract(space: tc.ConvexSet, options: dict[str, Any]) -> None:
-    check_corrector(lambda: tc.GuardedCorrector(space, **options))
 
 
 def assert_theorem(

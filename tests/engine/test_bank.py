@@ -101,7 +101,7 @@ class Banks(RuleBasedStateMachine):
                 self.bank.predict()
 
 
-Banks.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Banks.TestCase.settings = settings(max_examples=12, stateful_step_count=25, deadline=None)
 test_a_bank_is_as_many_forecasters = Banks.TestCase
 
 

@@ -121,4 +121,4 @@ class Streams(RuleBasedStateMachine):
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_stream_is_the_thing_alone(kind: str) -> None:
     machine = type("Machine", (Streams,), {"kind": kind})
-    run_state_machine_as_test(machine, settings=settings(max_examples=15, stateful_step_count=15, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=8, stateful_step_count=15, deadline=None))

@@ -54,8 +54,8 @@ def said(p: Any) -> dict[Any, float]:
     ("classifier", "make"),
     [
         pytest.param(preprocessing.StandardScaler() | linear_model.LogisticRegression(), None, id="two labels"),
-        pytest.param(dummy.PriorClassifier(), None, id="labels found"),
-        pytest.param(dummy.PriorClassifier(), QUIET, id="groups"),
+        pytest.param(dummy.PriorClassifier(), None, id="labels found", marks=pytest.mark.heavy),
+        pytest.param(dummy.PriorClassifier(), QUIET, id="groups", marks=pytest.mark.heavy),
         pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded"),
         pytest.param(GaussianNB(), None, id="a slow classifier", marks=pytest.mark.heavy),
     ],

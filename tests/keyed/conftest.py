@@ -12,9 +12,8 @@ from treecal.keyed.session import session
 def cluster() -> Iterator[Any]:
     """The one session of all tests of a process."""
     settings = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
-    settings["spark.driver.extraJavaOptions"] = (
-        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # so it starts with less work
-    )
+    # Most of what a short run costs is Java's second compiler and collector.
+    settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark = session("local[2]", name="tests", settings=settings)
     yield spark
     spark.stop()
