@@ -11,6 +11,8 @@ BROWSER := .venv/.browser
 BENCH := .venv/.bench
 EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark,theory
 
+unexport PYTHONDONTWRITEBYTECODE  # or each of the many processes of the tests compiles the package again
+
 .PHONY: help demo test heavy attack crash arena bench load docs lint format clean
 
 help:  ## list the commands
@@ -41,7 +43,7 @@ $(BROWSER) $(BENCH): .venv/.%: $(READY)  # what few need: a browser's driver, an
 demo: $(DEMO)  ## correct a real model, forecast real streams, and write the report
 	$(BIN)/treecal demo --report treecal-demo.html --force
 
-test: lint  ## lint, types, layers, then every test and example
+test: lint  ## lint, types, layers, then the tests and examples, in five minutes
 	$(BIN)/python -m pytest
 
 heavy: $(BROWSER)  ## the long checks, left out of `make test`

@@ -49,7 +49,16 @@ def _run(page: Path) -> None:
                 raise AssertionError(f"{page}:{line}: the code prints\n{got}\nbut the page says\n{expected}")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+LONG = {ROOT / "docs/howto/river.md"}  # thousands of rounds in River's own loop
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[pytest.mark.heavy] if page in LONG else [])
+        for page in PAGES
+    ],
+)
 def test_code_in_the_docs_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run(page)

@@ -167,7 +167,11 @@ def test_pages_load_what_is_there_and_nothing_from_elsewhere(site: Path) -> None
         assert not re.search(r"url\(\s*[\"']?(?:[a-z]+:)?//|@import", sheet.read_text("utf-8")), sheet
 
 
-@pytest.mark.parametrize("page", ["[gone](gone.md)", "[gone](#gone)", "[gone][treecal.gone]", "::: treecal.gone"])
+# One that is to be described reads the whole package.
+DESCRIBED = pytest.param("::: treecal.gone", marks=pytest.mark.heavy)
+
+
+@pytest.mark.parametrize("page", ["[gone](gone.md)", "[gone](#gone)", "[gone][treecal.gone]", DESCRIBED])
 def test_a_broken_reference_stops_the_build(page: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "zensical.toml", tmp_path)
     (tmp_path / "docs/reference").mkdir(parents=True)

@@ -270,7 +270,7 @@ class Scripted(Hostile):
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_decisions_are_those_of_exact_arithmetic(data: st.DataObject) -> None:
     dim, rounds = data.draw(st.integers(2, 3)), data.draw(st.integers(1, 24))
     classes = data.draw(st.lists(st.integers(0, dim - 1), min_size=rounds, max_size=rounds))
