@@ -33,7 +33,7 @@ def run(checks: tuple[Check, ...], kind: type[tc.Corrector], space: str, number:
         check(lambda: make(kind, space, number), outcomes, outcomes[::-1].copy())
 
 
-@pytest.mark.parametrize(("kind", "space", "number"), list(filter(by_default, CASES)), ids=name)
+@pytest.mark.parametrize(("kind", "space", "number"), [case for case in CASES if by_default(case)], ids=name)
 def test_contract(kind: type[tc.Corrector], space: str, number: int) -> None:
     ask_the_set = (*ASK_THE_SET, check_bad_forecasts_change_nothing)
     run(CORRECTOR_CHECKS if space in ALL_CHECKS_ON else ask_the_set, kind, space, number)

@@ -91,7 +91,7 @@ def run(checks: tuple[Check, ...], kind: type[Forecaster], space: str, number: i
         check(lambda: next(islice(kind.examples(SPACES[space]), number, None)), outcomes_for(space))
 
 
-@pytest.mark.parametrize(("kind", "space", "number"), list(filter(by_default, cases())), ids=name)
+@pytest.mark.parametrize(("kind", "space", "number"), [case for case in cases() if by_default(case)], ids=name)
 def test_contract(kind: type[Forecaster], space: str, number: int) -> None:
     run(CHECKS if space in ALL_CHECKS_ON else ASK_THE_SET, kind, space, number)
 
