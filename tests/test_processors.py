@@ -47,7 +47,6 @@ def differing(environment: dict[str, str], *, compiled: bool = False) -> list[st
     return [name for name in here if here[name] != there[name]]
 
 
-@pytest.mark.xdist_group("processors")
 @pytest.mark.parametrize("environment", [WITHOUT_AVX512, OLD], ids=["without AVX-512", "without AVX2 and FMA"])
 def test_rounds_one_by_one_are_the_same(environment: dict[str, str]) -> None:
     assert differing(environment) == []
