@@ -53,6 +53,29 @@ def test_a_kernel_that_has_run_a_while_is_compiled_aside(monkeypatch: pytest.Mon
         assert kernel.now(7.0) == 3.5
 
 
+def test_an_array_that_becomes_read_only_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_compile, "_PATIENCE", 0.0)
+
+    def fill(found: Array) -> None:
+        found[0] = 1.0
+
+    kernel, found = Kernel(fill, nogil=True), np.zeros(1)
+    prepare = kernel.prepare
+
+    def late(args: tuple[Array]) -> None:
+        found.setflags(write=False)
+        prepare(args)
+
+    monkeypatch.setattr(kernel, "prepare", late)
+    kernel.now(found)
+    if (thread := _compile._compiler._thread) is not None:
+        thread.join()
+    assert kernel.dispatcher.signatures
+    assert not caplog.records
+
+
 def test_the_cache_knows_the_files_of_all_kernels_that_are_named() -> None:
     assert __file__ in add_twice.files
     from treecal.correctors._newton_kernels import play

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import threading
 import time
@@ -55,7 +56,7 @@ class Kernel(Generic[P, R]):
         self.function = function
         self._options = options
         self._ready: set[tuple[type, ...]] = set()  # types of arguments for which there is compiled code
-        self._seconds = 0.0  # in Python
+        self.seconds = 0.0  # in Python
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self.__module__, self.__doc__ = function.__module__, function.__doc__
 
@@ -72,8 +73,8 @@ class Kernel(Generic[P, R]):
         began = time.perf_counter()
         with np.errstate(all="ignore"):  # as compiled code does
             result = self.plain(*args, **kwargs)
-        self._seconds += time.perf_counter() - began
-        if self._seconds > _PATIENCE:
+        self.seconds += time.perf_counter() - began
+        if self.seconds > _PATIENCE:
             _compiler.add(self, args)
         return result
 
@@ -141,6 +142,16 @@ def _bound(function: Callable[P, R], form: Callable[[Kernel[..., Any]], Any]) ->
     return cast("Callable[P, R]", copy)
 
 
+def _viewed(arguments: Any) -> Any:
+    """Return arguments whose types stay what they are now: an array that is handed on may become read-only."""
+    if isinstance(arguments, np.ndarray):
+        return arguments[...]
+    if not isinstance(arguments, tuple):
+        return arguments
+    parts = tuple(map(_viewed, arguments))
+    return type(arguments)(*parts) if hasattr(arguments, "_fields") else parts
+
+
 def _names(code: CodeType) -> set[str]:
     """Return the names that a function asks for, those of functions inside it too."""
     return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
@@ -169,7 +180,7 @@ class _Compiler:
         with self._lock:
             if self._forking or any(each is kernel for each, _ in self._waiting):
                 return
-            self._waiting.append((kernel, args))
+            self._waiting.append((kernel, _viewed(args)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="treecal-compiler")
                 try:
@@ -185,7 +196,11 @@ class _Compiler:
         try:
             while not self._given_up() and (first := self._first()):
                 kernel, args = first
-                kernel.prepare(args)
+                try:
+                    kernel.prepare(args)
+                except Exception as error:  # a batch will raise it
+                    _log(f"{kernel.__name__} cannot be compiled, and stays slow: {error}")
+                    kernel.seconds = -math.inf
                 with self._lock:
                     self._waiting.popleft()
         except _GivenUp:

@@ -362,7 +362,7 @@ def test_a_bad_row_of_csv_is_named(content: str, words: list[str], tmp_path: Pat
 def test_bad_files_and_options() -> None:
     for arguments, words in {
         ("nowhere.csv", "--dim", "2"): "there is no file nowhere.csv",
-        ("notes.md", "--dim", "2"): "--kind jsonl, csv or parquet",
+        ("notes.md", "--dim", "2"): "--kind csv or jsonl or parquet",
         ("/", "--dim", "2", "--kind", "csv"): "/ is a folder",
         (): "no outcome set given",
         ("--classes", "a"): "two or more names",

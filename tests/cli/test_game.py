@@ -78,5 +78,5 @@ def test_bad_files(tmp_path: Path) -> None:
     refused(run("game", tmp_path / "nowhere.json"), "No such file")
     refused(run("game", "poker"), "chicken, matching-pennies")
     refused(run("game", "chicken", "--rounds", 0), "--rounds is 0")
-    refused(run("game", "chicken", "--arity", 1), "arity is 1")
+    refused(run("game", "chicken", "--learner", "treeswap", "--arity", 1), "arity is 1")
     refused(run("game"), "NAME")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch", reason='pip install "treecal[torch]"')
+torch = pytest.importorskip("torch", reason="pip install torch")
 
 from tests.torch.kernels import CHECKS  # noqa: E402
 

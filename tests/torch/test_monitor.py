@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason='pip install "treecal[torch]"')
+torch = pytest.importorskip("torch", reason="pip install torch")
 
 import treecal as tc  # noqa: E402
 from treecal.torch import Monitor  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch", reason='pip install "treecal[torch]"')
+torch = pytest.importorskip("torch", reason="pip install torch")
 
 import treecal as tc  # noqa: E402
 from treecal.exceptions import ParameterError  # noqa: E402

@@ -33,6 +33,12 @@ class Format(NamedTuple):
         Whether the columns of a text are known before its first row.
     begins
         Returns whether a file begins with these bytes, unpacked; None if that cannot be told.
+
+    Examples
+    --------
+    >>> from treecal.io import FORMATS
+    >>> sorted(FORMATS), FORMATS["csv"].name
+    (['csv', 'jsonl', 'parquet'], 'CSV')
     """
 
     kind: str
@@ -50,7 +56,16 @@ FORMATS: dict[str, Format] = {}
 
 
 def register(added: Format) -> None:
-    """Add a format: files of it are read and written from now on."""
+    """Add a format: files of it are read and written from now on.
+
+    Examples
+    --------
+    >>> from treecal.io import FORMATS
+    >>> register(FORMATS["csv"]._replace(kind="dat", endings=(".dat",)))  # its separator is found as that of CSV is
+    >>> format_of("days.dat").kind
+    'dat'
+    >>> del FORMATS["dat"]
+    """
     FORMATS[added.kind] = added
 
 

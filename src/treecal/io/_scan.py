@@ -17,7 +17,13 @@ from treecal.io._text import Row, is_gzip
 
 
 class File(NamedTuple):
-    """A file: its path, its name in messages, and the columns that its folders are named after, as `day=2026-01-31`."""
+    """A file: its path, its name in messages, and the columns that its folders are named after, as `day=2026-01-31`.
+
+    Examples
+    --------
+    >>> File(Path("logs/day=2026-01-31/a.csv"), "a.csv", {"day": "2026-01-31"}).partition
+    {'day': '2026-01-31'}
+    """
 
     path: Path
     name: str
@@ -40,6 +46,16 @@ class FileSource(Source):
     ----------
     shape
         All but the path: files of the same shape can be scanned together.
+
+    Examples
+    --------
+    >>> import duckdb, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "days.csv")
+    ...     _ = path.write_text("day,outcome\\nmonday,rain\\n", encoding="utf-8")
+    ...     source = FileSource(File(path, "days.csv", {}), duckdb.connect(), "read_csv", {"header": "true"})
+    ...     source.shape[0], list(source.types)
+    ('read_csv', ['day', 'outcome'])
     """
 
     def __init__(self, file: File, connection: Any, function: str, options: Mapping[str, str]) -> None:
