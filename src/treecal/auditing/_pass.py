@@ -29,14 +29,16 @@ Watch = Callable[[int, float | None], None]
 
 _THREADS = 8  # at most: each holds some ten megabytes
 _FEW = 1 << 16  # rows that are not worth threads
+_UNCOMPILED = 1 << 16  # probabilities: Python takes less than a second for them, where compiling takes several
 _TICK = 0.1
 
 
 def tally(rows: AuditRows, counts: BinCounts) -> None:
-    """Add valid rows to the counts, by the compiled kernel, which is imported when it is first needed."""
-    from treecal.auditing._kernels import tally as compiled
+    """Add valid rows to the counts, by the kernel, which is imported when it is first needed."""
+    from treecal.auditing._kernels import tally as kernel
 
-    compiled(rows, counts)
+    run = kernel.now if rows.forecasts.size <= _UNCOMPILED else kernel
+    run(rows, counts)
 
 
 def count_rows(

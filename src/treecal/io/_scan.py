@@ -31,7 +31,7 @@ class File(NamedTuple):
 
 
 class FileSource(Source):
-    """A file that DuckDB scans.
+    r"""A file that DuckDB scans.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class FileSource(Source):
     >>> import duckdb, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "days.csv")
-    ...     _ = path.write_text("day,outcome\\nmonday,rain\\n", encoding="utf-8")
+    ...     _ = path.write_text("day,outcome\nmonday,rain\n", encoding="utf-8")
     ...     source = FileSource(File(path, "days.csv", {}), duckdb.connect(), "read_csv", {"header": "true"})
     ...     source.shape[0], list(source.types)
     ('read_csv', ['day', 'outcome'])
