@@ -132,7 +132,8 @@ def play_stream(title: str, space: tc.Simplex, outcomes: ArrayLike | None) -> Se
     ):
         stream: ArrayLike | Adversary = LedgerAdversary(space) if outcomes is None else outcomes
         with progress(f"{title}: {type(forecaster).__name__}") as done:
-            entries.append(play(forecaster, stream, rounds=rounds, name=name, note=note, progress=done))
+            entry = play(forecaster, stream, rounds=rounds, name=name, note=note, at_once=False, progress=done)
+            entries.append(entry)
     section = Section(title, entries)
     own, eager_alone, safe_alone = section.verdicts
     held = own.entry.guard

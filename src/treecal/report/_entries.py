@@ -145,6 +145,7 @@ def play(
     name: str | None = None,
     note: str | None = None,
     norm: Norm | str | None = None,
+    at_once: bool = True,
     progress: Callable[[int, int], object] | None = None,
 ) -> Entry:
     """Play a forecaster over outcomes, or a corrector over a model's forecasts, and return its entry in a report.
@@ -169,6 +170,9 @@ def play(
         Why it is there, in a sentence.
     norm
         Norm of the error: by default ℓ1 on the simplex, ℓ2 elsewhere.
+    at_once
+        Whether to replay what can be replayed at once. Not to is sooner done for up to some 20,000 rounds if nothing
+        has been compiled yet.
     progress
         Called some 200 times, and at the end, with the number of rounds played so far and of all rounds.
 
@@ -192,7 +196,7 @@ def play(
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
     seen = _Seen(forecaster.space, norm)
     ledger: Ledger | Run | GuardedRun
-    if isinstance(ys, np.ndarray) and count and forecasts is None and _is_compiled(forecaster):
+    if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and _is_compiled(forecaster):
         ledger = _replayed(forecaster, ys, seen, progress)
     else:
         ledger = _played(forecaster, ys, rounds, count, forecasts, seen, progress)
