@@ -49,10 +49,11 @@ class House:
     def __init__(self, writer: Writer, data: str, **options: Any) -> None:
         self.now = 1000.0
         self.log = io.StringIO()
+        self._writing = Log(self.log)
         limits = {name: options.pop(name) for name in ("most_bytes", "most_seconds", "operations") if name in options}
         self.access = Access(clock=lambda: self.now, **options)
         self.writer, self.data = writer, data
-        self.app = application(writer, open_store(data), access=self.access, log=Log(self.log), **limits)
+        self.app = application(writer, open_store(data), access=self.access, log=self._writing, **limits)
         self._runner = asyncio.Runner()
         self.token: str | None = None
 
@@ -62,9 +63,11 @@ class House:
 
     @property
     def lines(self) -> list[Any]:
+        self._writing.flush()
         return [jsons.loads(line) for line in self.log.getvalue().splitlines()]
 
     def __enter__(self) -> Self:
+        self._writing.__enter__()
         self._runner.__enter__()
         self._life = self._runner.run(self._started())
         return self
@@ -72,6 +75,7 @@ class House:
     def __exit__(self, *error: object) -> None:
         self._runner.run(self._life.__aexit__(None, None, None))
         self._runner.__exit__(None, None, None)
+        self._writing.__exit__(None, None, None)
 
     async def _started(self) -> Any:
         life = self.app.router.lifespan_context(self.app)

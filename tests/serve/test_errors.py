@@ -257,7 +257,7 @@ def test_an_error_after_the_answer_began_ends_the_connection(tmp_path: Path) -> 
     with served(tmp_path, operations=[Operation(method="GET", path="/", does=begin, about="")]) as house:
         with pytest.raises(ZeroDivisionError):  # which the server takes to close the connection
             house.ask("GET", "/")
-        assert [line["event"] for line in house.lines] == ["failure"]
+        assert [line["event"] for line in house.lines] == ["failure", "request"]
 
 
 def test_a_client_that_goes_while_it_sends_is_not_an_error(house: House) -> None:

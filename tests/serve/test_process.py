@@ -212,6 +212,49 @@ def test_what_a_server_starts_with_is_left_out_of_full_collections(
     assert gc.get_freeze_count() == 0
 
 
+def test_a_log_that_nobody_reads_holds_up_no_answer(tmp_path: Path) -> None:
+    """Its reader stands still: a pipe has room for some 400 lines, and the queue for 10,000 more."""
+    with process("--data", tmp_path / "books.sqlite") as (started, port):
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for _ in range(12_500):
+            line.request("GET", "/healthz")
+            answer = line.getresponse()
+            assert (answer.status, answer.read()) == (200, b'{"ok":true}')
+        assert ask(port, "GET", "/readyz") == (200, {"ok": True})
+        line.request("GET", "/metrics")
+        (dropped,) = re.findall(r"^treecal_log_dropped_total (\d+)$", line.getresponse().read().decode(), re.MULTILINE)
+        line.close()
+        assert 0 < int(dropped) < 2_500
+        lines = list[dict[str, Any]]()
+        assert started.stderr is not None
+        while not lines or lines[-1]["event"] != "dropped":  # the reader goes on
+            lines.append(json.loads(started.stderr.readline()))
+        assert lines[-1]["lines"] == int(dropped) + 1  # that of /metrics itself
+        assert sum(line["event"] == "request" for line in lines) + lines[-1]["lines"] == 12_502
+        started.terminate()
+        assert [line["event"] for line in ended(started)][-1] == "stopped"
+
+
+def test_a_log_that_nobody_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with process("--data", tmp_path / "books.sqlite") as (started, port):
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        for _ in range(1_000):
+            line.request("GET", "/healthz")
+            line.getresponse().read()
+        line.close()
+        started.terminate()
+        assert started.wait(30) == 0
+
+
+@pytest.mark.parametrize(("level", "events"), [("warning", []), ("info", ["request", "stopping", "stopped"])])
+def test_the_log_has_lines_from_a_level_on(tmp_path: Path, level: str, events: list[str]) -> None:
+    with process("--data", tmp_path / "books.sqlite", "--log-level", level) as (started, port):
+        assert ask(port, "GET", "/healthz")[0] == 200
+        started.terminate()
+        lines = ended(started)
+    assert [line["event"] for line in lines if line["event"] not in ("compiled", "started")] == events
+
+
 @contextmanager
 def thread(folder: Path, **options: Any) -> Iterator[int]:
     """Serve on a thread of this process; yield the port."""
@@ -219,9 +262,10 @@ def thread(folder: Path, **options: Any) -> Iterator[int]:
     with (
         Writer(store) as writer,
         socket.create_server(("127.0.0.1", 0)) as listening,
-        open(os.devnull, "w", encoding="utf-8") as log,
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        Log(nowhere) as log,
     ):
-        server = _run.Server(application(writer, store, access=Access(), log=Log(log), **options))
+        server = _run.Server(application(writer, store, access=Access(), log=log, **options))
         ready = threading.Event()
         server.at_start = ready.set
         running = threading.Thread(target=server.run, args=([listening],))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -26,6 +26,7 @@ def serve(
     rate: float = 5000.0,
     body: int = 8,
     demo: bool = False,
+    log_level: Literal["info", "warning", "error"] = "info",
 ) -> int:
     """Take forecasts by id, announce corrected ones, learn from outcomes when they come; show it all on a page.
 
@@ -39,8 +40,7 @@ def serve(
 
     It stops at Ctrl-C or SIGTERM, with code 0, when all that was asked is answered. It ends with code 75 if the books
     cannot be opened now and may be later: the database does not answer, the disk is full, another server has them.
-    Standard error is its log, a JSON
-    object in a line.
+    Standard error is its log, a JSON object in a line.
 
     Parameters
     ----------
@@ -56,6 +56,8 @@ def serve(
         Megabytes that a request may have.
     demo
         Replay flights, so that there is something to see. Without --data the books are in a temporary folder.
+    log_level
+        The least level of what is logged. Requests are of level info, failures of level error.
     """
     if not 0 <= port < 2**16:
         raise ParameterError.expected("--port", port, "a number from 0 to 65535")
@@ -82,6 +84,7 @@ def serve(
                 rate=rate,
                 most_bytes=body * 2**20,
                 demo=demo,
+                log_level=log_level,
                 say=say,
             )
         except NotNowError as error:

@@ -89,14 +89,13 @@ def application(
     operations
         What the server does.
     """
-    context = Context(writer, store, access)
+    context = Context(writer, store, access, log)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         context.open()
         yield
         context.close()
-        log.flush()
 
     paths: dict[str, list[Operation]] = {}
     for each in operations:

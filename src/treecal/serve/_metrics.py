@@ -45,8 +45,8 @@ class Metrics:
         self._times[route][bisect_left(BOUNDS, seconds)] += 1
         self._seconds[route] += seconds
 
-    def text(self, gauges: Mapping[str, tuple[str, Series]]) -> str:
-        """Return all counts, and gauges by name with a description, as Prometheus reads them."""
+    def text(self, gauges: Mapping[str, tuple[str, Series]], *, dropped: int = 0) -> str:
+        """Return all counts, of dropped lines of the log too, and gauges by name with a description."""
         lines = [
             *_series("treecal_started_seconds", "gauge", "When the server started.", [((), self._started)]),
             *_series(
@@ -57,6 +57,9 @@ class Metrics:
                     ((("route", route), ("method", method), ("status", str(status))), count)
                     for (route, method, status), count in self._requests.items()
                 ),
+            ),
+            *_series(
+                "treecal_log_dropped_total", "counter", "Lines of the log that nobody read in time.", [((), dropped)]
             ),
             "# HELP treecal_request_seconds Seconds from a request to its answer.",
             "# TYPE treecal_request_seconds histogram",

@@ -29,6 +29,7 @@ from treecal.serve._warm import set_aside, warm_up
 if TYPE_CHECKING:
     from treecal.serve._access import Access
     from treecal.serve._books import Books
+    from treecal.serve._log import Log
     from treecal.serve._metrics import Series
     from treecal.serve._replay import StreamRow
     from treecal.serve._store import Reader, Store
@@ -52,10 +53,12 @@ class Context:
         Where they are.
     access
         Who is let in.
+    log
+        Where requests and failures are written.
     """
 
-    def __init__(self, writer: Writer, store: Store, access: Access) -> None:
-        self.access, self.hub, self.metrics, self.page = access, Hub(), Metrics(), Page()
+    def __init__(self, writer: Writer, store: Store, access: Access, log: Log) -> None:
+        self.access, self.log, self.hub, self.metrics, self.page = access, log, Hub(), Metrics(), Page()
         self.writer, self._store, self._verdicts = writer, store, reading.Verdicts()
         self._beating, self._next_beat = asyncio.Lock(), 0.0
         self._problem: Refusal | None = None
@@ -401,7 +404,10 @@ async def metrics(context: Context, call: Request) -> Response:
             ],
         ),
     }
-    return Response(context.metrics.text(gauges).encode(), kind=b"text/plain; version=0.0.4; charset=utf-8")
+    return Response(
+        context.metrics.text(gauges, dropped=context.log.dropped).encode(),
+        kind=b"text/plain; version=0.0.4; charset=utf-8",
+    )
 
 
 def _broken(context: Context) -> float:

@@ -24,7 +24,7 @@ from treecal.exceptions import ParameterError, TreeCalError
 from treecal.serve._access import Access
 from treecal.serve._connections import may_exist, open_store
 from treecal.serve._http import MOST_BYTES, application, failure
-from treecal.serve._log import Handler, Log
+from treecal.serve._log import Handler, Level, Log
 from treecal.serve._refusals import Refusal
 from treecal.serve._store import NotNowError
 from treecal.serve._tokens import tokens_of
@@ -54,6 +54,7 @@ def serve(
     rate: float = 5000.0,
     most_bytes: int = MOST_BYTES,
     demo: bool = False,
+    log_level: Level = "info",
     say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Serve the books until SIGTERM or Ctrl-C; then answer what was asked, keep snapshots and return.
@@ -72,52 +73,57 @@ def serve(
         Bytes of a body.
     demo
         Whether to play flights into the books.
+    log_level
+        The least level of lines in the log; requests are of level info.
     say
         Tells the person who watches where the page is, and what the demo does.
     """
-    log = Log()
     sys.setswitchinterval(_SWITCH)
-    with ExitStack() as stack:
-        stack.enter_context(_logging(log))
-        stack.callback(log.flush)
-        signals = stack.enter_context(_Signals())
-        loopback = _is_loopback(host)
-        if not loopback and not may_exist(data):
-            raise _no_token(host)
-        listening = stack.enter_context(_listening(host, port))  # first: what is refused leaves no books behind
-        store = open_store(data)
-        writer = stack.enter_context(Writer(store))
-        reader = store.reader()
-        try:
-            some = bool(tokens_of(reader))
-        finally:
-            reader.close()
-        if not loopback and not some:
-            raise _no_token(host)
-        _compile(writer, log, say)
-        if demo:
-            from treecal.serve._demo import Demo
+    with Log(level=log_level) as log:
+        with ExitStack() as stack:
+            stack.enter_context(_logging(log))
+            signals = stack.enter_context(_Signals())
+            loopback = _is_loopback(host)
+            if not loopback and not may_exist(data):
+                raise _no_token(host)
+            listening = stack.enter_context(_listening(host, port))  # first: what is refused leaves no books behind
+            store = open_store(data)
+            writer = stack.enter_context(Writer(store))
+            reader = store.reader()
+            try:
+                some = bool(tokens_of(reader))
+            finally:
+                reader.close()
+            if not loopback and not some:
+                raise _no_token(host)
+            _compile(writer, log, say)
+            if demo:
+                from treecal.serve._demo import Demo
 
-            stack.enter_context(Demo(writer, say=say))
-        access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
-        app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
-        server = signals.server = Server(app)
-        bound = listening.getsockname()[1]
-        address, here = _address(host, bound), _address(_HERE.get(host, host), bound)
+                stack.enter_context(Demo(writer, say=say))
+            access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
+            app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
+            server = signals.server = Server(app)
+            bound = listening.getsockname()[1]
+            address, here = _address(host, bound), _address(_HERE.get(host, host), bound)
 
-        def at_start() -> None:
-            log.line("started", address=address)
-            say(f"the page is at {here}" if here == address else f"listening at {address}; here the page is at {here}")
+            def at_start() -> None:
+                log.line("started", address=address)
+                say(
+                    f"the page is at {here}"
+                    if here == address
+                    else f"listening at {address}; here the page is at {here}"
+                )
 
-        def stop() -> None:
-            server.should_exit = True  # whoever started the process starts it again
+            def stop() -> None:
+                server.should_exit = True  # whoever started the process starts it again
 
-        server.at_start, writer.on_failure = at_start, stop
-        stack.callback(gc.unfreeze)
-        set_aside()
-        server.run([listening])
-        log.line("stopping")
-    log.line("stopped")
+            server.at_start, writer.on_failure = at_start, stop
+            stack.callback(gc.unfreeze)
+            set_aside()
+            server.run([listening])
+            log.line("stopping")
+        log.line("stopped")
     if writer.failure is not None:
         hint = "start the server again; what was acknowledged is kept."
         raise NotNowError(f"the books failed: {writer.failure}.", hint=hint)
