@@ -15,6 +15,7 @@ import pytest
 
 from tests.test_processors import OLD
 from treecal.cli._app import run
+from treecal.exceptions import FileError
 from treecal.serve import _wire as wire
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._writer import Writer
@@ -70,6 +71,46 @@ def test_books_that_are_not(path: Path, capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "rain: round 4: the log before it is not the one it was announced after." in shown
     assert "not sound" in shown
+
+
+def test_an_index_that_has_lost_a_forecast(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is sent again would not be found, and recorded a second time; the log itself is as it was."""
+    ask = wire.NewForecast("acknowledged", [0.25, 0.75])
+    with Writer(Sqlite(path)) as writer:
+        (before,) = writer.submit(lambda books: books.forecast("rain", [ask])).result()
+    connection = apsw.Connection(str(path))
+    ((page, size),) = connection.execute(
+        "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'sqlite_autoindex_rounds_2'"
+    ).fetchall()
+    connection.close()
+    content, whole = bytearray(path.read_bytes()), slice((page - 1) * size, page * size)
+    content[whole] = content[whole].replace(b"acknowledged", b"Acknowledged")
+    path.write_bytes(content)
+
+    assert run(["doctor", "--data", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert "the file is damaged: row 21 missing from index sqlite_autoindex_rounds_2." in shown
+    assert "not sound" in shown
+    assert run(["doctor", "--data", str(path), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["sound"], len(found["damage"])) == (False, 1)
+    with pytest.raises(FileError, match=r"is damaged: row 21 missing from index(.|\n)*restore a backup(.|\n)*REINDEX"):
+        Sqlite(path).__enter__()
+
+    connection = apsw.Connection(str(path))
+    connection.execute("REINDEX")
+    connection.close()
+    assert run(["doctor", "--data", str(path)]) == 0
+    with Writer(Sqlite(path)) as writer:
+        assert writer.submit(lambda books: books.forecast("rain", [ask])).result() == [before]
+
+
+def test_large_books_are_checked_by_the_doctor_only(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("treecal.serve._sqlite._CHECKED_BYTES", 0)
+    with caplog.at_level("INFO", "treecal.serve"), Sqlite(path):
+        assert "treecal doctor --data checks it" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
 
     With --data, play the log of a server's books again instead, from the first row, and compare every forecast and the
     state with what was announced and kept, bit for bit. The server may run meanwhile: what it had recorded when the
-    check began is checked.
+    check began is checked. Of a file of SQLite pages and indexes are checked too.
 
         treecal doctor --data books.sqlite
 
@@ -85,12 +85,13 @@ def _check_books(data: str, *, json: bool) -> int:
     try:
         with Console(stderr=True, quiet=not sys.stderr.isatty()).status("playing the log again …"):
             found = check_books(reader)
+            damage = reader.damage()
     finally:
         reader.close()
     flawed = [each for each in found if each.problems]
-    code = Exit.FLAWED if flawed else Exit.FINE
+    code = Exit.FLAWED if flawed or damage else Exit.FINE
     if json:
-        emit({"sound": not flawed, "streams": [each._asdict() for each in found]})
+        emit({"sound": code == Exit.FINE, "damage": damage, "streams": [each._asdict() for each in found]})
         return code
     paper = page()
     listed = table("Streams", "stream", "forecasts", "arrivals", "hash of the log", "")
@@ -102,10 +103,12 @@ def _check_books(data: str, *, json: bool) -> int:
     for each in flawed:
         for problem in each.problems:
             paper.print(Text(f"{each.name}: {problem}"))
+    for problem in damage:
+        paper.print(Text(f"the file is damaged: {problem}."))
     rounds = counted(sum(each.rounds for each in found), "forecast")
     paper.print(
         "The books are not sound: see above. Restore a backup, and keep this file."
-        if flawed
+        if code
         else f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it."
     )
     return code

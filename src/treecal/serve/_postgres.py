@@ -78,6 +78,10 @@ class PostgresReader:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             yield
 
+    def damage(self) -> list[str]:
+        """Return nothing: PostgreSQL checks its pages as it reads them, and `pg_amcheck` its indexes."""
+        return []
+
     def close(self) -> None:
         """Close the connection."""
         if self._connection is not None:

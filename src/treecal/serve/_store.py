@@ -27,6 +27,9 @@ class Reader(Protocol):
     def moment(self) -> AbstractContextManager[None]:
         """Let all queries in a block see the same: what is committed when it begins."""
 
+    def damage(self) -> list[str]:
+        """Return what is wrong with the files themselves, as far as the database tells."""
+
     def close(self) -> None:
         """Close the connection."""
 
