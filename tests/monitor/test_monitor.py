@@ -115,6 +115,36 @@ def test_many_at_once_equal_one_by_one(space: tc.ConvexSet, options: dict[str, A
     assert one.statistic == many.statistic <= many.peak
 
 
+@pytest.mark.parametrize("kind", ["too sure", "too low", "exchanged"])
+def test_the_onset_is_near_the_change(kind: str) -> None:
+    """Not long before it: of what wins, a timid bet may have begun by chance hundreds of rounds earlier."""
+    streams, change, rounds = 200, 1000, 2500
+    late, delays = list[int](), list[int]()
+    for seed in range(streams):
+        rng = np.random.default_rng(seed)
+        p = rng.dirichlet([4, 3, 2], rounds)
+        y = (rng.random(rounds)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(0, 2)
+        off = p[change:]
+        if kind == "too sure":
+            off = off**1.8
+        elif kind == "too low":
+            off = off * [1.0, 1.0, 0.35]
+        else:
+            off = off[:, [1, 0, 2]]
+        p[change:] = off / off.sum(axis=1, keepdims=True)
+        m = tc.Monitor(tc.Simplex(3))
+        m.update_many(p, y)
+        assert m.alarm is not None
+        if m.alarm.round > change:
+            late.append(m.alarm.onset - change - 1)
+            delays.append(m.alarm.round - change)
+    delay = np.median(delays)
+    assert len(late) > 0.9 * streams  # the others are false alarms
+    assert np.median(np.abs(late)) < 0.2 * delay
+    assert abs(np.median(late)) < 0.05 * delay
+    assert np.mean(np.array(late) < -delay) < 0.05
+
+
 def test_temperature_class_and_onset_are_named() -> None:
     model, y = stream(3, 400, sure=3.0)
     right, right_y = stream(3, 1000, seed=5)

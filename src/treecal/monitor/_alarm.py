@@ -31,7 +31,8 @@ class Alarm:
     round
         The round after whose outcome it came.
     onset
-        The round in which the error most likely began: an estimate, early or late by as much as chance makes it.
+        The round in which the error most likely began: of all starts and all bets those that have won most. An
+        estimate, early or late by as much as chance makes it.
     kind
         The bet that holds most of the evidence: "temperature"; "class", of one class; "base rate", of several at once;
         "confidence", of the most likely class, where it has a certain probability. For outcomes that are not classes
@@ -45,8 +46,8 @@ class Alarm:
         For classes, the logits to add; for "temperature", the number to divide all logits by. It comes from a grid, so
         it is rough. For other sets the same as `gap`.
     gap
-        Mean outcome less mean forecast since the onset: of the class or coordinate, or the most likely class. (For
-        "slope", as a share of the most it can be.)
+        Mean outcome less mean forecast since the error began, as the bets of this kind see it: of the class or
+        coordinate, or the most likely class. (For "slope", as a share of the most it can be.)
     e_value
         The evidence at the alarm.
     group
@@ -93,10 +94,9 @@ def read_alarm(
 ) -> Alarm:
     """Return the alarm that a stream's evidence, one row of it, amounts to."""
     held = family.table.shares * cells[:, CAPITAL]
-    best = int(held.argmax())
-    kind, where, size = family.bets[best]
-    gap = _gap(cells[best])
+    kind, where, size = family.bets[int(held.argmax())]
     of_kind = [i for i, bet in enumerate(family.bets) if (bet.kind, bet.where) == (kind, where)]
+    gap = _gap(_best_run(cells[of_kind]))
     place: str | int | float | None = None
     if kind == "temperature":
         size = exp(_mean(held[of_kind], [log(family.bets[i].size) for i in of_kind]))
@@ -122,7 +122,10 @@ def read_alarm(
     else:
         place, up = (None, ("not extreme enough", "too extreme")) if kind == "slope" else (where, _DIRECTIONS[:2])
         direction, size = up[size < 0], gap
-    onset = min(int(cells[best, SINCE]), number)
+    # The start and the bet that win most together: most likely, if any start and any of these errors may be. What holds
+    # most of the evidence is often a timid bet, whose run goes on for long after chance began it; and it has won from
+    # starts that weigh more, as they are earlier.
+    onset = min(int(_best_run(cells)[SINCE]), number)
     return Alarm(number, onset, kind, place, direction, float(size), float(gap), value, group)
 
 
@@ -135,6 +138,11 @@ def _mean(weights: Array, sizes: list[float]) -> float:
     return math.fsum(weights * np.array(sizes)) / math.fsum(weights)
 
 
+def _best_run(cells: Array) -> Array:
+    """Return the bet whose run has won most."""
+    return np.asarray(cells[int(cells[:, RUN].argmax())])
+
+
 def _gap(cell: Array) -> float:
     return float(cell[EXCESS] / cell[LENGTH]) if cell[LENGTH] else 0.0
 
@@ -145,7 +153,7 @@ def _class_gap(family: Family, cells: Array, where: int, sign: float) -> float:
     if where not in watched:  # of two classes the other one is
         return -_class_gap(family, cells, 1 - where, -sign)
     own = [i for i, bet in enumerate(family.bets) if (bet.kind, bet.where) == ("class", where) and bet.size * sign > 0]
-    return _gap(cells[own[int(cells[own, RUN].argmax())]])
+    return _gap(_best_run(cells[own]))
 
 
 def _name(space: ConvexSet, where: int) -> str | int:

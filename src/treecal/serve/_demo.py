@@ -30,7 +30,8 @@ from treecal.serve._writer import Writer
 from treecal.streams import new_york_flights_model, seattle_weather
 
 WORSE_AFTER = 300
-"""Rounds until models have a second version, one of them a worse one: a quarter of a minute."""
+"""Rounds until models have a second version, one of them a worse one: a quarter of a minute. Alarms count outcomes, of
+which a few never come."""
 _TICK = 0.25  # seconds; as often the page is sent the state of a stream
 _PACE = 5  # forecasts of a stream in each
 _DELAY = 2.0  # seconds until an outcome comes, on average
@@ -185,7 +186,7 @@ class Demo:
             for flow in flows:
                 self._writer.submit(methodcaller("create", flow.new)).result()
             names = ", ".join(flow.new.name for flow in flows)
-            worse = f"from round {WORSE_AFTER + 1} on the model of {flows[0].new.name} is too sure of itself"
+            worse = f"from about the {WORSE_AFTER}th outcome on the model of {flows[0].new.name} is too sure of itself"
             self._say(f"the demo plays {names}; {worse}.")
             due = time.monotonic()
             while not self._stop.wait(max(due - time.monotonic(), 0.0)):
