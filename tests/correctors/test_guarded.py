@@ -20,6 +20,7 @@ from treecal.forecasters import GuardReport
 from treecal.geometry import Norm
 from treecal.state import dumps, loads
 
+TWO = tc.Simplex(2)
 SAFE: dict[str, Any] = {
     "grid": lambda: tc.BinaryGrid(tc.Simplex(2)),
     "tree": lambda: tc.TreeCal(tc.Simplex(3), arity=3),
@@ -132,6 +133,36 @@ def test_a_corrector_is_applied_first() -> None:
     assert better < raw
     assert scaled.corrector is not None
     assert scaled.corrector.rounds == 500
+
+
+@pytest.mark.parametrize("options", [{}, {"measured": False}, {"corrector": tc.PlattScaling(TWO, scores=None)}])
+def test_the_certificate_after_a_log_is_one_of_the_rounds_after_it(options: dict[str, Any]) -> None:
+    """A log that is biased the other way round buys the model no error in the rounds."""
+    rng = np.random.default_rng(0)
+    rows = 20_000 if not options else 2000
+    half = np.full((rows, 2), 0.5)
+    f, ledger = tc.GuardedCorrector(TWO, scores=None, **options), tc.Ledger(TWO)
+    f.fit(half, (rng.random(rows) < 0.56).astype(int))
+    assert f.guard() == tc.GuardedCorrector(TWO, **options).guard()
+    if f.corrector is not None:
+        assert f.corrector.rounds == rows
+    for _ in range(2000):
+        ledger.record(f.predict([0.5, 0.5]), 0)
+        f.update(0)
+    certificate = f.certificate("l1", rounds=2000)
+    assert certificate is not None
+    assert ledger.error("l1") <= certificate.bound
+    assert f.guard().rounds == 2000
+    assert dumps(loads(dumps(f))) == dumps(f)
+
+
+def test_points_of_a_log_are_announced_again() -> None:
+    """What a log taught the books is announced in the rounds after it, as if it had been learned in rounds."""
+    forecasts, outcomes = model("right", 2, 300, 0)
+    fitted = tc.GuardedCorrector(TWO, error=2.5).fit(forecasts[:200], outcomes[:200])
+    played = tc.GuardedCorrector(TWO, error=2.5)
+    run(played, forecasts[:200], outcomes[:200])
+    assert run(fitted, forecasts[200:], outcomes[200:]) == run(played, forecasts[200:], outcomes[200:])
 
 
 @pytest.mark.parametrize("options", [{}, {"error": 0.3}, {"corrector": tc.VectorScaling(tc.Simplex(3), scores=None)}])

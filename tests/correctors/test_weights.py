@@ -10,6 +10,7 @@ import pytest
 
 import treecal as tc
 from tests.correctors.models import model
+from treecal.correctors import all_correctors
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.state import dumps, loads
 
@@ -47,6 +48,21 @@ def test_a_round_of_weight_0_is_counted_and_neither_learned_nor_scored(make: Any
     assert dumps(loads(dumps(batch))) == dumps(batch)
     if batch.scores == "exact":
         assert batch.ledgers["after"].rounds == 80
+
+
+@pytest.mark.parametrize("kind", all_correctors(), ids=lambda kind: kind.__name__)
+def test_every_corrector_is_saved_and_resumed_after_a_round_of_weight_0(kind: type[tc.Corrector]) -> None:
+    P, Y = model("overconfident", 2, 12, 0)
+    for f in kind.examples(TWO):
+        asked = np.stack([P] * len(f.models), axis=1) if isinstance(f, tc.Mixture) else P
+        f.fit(asked[:4], Y[:4])
+        for b, y, weight in zip(asked[4:], Y[4:], [0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0], strict=True):
+            f.predict(b)
+            f.update(y, weight=weight)
+            again = loads(dumps(f))
+            assert again.rounds == f.rounds
+            assert dumps(again) == dumps(f)
+            assert np.array_equal(again.predict_many(asked), f.predict_many(asked))
 
 
 @each

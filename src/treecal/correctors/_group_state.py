@@ -52,7 +52,7 @@ def checked_names(names: Any) -> list[Hashable]:
 
 
 def check_seen(space: ConvexSet, groups: int, first: Array, sums: Array, *, rounds: int, whole: bool) -> None:
-    """Raise unless so many groups can have seen this in so many rounds, which all have weight 1 if they are `whole`."""
+    """Raise unless so many groups can have seen this in so many rounds, of weights 0 and 1 if they are `whole`."""
     dim = space.dim
     check_array("first", first, (groups, dim))
     check_array("sums", sums, (groups, 3, 3 + 2 * dim))
@@ -60,8 +60,8 @@ def check_seen(space: ConvexSet, groups: int, first: Array, sums: Array, *, roun
     weights, scored = sums[:, 0, 0], sums[:, 2]
     if groups > rounds or (weights <= 0).any() or weights.sum() > HEAVIEST * rounds:
         raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
-    if whole and ((weights != np.rint(weights)).any() or weights.sum() != rounds or sums[:, 1, 0].any()):
-        raise SnapshotError(f"the groups' rounds are not whole numbers with sum {rounds}.")
+    if whole and ((weights != np.rint(weights)).any() or weights.sum() > rounds or sums[:, 1, 0].any()):
+        raise SnapshotError(f"the groups' rounds are not whole numbers with a sum of at most {rounds}.")
     if (scored[:, 0] < 0).any() or (scored[:, 0] > weights * (1 + slack(rounds))).any():
         raise SnapshotError("the groups learned more in rounds than in all.")
     for total in (sums[:, 0], sums[:, 0] + sums[:, 1], scored):  # without and with what rounding lost

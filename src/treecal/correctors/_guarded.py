@@ -10,6 +10,7 @@ from typing import Any
 from treecal._states import Resume, check_names
 from treecal._typing import Array
 from treecal.correctors._base import Corrector, Scored, checked_part
+from treecal.correctors._batch import Batch
 from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
@@ -30,6 +31,9 @@ class GuardedCorrector(Corrector):
     plus the set's diameter, is within the budget. So any model keeps its skill where it deserves trust, and the
     total calibration error is at most `(1 + budget)` times the bound of `safe` on every sequence, whatever the model
     forecasts.
+
+    `fit` teaches the corrector and the points of the codebook. Nobody was given a forecast for the rows of a log, so
+    the guard does not count them: its budget is new, and the guarantee is one of the rounds after `fit`.
 
     Parameters
     ----------
@@ -130,6 +134,18 @@ class GuardedCorrector(Corrector):
             corrector = corrector._learned(forecast, outcome)
         return {"_now": (corrector, guard.after(announced, outcome), shelf)}
 
+    def _fit(self, batch: Batch) -> None:
+        """Fit the corrector, and let the books learn what it makes of the log; the guard sees rounds only."""
+        corrector, guard, shelf = self._now
+        points = batch.forecasts
+        if corrector is not None:
+            corrector = corrector._fitted_to(batch)
+            points = corrector._announce_many(points, None)
+        shelf = deepcopy(shelf)  # shelves of successive rounds share their arrays
+        for point, outcome in zip(points, batch.outcomes, strict=True):
+            shelf = shelf.after(shelf.book.choose(shelf.books, point), outcome)
+        vars(self).update(_now=(corrector, guard, shelf), **self._counted(len(batch)))
+
     def guard(self) -> GuardReport:
         """Return what the guard did so far: rounds and errors of model and safe part, and the budget."""
         return self._now[1].report()
@@ -150,8 +166,9 @@ class GuardedCorrector(Corrector):
         if corrector is not None:
             corrector = deepcopy(corrector)
             corrector.set_state(state["corrector"])
-        counts = guard.rounds, rounds if corrector is None else corrector.rounds
-        if counts != (rounds, rounds) or shelf.books.rounds > rounds:
+        # The guard counts no rows of logs, and none of the parts rounds of weight 0.
+        learned = rounds if corrector is None else corrector.rounds
+        if not guard.rounds <= learned <= rounds or shelf.books.rounds > learned:
             raise SnapshotError(f"the parts do not agree on {rounds} rounds.")
 
         def resume() -> None:
