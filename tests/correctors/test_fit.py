@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ def test_the_fit_is_the_optimum_with_the_curvature_of_the_log(
     start = f.theta
     f.fit(forecasts, outcomes, weights=weights)
     _, gradients = losses(f, f.theta, forecasts, outcomes)
-    # rate·ridge = 10: the ridge of the online Newton step pulls towards the start.
-    np.testing.assert_allclose(weights @ gradients + 10 * (f.theta - start), 0, atol=1e-4)
+    # 0.03·rate·ridge = 0.3: a part of the ridge of the online Newton step pulls towards the start.
+    np.testing.assert_allclose(weights @ gradients + 0.3 * (f.theta - start), 0, atol=1e-9)
     A = f.get_state()["own"]["curvature"][0]
     if not given:
         np.testing.assert_allclose(A[0], 100 * np.eye(len(start)) + (gradients.T * weights) @ gradients, rtol=1e-9)
@@ -74,13 +75,13 @@ def test_an_optimum_outside_the_ball_is_put_on_its_sphere() -> None:
 
     def cost(theta: Array) -> float:
         found, _ = losses(f, theta, forecasts[:, ::-1], outcomes)
-        return float(found.sum()) + 0.05 * float(((theta - [1, 1, 0, 0]) ** 2).sum())
+        return float(found.sum()) + 0.0015 * float(((theta - [1, 1, 0, 0]) ** 2).sum())
 
     def room(theta: Array) -> float:
         return float(1.45**2 - theta @ theta)
 
     best = minimize(cost, f.theta, constraints={"type": "ineq", "fun": room}, method="SLSQP")
-    assert cost(f.theta) <= float(best.fun) + 1e-3
+    assert cost(f.theta) <= float(best.fun) + 1e-6
 
 
 @pytest.mark.parametrize(("kind", "dim", "given"), SCALINGS)
@@ -88,32 +89,100 @@ def test_each_copy_is_at_the_optimum_of_what_it_remembers(kind: type[Scaling], d
     forecasts, outcomes = model("drifting", dim, 260, 0)
     f = kind(tc.Simplex(dim), **given)
     start = f.theta
-    f.fit(forecasts, outcomes)
+    f.fit(forecasts, outcomes, in_order=True)
     own = f.get_state()["own"]
     assert len(own["theta"]) == len(own["trust"]) == 4
     for k, theta in enumerate(own["theta"]):
         counts = np.ones(260) if k == 0 else 0.5 ** (np.arange(259, -1, -1) / 2 ** (k + 5))
         _, gradients = losses(f, theta, forecasts, outcomes)
-        np.testing.assert_allclose(counts @ gradients + 10 * (theta - start), 0, atol=1e-4)
+        np.testing.assert_allclose(counts @ gradients + 10 * (theta - start), 0, atol=1e-9)
 
 
-def test_trust_after_a_fit_follows_the_log() -> None:
+def test_trust_after_a_fit_follows_a_log_in_order() -> None:
     right, changed = tc.PlattScaling(TWO), tc.PlattScaling(TWO)
     forecasts, outcomes = model("right", 2, 1000, 0)
-    right.fit(forecasts, outcomes)
-    changed.fit(np.vstack([forecasts[:600], forecasts[600:, ::-1]]), outcomes)
+    right.fit(forecasts, outcomes, in_order=True)
+    changed.fit(np.vstack([forecasts[:600], forecasts[600:, ::-1]]), outcomes, in_order=True)
     assert right.get_state()["own"]["trust"][0] > 0.1
     assert changed.get_state()["own"]["trust"][0] < 0.01
+
+
+ORDERLESS = [
+    tc.PlattScaling(TWO),
+    tc.BetaCalibration(TWO),
+    tc.TemperatureScaling(THREE),
+    tc.VectorScaling(THREE),
+    tc.VectorScaling(THREE, ridge=1e-3, radius=1.5 * 3**0.5),
+    tc.VectorScaling(THREE, curvature="by class"),
+    tc.VectorScaling(THREE, curvature="by class", ridge=1e-3, radius=1.1 * 3**0.5),
+    tc.IsotonicCalibration(THREE),
+    tc.Gated(tc.VectorScaling(THREE)),
+    tc.ByGroup(tc.VectorScaling(THREE)),
+    tc.Chain([tc.VectorScaling(THREE), tc.IsotonicCalibration(THREE)]),
+    tc.Mixture(THREE, 1, corrector=tc.VectorScaling(THREE)),
+]
+
+
+@pytest.mark.parametrize("f", ORDERLESS, ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_fit_does_not_depend_on_the_order_of_the_rows(f: tc.Corrector, weighted: bool) -> None:
+    """Shuffled, or sorted by class, as data sets often are; also what is learned in rounds after it."""
+    forecasts, outcomes = model("overconfident", f.space.dim, 700, 0)
+    weights = np.random.default_rng(1).random(700) * 3 if weighted and not isinstance(f, tc.Gated) else np.ones(700)
+    asked = forecasts[:, None] if isinstance(f, tc.Mixture) else forecasts
+    answers = []
+    for order in (np.arange(500), np.random.default_rng(0).permutation(500), outcomes[:500].argmax(axis=1).argsort()):
+        fitted = deepcopy(f).fit(asked[order], outcomes[order], weights=weights[order])
+        answers.append([fitted.predict_many(asked), fitted.update_many(asked[500:], outcomes[500:])])
+    for other in answers[1:]:
+        np.testing.assert_allclose(other[0], answers[0][0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(other[1], answers[0][1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "dim", "given"), SCALINGS)
+def test_copies_start_from_the_fit_of_all_rows(kind: type[Scaling], dim: int, given: dict[str, Any]) -> None:
+    """With as much of its curvature as they would remember of so many rounds."""
+    forecasts, outcomes = model("drifting", dim, 260, 0)
+    own = kind(tc.Simplex(dim), **given).fit(forecasts, outcomes).get_state()["own"]
+    alone = kind(tc.Simplex(dim), forget=False, **given).fit(forecasts, outcomes).get_state()["own"]
+    ridge = alone["curvature"][0] * 0 + 100 * np.eye(alone["curvature"].shape[-1])
+    assert len(own["theta"]) == 4
+    np.testing.assert_allclose(own["theta"], np.tile(alone["theta"], (4, 1)), rtol=1e-12)
+    for copy, A in enumerate(own["curvature"]):
+        keeps = 0.5 ** (1 / 2 ** (copy + 5))
+        part = 1.0 if copy == 0 else (1 - keeps**260) / (1 - keeps) / 260
+        np.testing.assert_allclose(A, ridge + part * (alone["curvature"][0] - ridge), rtol=1e-9)
+    np.testing.assert_allclose(own["trust"], [1 / 3, 2 / 9, 2 / 9, 2 / 9])
+
+
+def test_a_fit_in_order_of_time_follows_a_drift() -> None:
+    forecasts, outcomes = model("right", 3, 3000, 0)
+    forecasts[2000:] = forecasts[2000:, ::-1]  # the classes confused
+    losses = []
+    for in_order in (False, True):
+        said = tc.Chain([tc.VectorScaling(THREE)]).fit(forecasts[:2800], outcomes[:2800], in_order=in_order)
+        losses.append(-np.log((said.predict_many(forecasts[2800:]) * outcomes[2800:]).sum(axis=1)).mean())
+    assert losses[1] < losses[0] - 0.05
+
+
+def test_a_fit_of_many_classes_is_the_optimum_too() -> None:
+    """Where the Hessian is not one block."""
+    forecasts, outcomes = model("overconfident", 40, 800, 0)
+    f = tc.VectorScaling(tc.Simplex(40), forget=False, ridge=1.0)
+    start = f.theta
+    f.fit(forecasts, outcomes)
+    _, gradients = losses(f, f.theta, forecasts, outcomes)
+    np.testing.assert_allclose(gradients.sum(axis=0) + 0.003 * (f.theta - start), 0, atol=1e-8)
 
 
 def test_a_fit_after_rounds_starts_from_what_they_taught() -> None:
     forecasts, outcomes = model("overconfident", 2, 600, 0)
     f = tc.PlattScaling(TWO, forget=False)
     f.fit(forecasts[:300], outcomes[:300])
-    first, A = f.theta, f.get_state()["own"]["curvature"][0, 0]
+    first, pull = f.theta, 0.1 * (f.get_state()["own"]["curvature"][0, 0] - 97 * np.eye(2))
     f.fit(forecasts[300:], outcomes[300:])
     _, gradients = losses(f, f.theta, forecasts[300:], outcomes[300:])
-    np.testing.assert_allclose(gradients.sum(axis=0) + 0.1 * A @ (f.theta - first), 0, atol=1e-4)
+    np.testing.assert_allclose(gradients.sum(axis=0) + pull @ (f.theta - first), 0, atol=1e-9)
 
 
 # Groups
@@ -283,6 +352,38 @@ def test_digits_on_other_splits() -> None:
         assert ours <= theirs
 
 
+@pytest.mark.filterwarnings("ignore:.*probability.*:FutureWarning")  # of support vectors
+@pytest.mark.parametrize("data", ["digits", "breast_cancer"])
+@pytest.mark.parametrize("kind", ["bayes", "forest", "svc"])
+def test_a_fit_is_as_good_as_scikit_learns_best(data: str, kind: str) -> None:
+    """Held-out log loss, the better of two scalings beside the best of three calibrators fitted to the same rows."""
+    calibration = pytest.importorskip("sklearn.calibration")
+    datasets, bayes = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.naive_bayes")
+    ensemble, svm = pytest.importorskip("sklearn.ensemble"), pytest.importorskip("sklearn.svm")
+    frozen = pytest.importorskip("sklearn.frozen")
+    X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
+    models = {
+        "bayes": bayes.GaussianNB(),
+        "forest": ensemble.RandomForestClassifier(50, random_state=0),
+        "svc": svm.SVC(probability=True, random_state=0),
+    }
+    theirs, ours = np.zeros(3), np.zeros(2)
+    for seed in range(3):
+        train, log, later = np.array_split(np.random.default_rng(seed).permutation(len(y)), 3)
+        f = models[kind].fit(X[train], y[train])
+
+        def loss(probabilities: Array, later: Any = later) -> float:
+            return float(-np.log(np.maximum(probabilities[np.arange(len(later)), y[later]], 1e-15)).mean())
+
+        for i, method in enumerate(("sigmoid", "isotonic", "temperature")):
+            found = calibration.CalibratedClassifierCV(frozen.FrozenEstimator(f), method=method).fit(X[log], y[log])
+            theirs[i] += loss(found.predict_proba(X[later]))
+        for i, scaling in enumerate((tc.VectorScaling, tc.TemperatureScaling)):
+            c = scaling(tc.Simplex(len(f.classes_))).fit(f.predict_proba(X[log]), y[log])
+            ours[i] += loss(c.predict_many(f.predict_proba(X[later])))
+    assert ours.min() <= 1.01 * theirs.min()
+
+
 # Logs and rounds
 
 
@@ -333,7 +434,7 @@ def test_the_bound_of_forgetting_after_a_log(make: Any) -> None:
     rng = np.random.default_rng(0)
     change = np.repeat([0.9, 0.1] * 4, 100)
     b = np.tile([0.4, 0.6], (2000, 1))
-    f = make().fit(b[:800], (rng.random(800) < change).astype(int))
+    f = make().fit(b[:800], (rng.random(800) < change).astype(int), in_order=True)
     y = (rng.random(1200) < 0.5).astype(int)
     lost = 0.0
     for each, outcome in zip(b[800:], np.eye(2)[y], strict=True):

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import SGDClassifier
-from sklearn.metrics import make_scorer
+from sklearn.metrics import log_loss, make_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
@@ -62,9 +62,7 @@ def expected_to_fail(estimator: Any) -> dict[str, str]:
     """Return checks that no classifier of this kind passes, and why."""
     if not isinstance(estimator.estimator, GaussianNB):
         return {}
-    folds = "repeated rows fall into several folds, and an online corrector learns them one by one"
     return {
-        "check_sample_weight_equivalence_on_dense_data": folds,
         "check_classifiers_one_label_sample_weights": "naive Bayes warns of a class that weighs nothing",
     }
 
@@ -115,7 +113,7 @@ def test_fit_learns_from_rows_that_were_held_out() -> None:
     X, y = blobs()
     f = RecalibratedClassifier(STUMP, cv=3).fit(X, y)
     said = cross_val_predict(STUMP, X, y, cv=3, method="predict_proba")
-    corrector = by_hand(tc.VectorScaling(tc.Simplex(3)), said, y, LABELS)
+    corrector = tc.VectorScaling(tc.Simplex(classes=LABELS)).fit(said, y)
     expected = means(corrector, clone(STUMP).fit(X, y).predict_proba(X))
     np.testing.assert_allclose(f.predict_proba(X), expected, rtol=0, atol=1e-12)
     assert f.fit(X[:90], y[:90]).corrector_.rounds == 90  # starts over
@@ -127,9 +125,22 @@ def test_fit_leaves_a_frozen_model_as_it_is() -> None:
     model = GaussianNB().fit(X[:100], y[:100])
     before = pickle.dumps(model)
     fitted = RecalibratedClassifier(FrozenEstimator(model)).fit(X[100:], y[100:])
-    online = RecalibratedClassifier(FrozenEstimator(model)).partial_fit(X[100:], y[100:])
-    np.testing.assert_array_equal(fitted.predict_proba(X), online.predict_proba(X))
+    corrector = tc.VectorScaling(tc.Simplex(classes=LABELS)).fit(model.predict_proba(X[100:]), y[100:])
+    np.testing.assert_array_equal(fitted.predict_proba(X), means(corrector, model.predict_proba(X)))
     assert pickle.dumps(model) == before
+
+
+def test_fit_of_rows_sorted_by_class() -> None:
+    """As tables often are. The fit is the same, but for the folds; of a frozen model, altogether."""
+    model = GaussianNB()
+    X, y = load_digits(return_X_y=True)
+    X, y, later, came = X[:900], y[:900], X[900:], y[900:]
+    by_class = np.argsort(y, kind="stable")
+    frozen = FrozenEstimator(model.fit(X[:400], y[:400]))
+    one, other = (RecalibratedClassifier(frozen).fit(X[rows], y[rows]) for rows in (slice(None), by_class))
+    np.testing.assert_allclose(one.predict_proba(later), other.predict_proba(later), rtol=0, atol=1e-9)
+    one, other = (RecalibratedClassifier(model).fit(X[rows], y[rows]) for rows in (slice(None), by_class))
+    assert log_loss(came, other.predict_proba(later)) < 1.1 * log_loss(came, one.predict_proba(later))
 
 
 @pytest.mark.parametrize("base", [SGDClassifier(loss="log_loss", random_state=0), STUMP])

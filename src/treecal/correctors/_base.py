@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 from inspect import signature
 from threading import RLock, get_ident
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -336,15 +337,21 @@ class Corrector(Kept):
         *,
         groups: Sequence[Group] | ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        in_order: bool = False,
     ) -> Self:
         """Learn from a log before the first round, without scores; from another one, after that. Returns itself.
+
+        The order of the rows does not matter to scalings and to `IsotonicCalibration`, alone or as parts of others,
+        unless they are said to be in order of time. Others learn row by row.
 
         Parameters
         ----------
         forecasts, outcomes, groups, weights
             As for `update_many`. Rows of weight 0 are left out.
+        in_order
+            Whether the rows are in order of time, so that scalings learn whether to forget, and what.
         """
-        batch = self._checked_rows(forecasts, outcomes, None, groups, weights).counted()
+        batch = replace(self._checked_rows(forecasts, outcomes, None, groups, weights).counted(), in_order=in_order)
         with self._lock:
             self._catch_up()
             if played := self._rounds - self._from_logs:

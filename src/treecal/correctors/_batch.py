@@ -27,6 +27,8 @@ class Batch:
     announced: Sequence[Forecast] | None = None
     inner: bool = False
     """Whether a part of another corrector learns them: it does not count rounds of weight 0."""
+    in_order: bool = False
+    """Whether rows of a log are in order of time."""
 
     def __len__(self) -> int:
         return len(self.forecasts)
@@ -68,6 +70,7 @@ class Batch:
             None if self.weights is None else self.weights[rows],
             None if self.announced is None else [self.announced[i] for i in at],
             self.inner,
+            self.in_order,
         )
 
     def counted(self) -> Batch:

@@ -90,13 +90,13 @@ def announce(theta: Array, trust: Array, values: Array, design: Design, means: A
 
 
 @strict
-def losses(theta: Array, values: Array, outcomes: Array, design: Design, found: Array, gradients: Array) -> None:
-    """Write the log loss of each row for each copy, `(rows, copies)`, and its gradients."""
-    logs, law = np.empty(outcomes.shape[1]), np.empty(outcomes.shape[1])
+def losses(theta: Array, values: Array, outcomes: Array, weights: Array, design: Design, found: Array) -> None:
+    """Write the log loss of each copy in all rows."""
+    logs, law, gradient = np.empty(outcomes.shape[1]), np.empty(outcomes.shape[1]), np.empty(theta.shape[1])
+    found[:] = 0.0
     for row in range(len(values)):
         for copy in range(len(theta)):
-            into = gradients[row, copy]
-            found[row, copy] = _loss(theta[copy], values[row], outcomes[row], design, logs, law, into)
+            found[copy] += weights[row] * _loss(theta[copy], values[row], outcomes[row], design, logs, law, gradient)
 
 
 @strict

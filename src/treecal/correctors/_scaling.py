@@ -18,6 +18,7 @@ from treecal.correctors import _forgetting as forgetting
 from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
+from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered
 from treecal.correctors._newton import Design, Newton
 from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError, SnapshotError
@@ -35,6 +36,13 @@ LARGEST = 1e9
 FIRST = 6
 """The shortest half-life is `2^6` rounds: at the usual rate the step forgets about ten times as fast."""
 _AT_ONCE = 2**20  # probabilities that `predict_many` holds at a time
+PRIOR = 0.03
+"""The share of the ridge that pulls a fit to all rows: with all of it, fits to a few hundred rows change too little.
+
+Chosen on eight logs of 59 to 599 rows (digits, breast cancer and wine; naive Bayes, forests, support vectors; means of
+six splits): the better of vector and temperature scaling has a log loss within 1 % of the best of scikit-learn's
+calibrators, or below, on all of them. With 0.1 it is 3 % above on one, with all of the ridge 8 and 38 % on two.
+"""
 _NOTHING = 1e-9  # a row of a log that counts less, beside the last one, is left out of a fit
 
 
@@ -57,11 +65,13 @@ class Scaling(Corrector):
     total, within `tracking_bound(rounds, first=6, ...)` of that of any sequence of the copies, and within `O(log T)` of
     that of the one that never forgets.
 
-    `fit` finds the `θ` of each copy that minimises `Σ log loss + rate·(θ − θ_1)ᵀA(θ − θ_1)/2`, with the weights that
-    the copy gives to the rows, and adds the rows' `∇∇ᵀ` there to `A`. The trust in a copy is then its likelihood in the
-    last quarter of the log, after a fit to the rest. The bound above then holds for the rounds after it with the `θ_1`
-    and `A` of the fit, `rate·(θ_1 − φ)ᵀA(θ_1 − φ)/2` in place of its first term, and that of the copies with one change
-    more.
+    `fit` finds the `θ` that minimises `Σ log loss + rate·(θ − θ_1)ᵀ(A − 0.97·ridge·I)(θ − θ_1)/2` over all rows, by
+    Newton's method, and adds the rows' `∇∇ᵀ` there to `A`. All copies start from it, with as much of that as they would
+    remember of so many rounds. With `in_order=True` each copy has its own optimum, of the losses with the weights that
+    it gives to the rows and `rate·(θ − θ_1)ᵀA(θ − θ_1)/2`, and the trust in it is its likelihood in the last quarter of
+    the log, after a fit to the rest. The bound above then holds for the rounds after it with the `θ_1` and `A` of the
+    fit, `rate·(θ_1 − φ)ᵀA(θ_1 − φ)/2` in place of its first term, and that of the copies, after a log in order, with
+    one change more.
 
     A weight that is a whole number up to 16 counts as exactly so many rounds; any other is learned in up to 16 equal
     steps, whose weight multiplies gradients and `∇∇ᵀ` and counts as so many rounds for half-lives.
@@ -130,6 +140,7 @@ class Scaling(Corrector):
         self._design = Design(
             *self._entries(), self._blocks, self.rate, self.ridge, self.radius, forgetting.SHARE, forgetting.LASTING
         )
+        self._pairs = _pairs(self._design)
         self._eye = np.tile(np.eye(len(identity) // self._blocks), (self._blocks, 1, 1))
         self._state = Newton(identity[None], self.ridge * self._eye[None], np.ones(1), 0.0)
 
@@ -224,14 +235,6 @@ class Scaling(Corrector):
             now = self._joined(now)
         return means, now
 
-    def _losses(self, theta: Array, values: Array, outcomes: Array) -> tuple[Array, Array]:
-        """Return the log loss of each row for each copy, `(rows, copies)`, and its gradients."""
-        found, gradients = np.empty((len(values), len(theta))), np.empty((len(values), *theta.shape))
-        kernels.losses.for_rows(len(values))(
-            np.array(theta), np.array(values), np.array(outcomes), self._design, found, gradients
-        )
-        return found, gradients
-
     def _joined(self, now: Newton) -> Newton:
         """Return the state with the copies that its weight asks for."""
         count, met = forgetting.copies(now.seen, FIRST) if self.forget else 1, len(now.trust)
@@ -243,84 +246,69 @@ class Scaling(Corrector):
         theta = np.concatenate([now.theta, np.tile(now.theta[0], (count - met, 1))])
         return Newton(theta, np.concatenate([now.curvature, A]), forgetting.joined(now.trust, count), now.seen)
 
-    def _blocked(self, flat: Array) -> Array:
-        """Return parameters by block, `(…, blocks, size)`."""
-        return flat.reshape(*flat.shape[:-1], -1, self._blocks).swapaxes(-1, -2)
-
-    def _flat(self, blocked: Array) -> Array:
-        """Return what `_blocked` took apart."""
-        return blocked.swapaxes(-1, -2).reshape(*blocked.shape[:-2], -1)
-
     def _fit(self, batch: Batch) -> None:
         if not len(batch):
             return
-        log = self._values(self._logs(batch.forecasts)), batch.outcomes, batch.all_weights()
-        now = self._fitted(*log)
-        if self.forget and (held := len(batch) // 4):
-            then = self._fitted(*(part[:-held] for part in log))
-            values, came, weight = (part[-held:] for part in log)
-            losses = weight @ self._losses(then.theta, values, came)[0]
-            trust = np.array(forgetting.start(len(losses)))
-            trusted.now(trust, losses, then.seen, 1.0, forgetting.SHARE, forgetting.LASTING)
-            now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
+        values, outcomes = self._values(self._logs(batch.forecasts)), np.array(batch.outcomes)
+        weights = np.array(batch.all_weights())
+        if not batch.in_order:
+            now = self._fitted(values, outcomes, weights)
+        else:
+            now = self._fitted_in_order(values, outcomes, weights)
+            if self.forget and (held := len(batch) // 4):
+                then = self._fitted_in_order(values[:-held], outcomes[:-held], weights[:-held])
+                trust, losses = np.array(forgetting.start(len(then.theta))), np.empty(len(then.theta))
+                last = values[-held:], outcomes[-held:], weights[-held:]
+                kernels.losses.for_rows(held)(then.theta, *last, self._design, losses)
+                trusted.now(trust, losses, then.seen, 1.0, forgetting.SHARE, forgetting.LASTING)
+                now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
         vars(self).update(_state=now, **self._counted(len(batch)))
 
-    def _fitted(self, values: Array, outcomes: Array, weight: Array) -> Newton:
-        """Return the state with each copy at its optimum for a log after all that went before; trust starts anew."""
-        later = np.append(np.cumsum(weight[::-1])[::-1][1:], 0.0)
-        total = float(later[0] + weight[0])
+    def _fitted(self, values: Array, outcomes: Array, weights: Array) -> Newton:
+        """Return the state with all copies at the optimum for a log in no order, after all that went before.
+
+        A copy's curvature is that of as much of the log, on average, as it would remember of one in order.
+        """
+        counts, total = np.empty_like(weights), float(np.add.accumulate(weights)[-1])
+        now = self._joined(replace(self._state, seen=self._state.seen + total))
+        before = now.curvature[0] - (1 - PRIOR) * self.ridge * self._eye
+        theta, found = self._optimum(
+            now.theta[0], now.theta[0], before, values, outcomes, weights, least=PRIOR * self.ridge
+        )
+        A = np.empty_like(now.curvature)
+        for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST).tolist()):
+            left = remembered.for_rows(len(weights))(keeps, weights, counts)
+            part = float(np.add.accumulate(counts)[-1]) / total
+            A[copy] = left * now.curvature[copy] + (1 - left) * (self.ridge * self._eye) + part * found
+        return Newton(np.tile(theta, (len(A), 1)), A, forgetting.start(len(A)), now.seen)
+
+    def _fitted_in_order(self, values: Array, outcomes: Array, weights: Array) -> Newton:
+        """Return the state with each copy at its optimum for a log in order, after all that went before."""
+        counts, total = np.empty_like(weights), float(np.add.accumulate(weights)[-1])
         now = self._joined(replace(self._state, seen=self._state.seen + total))
         theta, A = np.array(now.theta), np.empty_like(now.curvature)
-        for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST)):
-            left = keeps**total
-            A[copy] = left * now.curvature[copy] + (1 - left) * (self.ridge * self._eye)
-            counts = weight if keeps == 1 else keeps**later * (1 - keeps**weight) / (1 - keeps)
+        for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST).tolist()):
+            left = remembered.for_rows(len(weights))(keeps, weights, counts)
+            before = left * now.curvature[copy] + (1 - left) * (self.ridge * self._eye)
             rows = counts > _NOTHING * counts.max()
+            near = theta[0] if copy else now.theta[0]
             log = values[rows], outcomes[rows], counts[rows]
-            theta[copy] = self._optimum(theta[copy], A[copy], *log, near=theta[0] if copy else theta[copy])
-            gradients = self._blocked(self._gradients(theta[copy], *log[:2])[1])
-            A[copy] += np.einsum("n,nbi,nbj->bij", log[2], gradients, gradients, optimize=True)
-        return Newton(theta, (A + A.swapaxes(-1, -2)) / 2, forgetting.start(len(theta)), now.seen)
-
-    def _gradients(self, theta: Array, values: Array, outcomes: Array) -> tuple[Array, Array]:
-        """Return the log loss of each row and its gradient."""
-        found, gradients = self._losses(theta[None], values, outcomes)
-        return found[:, 0], gradients[:, 0]
+            theta[copy], found = self._optimum(near, now.theta[copy], before, *log, least=self.ridge)
+            A[copy] = before + found
+        return Newton(theta, A, forgetting.start(len(theta)), now.seen)
 
     def _optimum(
-        self, start: Array, matrix: Array, values: Array, outcomes: Array, counts: Array, *, near: Array
-    ) -> Array:
-        """Return the best parameters in the ball for a log and the curvature before it, from a guess.
+        self, near: Array, start: Array, before: Array, values: Array, outcomes: Array, counts: Array, *, least: float
+    ) -> tuple[Array, Array]:
+        """Return the best parameters in the ball for a log and the curvature before it, and the log's curvature there.
 
-        It minimises `f(θ) = Σ counts·loss + rate·(θ − start)ᵀA(θ − start)/2`. If that is outside the ball, the best one
-        on its sphere minimises `f(θ) + λ‖θ‖²/2` for one `λ > 0`.
+        They minimise `Σ counts·loss + rate·(θ − start)ᵀA(θ − start)/2`.
         """
-        from scipy.optimize import brentq, minimize
-
-        scale = 1 / (counts.sum() + self.rate * self.ridge)
-
-        def cost(theta: Array, multiplier: float) -> tuple[float, Array]:
-            losses, gradients = self._gradients(theta, values, outcomes)
-            off = self._blocked(theta - start)
-            pull = self.rate * self._flat((matrix @ off[..., None])[..., 0])
-            value = counts @ losses + (theta - start) @ pull / 2 + multiplier * (theta @ theta) / 2
-            return scale * float(value), scale * (counts @ gradients + pull + multiplier * theta)
-
-        def best(multiplier: float) -> Array:
-            options: Any = {"maxiter": 2000, "maxfun": 4000, "ftol": 1e-15, "gtol": 1e-9}
-            return np.asarray(minimize(cost, near, (multiplier,), "L-BFGS-B", jac=True, options=options).x)
-
-        def excess(multiplier: float) -> float:
-            return math.sqrt(float((best(multiplier) ** 2).sum())) - self.radius
-
-        theta = best(0.0)
-        if theta @ theta > self.radius**2:
-            high = 1 / scale
-            while excess(high) > 0:
-                high *= 4
-            theta = best(brentq(excess, 0.0, high, rtol=1e-9))
-            theta = theta * min(1.0, self.radius / math.sqrt(theta @ theta))
-        return theta
+        theta, found = np.array(near), np.empty_like(before)
+        log = Log(values, outcomes, counts, np.array(start), np.array(before), least, self._pairs)
+        optimum.for_rows(len(values))(theta, log, self._design)
+        curvature.for_rows(len(values))(theta, log, self._design, found)
+        return theta, found
 
     def _check(self, state: Newton, rounds: int) -> None:
         check_number("seen", state.seen, least=0.0, most=HEAVIEST * rounds)
@@ -338,6 +326,18 @@ class Scaling(Corrector):
         lost = rounds * float(np.finfo(np.float64).eps) * values[..., -1]
         if not np.allclose(A, A.swapaxes(-1, -2), rtol=1e-9, atol=0) or (values[..., 0] < self.ridge / 2 - lost).any():
             raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={self.ridge:g}.")
+
+
+def _pairs(design: Design) -> Integers:
+    """Return the pairs of entries of one class whose parameters are in one block, the later parameter first."""
+    found: list[tuple[int, int]] = []
+    of_class: dict[tuple[int, int], list[int]] = {}
+    parameters = design.parameters.tolist()
+    for entry, (each, parameter) in enumerate(zip(design.classes.tolist(), parameters, strict=True)):
+        of_class.setdefault((each, parameter % design.blocks), []).append(entry)
+    for entries in of_class.values():
+        found.extend((e, f) for e in entries for f in entries if parameters[e] >= parameters[f])
+    return np.array(found, np.int64).reshape(-1, 2)
 
 
 def _large_enough(name: str, value: float) -> float:

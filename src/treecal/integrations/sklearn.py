@@ -43,8 +43,9 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
       corrector learns, row by row, from these and `y`. After that a model with `partial_fit` learns too, on a copy; any
       other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
       from which the corrector then learns nothing.
-    - `fit(X, y)` starts over. The corrector learns from cross-validated probabilities, in the order of the rows, and
-      the model is fitted on all of them. One in a `FrozenEstimator` is not fitted: it should not have seen these rows.
+    - `fit(X, y)` starts over. The corrector is fitted to cross-validated probabilities, by `Corrector.fit`: the order of
+      the rows does not matter to scalings, of which the default is one. The model is fitted on all rows. One in a
+      `FrozenEstimator` is not fitted: it should not have seen these rows.
 
     `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
     the corrector, and each must know them; from a row of weight 0 the corrector learns nothing.
@@ -112,7 +113,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
                 self.estimator, X, labels, cv=self.cv, method="predict_proba", params=given or None
             )
         corrector = new_corrector(self.make, len(model.classes_))
-        _learn(corrector, _checked_rows(forecasts), _places(labels, model.classes_), weights)
+        corrector.fit(_checked_rows(forecasts), _outcomes(labels, model.classes_), weights=weights)
         return self._keep(model, model.classes_, corrector)
 
     def partial_fit(
@@ -142,12 +143,15 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
             corrector = new_corrector(self.make, len(known))
-        forecasts, at = _ask(model, X, known), _places(labels, known)
+        forecasts, outcomes = _ask(model, X, known), _outcomes(labels, known)
         for weight in np.unique([] if weights is None else weights):
             check_takes_weight(corrector, float(weight))
         if self._updates():
             model.partial_fit(X, labels, **given)
-        _learn(corrector, forecasts, at, weights)
+        counted = slice(None) if weights is None else weights > 0
+        corrector.update_many(
+            forecasts[counted], outcomes[counted], weights=None if weights is None else weights[counted]
+        )
         return self._keep(model, known, corrector)
 
     def _first_batch(self, X: Any, labels: Any, classes: ArrayLike | None, given: dict[str, Any]) -> Self:
@@ -314,13 +318,6 @@ def _ask(model: Any, X: Any, classes: Any) -> Array:
     return _checked_rows(rows)
 
 
-def _learn(corrector: Corrector, forecasts: Array, at: Any, weights: Array | None) -> None:
-    """Update the corrector, row by row, with the forecasts and the positions of the labels."""
-    if weights is not None and not weights.all():
-        forecasts, at, weights = forecasts[weights > 0], at[weights > 0], weights[weights > 0]
-    corrector.update_many(forecasts, np.eye(corrector.space.dim)[at], weights=weights)
-
-
 def _read_weights(X: Any, given: ArrayLike | None) -> Array | None:
     """Return the weight of each row, if there are any."""
     if given is None:
@@ -353,6 +350,11 @@ def _places(labels: Any, classes: Any) -> Any:
             hint="give all classes; a classifier's are fixed in fit, or in the first partial_fit(X, y, classes=[...]).",
         )
     return at
+
+
+def _outcomes(labels: Any, classes: Any) -> Array:
+    """Return each label as a corner of the simplex; raises for one that is not among the classes."""
+    return np.eye(len(classes))[_places(labels, classes)]
 
 
 def _checked_rows(forecasts: Array) -> Array:
