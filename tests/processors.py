@@ -106,9 +106,9 @@ def compiled() -> Iterator[tuple[str, bytes]]:
             yield f"{type(c).__name__} in a batch, {name}", bits([c.update_many(b, y), c.get_state()])
         if name != "box":
             for in_order in (False, True):
-                for c in (tc.TemperatureScaling(space), tc.VectorScaling(space, curvature="by class")):
-                    c.fit(b, y, in_order=in_order)
-                    yield f"fit of {type(c).__name__}, in order: {in_order}, {name}", bits(c.get_state())
+                for fitted in (tc.TemperatureScaling(space), tc.VectorScaling(space, curvature="by class")):
+                    fitted.fit(b, y, in_order=in_order)
+                    yield f"fit of {type(fitted).__name__}, in order: {in_order}, {name}", bits(fitted.get_state())
         m = tc.Monitor(space)
         m.update_many(b, y)
         yield f"Monitor in a batch, {name}", bits(m.get_state())

@@ -192,6 +192,22 @@ def test_what_cannot_be_wrapped_is_refused() -> None:
             tc.Late(tc.TreeCal(tc.Simplex(2)), **wrong)
 
 
+def test_a_codebook_learns_outcomes_as_they_come() -> None:
+    """It has no certificate that a pool would keep, and copies that each learn a part of the rounds learn little."""
+    rng, rounds, lag = np.random.default_rng(0), 1500, 50
+    y = (rng.random(rounds) < 0.5 + 0.45 * np.sin(np.arange(rounds) / 200)).astype(int)
+    briers = []
+    for f in (tc.Tracker(tc.Simplex(2)), tc.forecasters.Codebook(tc.Tracker(tc.Simplex(2)))):
+        late, brier = tc.Late(f), 0.0
+        for t in range(rounds):
+            brier += float(((np.eye(2)[y[t]] - late.predict(id=t).mean) ** 2).sum()) / rounds
+            if t >= lag:
+                late.update(t - lag, y[t - lag])
+        assert late.copies == 0
+        briers.append(brier)
+    assert briers[1] < briers[0] + 0.02
+
+
 def test_a_corrector_may_have_learned_before() -> None:
     space = tc.Simplex(2)
     fitted = tc.PlattScaling(space).fit(points(space, 30, 0), outcomes(space, 30, 1))

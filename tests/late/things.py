@@ -16,6 +16,7 @@ THINGS: dict[str, Callable[[], Any]] = {
     "platt": lambda: tc.PlattScaling(TWO),
     "exact means": lambda: tc.Recalibrator(THREE, groups=Cells(width=0.5), scores="exact"),
     "tracker": lambda: tc.Tracker(BOX),
+    "codebook": lambda: tc.forecasters.Codebook(tc.Tracker(THREE)),
     "tree": lambda: tc.TreeCal(TWO, arity=2),
     "box": lambda: tc.TreeCal(BOX, arity=3),
     "guarded": lambda: tc.Guarded(TWO, error=0.3),

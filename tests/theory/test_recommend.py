@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -67,6 +68,18 @@ def test_harmonic_analytic_and_numerical() -> None:
     h = 0.5 * (math.log(4 * 10**9) + 0.5772156649)
     assert bound(tc.Harmonic(tc.Ball(3)), "l2", 10**9) == pytest.approx(9 * math.pi / 2 / h, rel=1e-4)
     assert bound(tc.Harmonic(tc.Ball(3, radius=0.5)), "l2", 1000) == pytest.approx(numerical / 2)
+
+
+@pytest.mark.parametrize("space", [tc.Simplex(3), tc.Ball(2), tc.Box(0, 1, dim=2)], ids=repr)
+def test_the_bound_of_harmonic_does_not_jump_where_it_is_no_longer_computed(space: tc.ConvexSet) -> None:
+    """A round adds the diameter to the total error at most."""
+    f, norm = tc.Harmonic(space), space.default_norm
+    diameter = float(space.diameter(norm))
+    at = [10**5 + 1, 10**5 + 1000, 2 * 10**5, 10**6]
+    totals = [each * bound(f, norm, each) for each in at]  # type: ignore[arg-type]
+    for (one, earlier), (other, later) in pairwise(zip(at, totals, strict=True)):
+        assert earlier <= later <= earlier + (other - one) * diameter * (1 + 1e-9)
+    assert totals[0] / at[0] < 0.2 * diameter
 
 
 def test_harmonic_pays_for_a_start_far_from_the_centre() -> None:

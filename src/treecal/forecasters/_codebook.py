@@ -253,6 +253,7 @@ class Codebook(LockedForecaster):
 
     _fields = ("source", "sizes", "capacity")
     symmetric = False  # ties and sums depend on the order of coordinates
+    ordered = False  # it has no certificate to keep
 
     def __init__(self, source: Forecaster, *, sizes: Sequence[int] = SIZES, capacity: int = CAPACITY) -> None:
         if not isinstance(source, Forecaster) or source.rounds:

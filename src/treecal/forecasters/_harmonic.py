@@ -17,12 +17,16 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster, checked_space
+from treecal.forecasters._base import Forecaster, checked_space, reach
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
 from treecal.geometry._outcomes import checked_start
 from treecal.theory import Certificate, Replay, spectral_certificate
 from treecal.theory._jensen import euclidean
 
+NUMERICAL = 10**5
+"""Rounds up to which the certificate is computed."""
+LAST = 0.2758
+"""At least the certificate of so many rounds in the unit ball."""
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * LN2  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
 _FASTEST = math.ceil(log(40) / _STEP)  # e^(−u) < 1e-17 beyond
@@ -138,22 +142,28 @@ class Harmonic(Forecaster):
     name = "harmonic"
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
-        """Certify numerically up to 10^5 rounds, which takes most of a minute there; beyond by `9γ/h`, `γ = π/2`.
+        """Certify numerically up to 10^5 rounds, which takes most of a minute there.
 
-        Both are for ℓ2 in the unit ball (the second is Fishelson and Mohri's) and carry over to a norm with
-        `‖x‖² <= ‖x‖₂²/α` on the directions of the set.
+        Beyond, a round adds the diameter to the total error at most; or, if that is less, the bound is `9γ/h`,
+        `γ = π/2`. The bounds are for ℓ2 in the unit ball (the last is Fishelson and Mohri's) and carry over to a norm
+        with `‖x‖² <= ‖x‖₂²/α` on the directions of the set.
         """
         gap = euclidean(self.space, norm)
         if gap is None:
             raise UnsupportedError(f"{norm!r} is not within a known factor of an ellipsoidal norm.")
-        reach = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
-        if rounds > 10**5:
-            logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
-            return Certificate(9 * math.pi / 2 * reach / logarithm, "analytic bound, 9γ/h")
+        radius = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
         # The first forecast is the start point, which need not be the centre of the smallest ball.
         first = float(self.space.radius(norm if isinstance(norm, Lp | Mahalanobis) else l2, about=self.start))
-        bound = _in_the_unit_ball(rounds) * reach + max(0.0, first - reach) / rounds
-        return Certificate(bound, "spectral certificate")
+        away = max(0.0, first - radius)
+        if rounds <= NUMERICAL:
+            return Certificate(_in_the_unit_ball(rounds) * radius + away / rounds, "spectral certificate")
+        logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
+        analytic = 9 * math.pi / 2 * radius / logarithm
+        more = (rounds - NUMERICAL) * reach(self.space, norm)
+        extended = (NUMERICAL * LAST * radius + away + more) / rounds
+        if extended <= analytic:
+            return Certificate(extended, f"spectral certificate of the first {NUMERICAL:,} rounds")
+        return Certificate(analytic, "analytic bound, 9γ/h")
 
 
 @lru_cache(maxsize=256)

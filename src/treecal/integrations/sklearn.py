@@ -43,8 +43,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
       corrector learns, row by row, from these and `y`. After that a model with `partial_fit` learns too, on a copy; any
       other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
       from which the corrector then learns nothing.
-    - `fit(X, y)` starts over. The corrector is fitted to cross-validated probabilities, by `Corrector.fit`: the order of
-      the rows does not matter to scalings, of which the default is one. The model is fitted on all rows. One in a
+    - `fit(X, y)` starts over. `Corrector.fit` fits the corrector to cross-validated probabilities: the order of the rows
+      does not matter to scalings, of which the default is one. The model is fitted on all rows. One in a
       `FrozenEstimator` is not fitted: it should not have seen these rows.
 
     `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
@@ -354,7 +354,7 @@ def _places(labels: Any, classes: Any) -> Any:
 
 def _outcomes(labels: Any, classes: Any) -> Array:
     """Return each label as a corner of the simplex; raises for one that is not among the classes."""
-    return np.eye(len(classes))[_places(labels, classes)]
+    return np.asarray(np.eye(len(classes))[_places(labels, classes)])
 
 
 def _checked_rows(forecasts: Array) -> Array:
