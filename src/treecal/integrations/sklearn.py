@@ -43,9 +43,9 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
       corrector learns, row by row, from these and `y`. After that a model with `partial_fit` learns too, on a copy; any
       other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
       from which the corrector then learns nothing.
-    - `fit(X, y)` starts over. `Corrector.fit` fits the corrector to cross-validated probabilities: the order of the rows
-      does not matter to scalings, of which the default is one. The model is fitted on all rows. One in a
-      `FrozenEstimator` is not fitted: it should not have seen these rows.
+    - `fit(X, y)` starts over. The corrector is fitted to cross-validated probabilities: the order of the rows does not
+      matter to scalings, of which the default is one. The model is fitted on all rows. One in a `FrozenEstimator` is
+      not fitted: it should not have seen these rows.
 
     `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
     the corrector, and each must know them; from a row of weight 0 the corrector learns nothing.
