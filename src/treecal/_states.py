@@ -50,10 +50,10 @@ def check_names(where: str, state: Any, expected: Collection[str]) -> None:
     if not isinstance(state, dict):
         raise SnapshotError(f"{where} is {_brief(state)}, expected a dictionary of {_listed(expected)}.")
     if missing := [name for name in expected if name not in state]:
-        raise SnapshotError(f"{where} has no {missing[0]!r}, expected {_listed(expected)}.", hint=_ELSEWHERE)
+        raise SnapshotError(f"{where} has no {missing[0]!r}, expected {_listed(expected)}.", hint=ELSEWHERE)
     if len(state) > len(expected):
         more = next(name for name in state if name not in expected)
-        raise SnapshotError(f"{where} has {_brief(more)}, expected only {_listed(expected)}.", hint=_ELSEWHERE)
+        raise SnapshotError(f"{where} has {_brief(more)}, expected only {_listed(expected)}.", hint=ELSEWHERE)
 
 
 def check_like(own: dict[str, Any], given: Any, where: str = "the state") -> None:
@@ -105,7 +105,7 @@ def _numbers(value: Any) -> Iterator[Any]:
 def check_array(name: str, array: Any, shape: tuple[int, ...], dtype: Any = np.float64) -> None:
     """Raise unless this is an array of exactly this shape and type, with finite entries."""
     if not isinstance(array, np.ndarray) or array.dtype != dtype or array.shape != shape:
-        raise SnapshotError(f"{name} is {_brief(array)}, expected {np.dtype(dtype)} of shape {shape}.", hint=_ELSEWHERE)
+        raise SnapshotError(f"{name} is {_brief(array)}, expected {np.dtype(dtype)} of shape {shape}.", hint=ELSEWHERE)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise SnapshotError(f"{name} is not finite.")
 
@@ -136,7 +136,7 @@ def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, round
     with np.errstate(over="ignore"):
         means = sums / counts[:, None]
     if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():
-        raise SnapshotError(f"{name} are not those of points of {space!r}.", hint=_ELSEWHERE)
+        raise SnapshotError(f"{name} are not those of points of {space!r}.", hint=ELSEWHERE)
 
 
 def slack(rounds: float) -> float:
@@ -152,7 +152,7 @@ def check_rounds(name: str, rounds: Any, streams: int) -> Integers:
     return np.asarray(rounds)
 
 
-_ELSEWHERE = "resume with the class and the arguments that the state is from."
+ELSEWHERE = "resume with the class and the arguments that the state is from."
 
 
 def _listed(names: Collection[str]) -> str:

@@ -300,10 +300,7 @@ def test_isotonic_starts_as_the_identity_and_puts_a_bad_model_right() -> None:
     check_corrector(lambda: tc.IsotonicCalibration(TWO))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda cells: -cells, lambda cells: cells * 2.0 ** np.arange(3)[:, None, None], lambda cells: cells[:, ::-1]],
-)
+@pytest.mark.parametrize("change", [lambda cells: -cells, lambda cells: cells[:2], lambda cells: cells * np.nan])
 def test_cells_that_cannot_be_are_refused(change: Any) -> None:
     f = tc.IsotonicCalibration(THREE)
     run(f, *some_rounds(3, 20, 0))

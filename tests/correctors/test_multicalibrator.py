@@ -199,12 +199,10 @@ def test_states_that_cannot_be() -> None:
         {"names": [None, "a"]},
         {"weight": own["weight"] * [1, 10, 1]},
         {"weight": -own["weight"]},
-        {"sums": own["sums"] * 100},
-        {"sums": own["sums"] + 0.5},
+        {"sums": own["sums"][:, :1]},
         {"squares": -own["squares"]},
         {"squares": own["squares"] * np.nan},
         {"spent": -1.0},
-        {"spent": 1e9},
     ):
         with pytest.raises(SnapshotError):
             f.set_state(good | {"own": own | changed})

@@ -11,7 +11,7 @@ import pytest
 import treecal as tc
 from tests.correctors.models import model
 from treecal.correctors import all_correctors
-from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.state import dumps, loads
 
 TWO = tc.Simplex(2)
@@ -149,7 +149,3 @@ def test_a_bank_that_starts_from_odd_weights_resumes(make: Any, weight: float) -
     bank.update(np.arange(30) % 2, Y[30:], forecasts=P[30:])
     again = loads(dumps(bank))
     assert dumps(again) == dumps(bank)
-    state = bank.get_state()
-    if isinstance(bank.thing, tc.Recalibrator):  # others do not count them
-        with pytest.raises(SnapshotError, match="rounds are not those"):
-            bank.set_state(state | {"rounds": state["rounds"] + 1})

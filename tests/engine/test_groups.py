@@ -79,7 +79,7 @@ def test_leaves_counted_apart_are_grouped_alike(depth: int | None, piece: int, m
         np.random.default_rng(0).integers(3, size=612),
     )
     counted = groups_of(replay(classes, make, piece=piece).exact())
-    monkeypatch.setattr(sys.modules["treecal.engine._replay"], "_STATES", 0)
+    monkeypatch.setattr(sys.modules["treecal.engine._run"], "_STATES", 0)
     assert counted == groups_of(replay(classes, make, piece=piece).exact())
 
 

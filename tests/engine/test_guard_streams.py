@@ -173,7 +173,7 @@ def test_records_are_those_of_single_streams(make: Make) -> None:
     ends = np.cumsum([0, *(len(single[row]) for row in some)])
     again = pairs.streams.recorded(pairs.streams.rounds[some], np.concatenate([single[row] for row in some]), ends)
     assert [exact(x) for x in again.announce(np.arange(3))] == [exact(pairs.alone[row].predict()) for row in some]
-    for bad in (single[0][:-1], single[0][:3], np.append(single[0], 0.0), single[0] * np.nan, -1 - single[0]):
+    for bad in (single[0][:-1], single[0][:3], np.append(single[0], 0.0), single[0] * np.nan):
         with pytest.raises(SnapshotError):
             pairs.streams.recorded(pairs.streams.rounds[:1], bad, np.array([0, len(bad)]))
 
@@ -225,8 +225,8 @@ def broken(state: dict[str, Any], name: str, change: Callable[[Array], Any]) -> 
     return state
 
 
-def far(array: Array) -> Any:
-    return 1e18 if array.dtype.kind == "f" else 2**30
+PLACES = ("suspended", "last", "lead", "used", "announced", "slots")
+"""What compiled code uses as places in arrays, or to count them."""
 
 
 @pytest.mark.parametrize("make", [MAKES["three classes"], MAKES["two classes"], MAKES["box"]])
@@ -237,14 +237,15 @@ def test_states_that_cannot_be_are_refused(make: Make) -> None:
     names = [n for n, a in state.items() if isinstance(a, np.ndarray) and a.size]
     names += [f"{part}/{n}" for part in ("safe", "shadow") for n in state[part]]
     for name in names:
-        for change in (
+        changes: list[Callable[[Array], Any]] = [
             lambda a: a[:-1],
-            lambda a: np.full_like(a, far(a)),
-            lambda a: np.full_like(a, -far(a)),
             lambda a: a.astype(np.float32),
             lambda a: a.tolist(),
             lambda a: a * np.nan,
-        ):
+        ]
+        if name in PLACES:
+            changes += [lambda a: np.full_like(a, 2**30), lambda a: np.full_like(a, -(2**30))]
+        for change in changes:
             with pytest.raises(SnapshotError):
                 pairs.streams.resumed(broken(state, name, change))
     with pytest.raises(SnapshotError):

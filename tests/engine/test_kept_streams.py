@@ -235,14 +235,6 @@ def short(array: Array) -> Any:
     return array[:-1]
 
 
-def large(array: Array) -> Any:
-    return array + 1e300 if array.dtype.kind == "f" else array + 1
-
-
-def small(array: Array) -> Any:
-    return -1 - array
-
-
 def listed(array: Array) -> Any:
     return array.tolist()
 
@@ -263,7 +255,7 @@ def test_states_that_cannot_be_are_refused() -> None:
     ]
     for part, names in parts:
         for name in names:
-            for change in (short, large, small, listed, nothing):
+            for change in (short, listed, nothing):
                 broken = deepcopy(state)
                 inner = broken
                 for step in part.split("/"):

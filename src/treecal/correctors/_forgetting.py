@@ -14,11 +14,9 @@ from functools import lru_cache
 import numpy as np
 
 from treecal._elementary import LN2, applied, exp
-from treecal._states import check_array
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.correctors._batch import Batch
-from treecal.exceptions import SnapshotError
 
 # Chosen on synthetic streams of two classes (no drift, slow, fast and periodic drift, abrupt changes, a stretch that
 # fades; 4,000 rounds, 20 groups, 30 seeds each). Group means that forget have a Brier score 19 % lower in the last
@@ -94,13 +92,6 @@ def joined(trust: Array, count: int) -> Array:
         found.append(found[0] * part)
         found[0] *= 1 - part
     return np.array(found)
-
-
-def check_trust(trust: Array, count: int) -> None:
-    """Raise unless this is the trust in so many copies."""
-    check_array("the trust in the copies", trust, (count,))
-    if (trust < 0).any() or abs(trust.sum() - 1) > 1e-9:
-        raise SnapshotError("the trust in the copies is not a distribution.")
 
 
 def tracking_bound(rounds: int, *, first: int = 4, changes: int = 0) -> float:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from treecal._states import check_array, check_names, check_sums
+from treecal._states import check_array, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
@@ -192,7 +192,6 @@ class Centroids(Groups):
         check_array("met", met, self._met.shape)
         if (met != np.rint(met)).any() or not met[: np.count_nonzero(met)].all():
             raise SnapshotError("the centroids' forecasts are not counted in whole numbers, the first ones first.")
-        check_sums("the centroids' sums", sums, met, self._space, rounds=float(met.sum()))
         self._sums, self._met = sums.copy(), met.copy()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal._states import MOST_ROUNDS, Resume, check_array, check_names, check_number, slack
+from treecal._states import MOST_ROUNDS, Resume, check_array, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import HEAVIEST, whole_number
 from treecal.correctors._base import Corrector, Scored
@@ -204,12 +204,9 @@ class Multicalibrator(Corrector):
             raise SnapshotError("the groups' first is not that of all rounds.")
         if (weight < 1 / HEAVIEST).any() or (weight > HEAVIEST * MOST_ROUNDS).any():
             raise SnapshotError("the groups' weights are not those of rounds.")
-        most = weight[:, None, None] * (1 + 1e-6)
-        if (np.abs(sums) > most).any() or (squares < 0).any() or (squares > most**2).any():
-            raise SnapshotError("the groups' sums are not those of errors of so much weight.")
-        if (np.abs(sums[:, 0].sum(axis=1)) > weight * max(1e-6, slack(rounds) * self.space.dim)).any():
-            raise SnapshotError("the groups' errors do not add up to 0 over the classes.")
-        check_number("spent", state["spent"], least=0.0, most=float(squares.sum()) + 1e-6)
+        if (squares < 0).any():
+            raise SnapshotError("the groups' squares are less than 0.")
+        check_number("spent", state["spent"], least=0.0, most=float(np.finfo(np.float64).max))
         rows = zip(names, weight, sums, squares, strict=True)
         met = {name: _Tested(float(w), s.copy(), v.copy()) for name, w, s, v in rows}
 

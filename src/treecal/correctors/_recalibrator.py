@@ -439,12 +439,10 @@ class Recalibrator(Corrector):
         self._check_savable()
         check_names("the groups", state, ("names", "first", "sums", "copies", "trust", "rule", "inside"))
         names = checked_names(state["names"])
-        whole = self._make is not None
-        check_seen(self.space, len(names), state["first"], state["sums"], rounds=rounds, whole=whole)
+        check_seen(self.space, len(names), state["first"], state["sums"], rounds)
         weights = state["sums"][:, 0, 0]
         counts = [forgetting.copies(weight, FIRST) if self.forget else 1 for weight in weights.tolist()]
-        most, errors = weights + self._prior, math.sqrt(self._scale / 2) if self.make == "shift" else None
-        check_copies(self.space, counts, most, state["copies"], state["trust"], rounds=rounds, errors=errors)
+        check_copies(self.space, counts, state["copies"], state["trust"])
         check_names("inside", state["inside"], [str(number) for number in range(len(names))] if self._make else [])
         rule = self.groups.fresh(self.space)
         rule.set_state(state["rule"])

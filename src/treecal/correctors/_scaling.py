@@ -21,13 +21,12 @@ from treecal.correctors._batch import Batch
 from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered
 from treecal.correctors._newton import Design, Newton
 from treecal.correctors._trust_kernels import trusted
-from treecal.exceptions import ParameterError, SnapshotError
+from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
 
 LEAST = 1e-6
 """Smaller probabilities are read as this one, so that all logarithms are finite."""
-_STEEPEST = 1e6  # the square of a gradient, at most: logarithms are at least −35, and features products of a few
 
 TINIEST = 1e-9
 """Of rate and ridge: with less, curvatures of rounds and ridge differ by more than floats can hold."""
@@ -316,16 +315,7 @@ class Scaling(Corrector):
         theta, A = state.theta, state.curvature
         check_array("theta", theta, (copies, len(self._identity())))
         check_array("curvature", A, (copies, *self._eye.shape))
-        forgetting.check_trust(state.trust, copies)
-        if np.abs(theta).max() > LARGEST or np.abs(A).max() > self.ridge + state.seen * _STEEPEST:
-            raise SnapshotError(f"theta or the curvature is more than {rounds} rounds can give.")
-        if math.sqrt((theta**2).sum(axis=1).max()) > self.radius * (1 + 1e-9):
-            raise SnapshotError(f"theta is longer than the radius {self.radius:g}.")
-        values = np.linalg.eigvalsh(A)
-        # of ridge·I, when outer products are added to it
-        lost = rounds * float(np.finfo(np.float64).eps) * values[..., -1]
-        if not np.allclose(A, A.swapaxes(-1, -2), rtol=1e-9, atol=0) or (values[..., 0] < self.ridge / 2 - lost).any():
-            raise SnapshotError(f"the curvature is not a symmetric matrix of at least ridge·I, ridge={self.ridge:g}.")
+        check_array("the trust in the copies", state.trust, (copies,))
 
 
 def _pairs(design: Design) -> Integers:

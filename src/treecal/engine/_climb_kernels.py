@@ -34,7 +34,7 @@ from treecal.engine._lanes import (
     with_chunk,
     with_signs,
 )
-from treecal.engine._state import Mix, TreeArgs
+from treecal.engine._tree_args import Mix, TreeArgs
 
 _FEW = 8  # chunks of a row, at most, that are kept in registers
 _TOGETHER = 32  # nodes, about, whose norms are added up together

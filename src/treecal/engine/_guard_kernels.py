@@ -12,15 +12,10 @@ import numpy as np
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._guard_pages import ROOM, SLOT_ROOM, SLOTS, Pages, Pool, add_columns, add_slots, opened
+from treecal.engine._guard_pages import ROOM, SLOT_ROOM, Pages, Pool, add_columns, add_slots, opened
 from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.engine._kernels import add_outcome
 from treecal.forecasters._codebook import CHANCE
-
-ROUNDS, SAFE, SUSPENDED, LAST, LEAD = range(5)
-"""Columns of `counts`: all rounds, safe's, whether safe had the last one, the last class, and the book followed."""
-ERROR, PEAK, SAFE_ERRORS, SHADOW_ERRORS = 0, 1, 2, 4
-"""Columns of `totals`: the eager part's error, the greatest of the shadow or safe's bound, and two of each part."""
 
 
 class GuardRules(NamedTuple):
@@ -69,10 +64,19 @@ class Rules(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The state of streams, a row for each, all but the certified parts and the pages of the books."""
+    """The state of streams, a row for each, all but the certified parts and the pages of the books.
 
-    counts: Integers
-    totals: Array
+    Rounds, those of the safe part, whether it had the last one, the last class, and the book followed; the error of the
+    eager part, and the greatest of the shadow or of safe's bound; then the tracker's arrays, and those of the books.
+    """
+
+    rounds: Integers
+    safe_rounds: Integers
+    suspended: Integers
+    last: Integers
+    lead: Integers
+    error: Array
+    peak: Array
     weights: Array
     means: Array
     followed: Array
@@ -239,7 +243,7 @@ def _slot(pages: Pages, book: int, column: int) -> int:
     slot = pages.slots[book, column]
     if slot >= 0:
         return int(slot)
-    count, dim = int(pages.numbers[SLOTS]), pages.points.shape[1]
+    count, dim = int(pages.announced[0]), pages.points.shape[1]
     for slot in range(count):
         equal = True
         for j in range(dim):
@@ -251,23 +255,23 @@ def _slot(pages: Pages, book: int, column: int) -> int:
         pages.told[count, j] = pages.points[book, j, column] + 0.0
         pages.owed[count, j] = 0.0
     pages.slots[book, column] = count
-    pages.numbers[SLOTS] = count + 1
+    pages.announced[0] = count + 1
     return count
 
 
 @strict
-def _opens(rules: GuardRules, counts: Integers, totals: Array) -> bool:
-    """Return whether the eager part forecasts the coming round."""
-    rounds, safe = counts[ROUNDS], counts[SAFE]
+def _opens(
+    rules: GuardRules, rounds: int, safe: int, suspended: int, error: float, peak: float, safe_error: float
+) -> bool:
+    """Return whether the eager part forecasts the coming round of a stream."""
     if rules.rate >= 0:
         allowed = rules.rate * (rounds + 1)
     elif rules.measured and safe > 0:
-        own = totals[SAFE_ERRORS] + totals[SAFE_ERRORS + 1]
-        allowed = rules.budget * min(totals[PEAK], own * (rounds / safe))
+        allowed = rules.budget * min(peak, safe_error * (rounds / safe))
     else:
-        allowed = rules.budget * totals[PEAK]
-    share = 1 - rules.reserve if counts[SUSPENDED] else 1.0
-    return bool(totals[ERROR] + rules.diameter <= share * allowed)
+        allowed = rules.budget * peak
+    share = 1 - rules.reserve if suspended else 1.0
+    return bool(error + rules.diameter <= share * allowed)
 
 
 @strict
@@ -284,7 +288,7 @@ def _note(notes: Notes, i: int, spoken: Spoken, count: int) -> None:
 @inlined
 def _fits(pages: Pages, columns: Integers, most: int) -> bool:
     """Return whether a stream's blocks have room for the points chosen."""
-    fits = pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or pages.numbers[SLOT_ROOM] == most
+    fits = pages.announced[0] < pages.numbers[SLOT_ROOM] or pages.numbers[SLOT_ROOM] == most
     for b in range(len(columns)):
         fits = fits and columns[b] < pages.numbers[ROOM]
     return bool(fits)
@@ -296,7 +300,7 @@ def _room(pool: Pool, row: int, pages: Pages, columns: Integers, capacity: int) 
     for b in range(len(columns)):
         if columns[b] == pages.numbers[ROOM] and not add_columns(pool, row, capacity):
             return False
-    return pages.numbers[SLOTS] < pages.numbers[SLOT_ROOM] or add_slots(pool, row, len(columns) * capacity)
+    return pages.announced[0] < pages.numbers[SLOT_ROOM] or add_slots(pool, row, len(columns) * capacity)
 
 
 @strict
@@ -319,16 +323,29 @@ def guard_rounds(
     """
     desk, dim, guard, s = _desk(rules, now.weights.shape[1]), pool.told.shape[1], rules.guard, -1
     outcome, capacity = desk.outcome, rules.book.capacity
+    # Taken out of their tuples once: in the loop each access would count references to the array.
+    played = now.rounds
+    played_safe = now.safe_rounds
+    suspended = now.suspended
+    last = now.last
+    leads = now.lead
+    eager_error = now.error
+    peak = now.peak
+    safe_errors = safe.errors
+    shadow_errors = shadow.errors
     for i in range(begin, len(rows)):
         if rows[i] != s:
             s = rows[i]
-            counts, totals, growth, squares = now.counts[s], now.totals[s], now.growth[s], now.squares[s]
+            growth, squares = now.growth[s], now.squares[s]
             tracker = Tracker(now.weights[s], now.means[s], now.followed[s], now.seen[s])
             pages = opened(pool, s)
-        rounds, spent, eager = counts[ROUNDS], counts[SAFE], _opens(guard, counts, totals)
-        _track(rules.tracker, tracker, counts[LAST], desk.experts, desk.q)
+        rounds = played[s]
+        spent = played_safe[s]
+        safe_error = safe_errors[s, 0] + safe_errors[s, 1]
+        eager = _opens(guard, rounds, spent, suspended[s], eager_error[s], peak[s], safe_error)
+        _track(rules.tracker, tracker, last[s], desk.experts, desk.q)
         if eager:
-            lead, count, slot = _choose(rules.book, pages, growth, squares, rounds - spent, counts[LEAD], desk), 1, 0
+            lead, count, slot = _choose(rules.book, pages, growth, squares, rounds - spent, leads[s], desk), 1, 0
             column = desk.columns[lead]
             for j in range(dim):
                 new = column == pages.used[lead]
@@ -346,27 +363,27 @@ def guard_rounds(
                         return i
                     pages = opened(pool, s)
                 _book_learn(rules.book, pages, growth, squares, rounds - spent + 1, desk)
-                counts[LEAD], slot = lead, _slot(pages, lead, column)
+                leads[s], slot = lead, _slot(pages, lead, column)
                 bias = pages.owed[slot]
                 less = size(bias, guard.squared)
                 for j in range(dim):
                     bias[j] += outcome[j] - spoken.points[0, j]
-                totals[ERROR] += size(bias, guard.squared) - less
+                eager_error[s] += size(bias, guard.squared) - less
             else:
-                errors = totals[SAFE_ERRORS : SAFE_ERRORS + 2]
-                learn(safe, s, spent, spoken, count, outcome, guard.squared, errors)
-                counts[SAFE] = spent + 1
+                learn(safe, s, spent, spoken, count, outcome, guard.squared)
+                played_safe[s] = spent + 1
             if guard.measured:
-                errors, count = totals[SHADOW_ERRORS : SHADOW_ERRORS + 2], speak(shadow, s, rounds, spoken)
-                learn(shadow, s, rounds, spoken, count, outcome, guard.squared, errors)
-                totals[PEAK] = max(totals[PEAK], errors[0] + errors[1])
+                count = speak(shadow, s, rounds, spoken)
+                learn(shadow, s, rounds, spoken, count, outcome, guard.squared)
+                peak[s] = max(peak[s], shadow_errors[s, 0] + shadow_errors[s, 1])
             elif len(guard.bounds) and (rounds + 1) & rounds == 0:  # the bound of the last power of two
                 power = 0
                 while (rounds + 1) >> (power + 1):
                     power += 1
-                totals[PEAK] = max(totals[PEAK], guard.bounds[power])
-            counts[LAST] = _follow(rules.tracker, tracker, rounds, counts[LAST], desk.experts, outcome)
-            counts[ROUNDS], counts[SUSPENDED] = rounds + 1, not eager
+                peak[s] = max(peak[s], guard.bounds[power])
+            last[s] = _follow(rules.tracker, tracker, rounds, last[s], desk.experts, outcome)
+            played[s] = rounds + 1
+            suspended[s] = not eager
         if len(notes.slots):
             notes.slots[i] = slot
     return len(rows)

@@ -36,7 +36,7 @@ def eager_rows(slots: Integers, outcomes: Any, kept: Array) -> None:
 @strict
 def grid_rows(outcomes: Any, part: GridParts, spoken: Spoken, kept: Array) -> None:
     """Play a grid; add up weights and outcomes by the number of points of equal weight, 0 for others, and by point."""
-    outcome, errors = np.empty(2), np.zeros(2)
+    outcome = np.empty(2)
     for t in range(len(outcomes)):
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, t)
@@ -45,4 +45,4 @@ def grid_rows(outcomes: Any, part: GridParts, spoken: Spoken, kept: Array) -> No
             equal = equal and spoken.weights[c] == 1 / count
         for c in range(count):
             _add(kept[count if equal else 0, spoken.rows[c]], 1.0 if equal else spoken.weights[c], outcome)
-        learn(part, 0, t, spoken, count, outcome, False, errors)
+        learn(part, 0, t, spoken, count, outcome, False)

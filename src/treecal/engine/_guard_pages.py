@@ -13,18 +13,20 @@ import numpy as np
 from treecal._compile import strict
 from treecal._typing import Array, Integers
 
-START, ROOM, SLOTS, SLOT_START, SLOT_ROOM = range(5)
-"""Columns of `numbers`: the block of columns and its length, slots used, and the block of slots and its length."""
+START, ROOM, SLOT_START, SLOT_ROOM = range(4)
+"""Columns of `numbers`: the block of columns and its length, and the block of slots and its length."""
 
 
 class Pool(NamedTuple):
     """The pages of all streams: where each stream's are, then the columns, then the slots.
 
-    `told` and `owed` are the points that were announced, and their biases. `ends` says where room is free.
+    `used` and `announced` count them. `told` and `owed` are the points that were announced, and their biases. `ends`
+    says where room is free.
     """
 
     numbers: Integers
     used: Integers
+    announced: Integers
     points: Array
     biases: Array
     sizes: Array
@@ -42,6 +44,7 @@ class Pages(NamedTuple):
     sizes: Array
     slots: Integers
     used: Integers
+    announced: Integers
     told: Array
     owed: Array
     numbers: Integers
@@ -59,6 +62,7 @@ def opened(pool: Pool, stream: int) -> Pages:
         pool.sizes[start:end].reshape(books, room),
         pool.slots[start:end].reshape(books, room),
         pool.used[stream],
+        pool.announced[stream : stream + 1],
         pool.told[first:last],
         pool.owed[first:last],
         numbers,
@@ -91,7 +95,7 @@ def add_columns(pool: Pool, stream: int, capacity: int) -> bool:
 def add_slots(pool: Pool, stream: int, most: int) -> bool:
     """Give a stream more slots; return whether the pool has them."""
     old = opened(pool, stream)
-    used, room = old.numbers[SLOTS], _more(old.numbers[SLOT_ROOM], most)
+    used, room = old.announced[0], _more(old.numbers[SLOT_ROOM], most)
     if pool.ends[1] + room > len(pool.told):
         return False
     old.numbers[SLOT_START], old.numbers[SLOT_ROOM] = pool.ends[1], room
@@ -123,7 +127,7 @@ def pack(rows: Integers, pool: Pool, packed: PageRows) -> None:
                     packed.points[at, j], packed.biases[at, j] = pages.points[b, j, i], pages.biases[b, j, i]
                 packed.slots[at] = pages.slots[b, i]
                 at += 1
-        count = pages.numbers[SLOTS]
+        count = pages.announced[0]
         packed.told[slot : slot + count], packed.owed[slot : slot + count] = pages.told[:count], pages.owed[:count]
         slot += count
 
@@ -142,12 +146,12 @@ def unpack(packed: PageRows, pool: Pool) -> None:
                     total += abs(packed.biases[at, j])
                 pages.sizes[b, i], pages.slots[b, i] = total, packed.slots[at]
                 at += 1
-        count = pages.numbers[SLOTS]
+        count = pages.announced[0]
         pages.told[:count], pages.owed[:count] = packed.told[slot : slot + count], packed.owed[slot : slot + count]
         slot += count
 
 
-def empty_pool(numbers: Integers, used: Integers, dim: int, columns: int, slots: int) -> Pool:
+def empty_pool(numbers: Integers, used: Integers, announced: Integers, dim: int, columns: int, slots: int) -> Pool:
     """Return a pool with this much room free, in which the streams' blocks follow each other."""
     numbers = numbers.copy()
     ends = numbers[:, [ROOM, SLOT_ROOM]].cumsum(axis=0)
@@ -157,6 +161,7 @@ def empty_pool(numbers: Integers, used: Integers, dim: int, columns: int, slots:
     return Pool(
         numbers,
         used,
+        announced,
         np.empty(size * dim),
         np.empty(size * dim),
         np.empty(size),

@@ -13,22 +13,27 @@ from numba.extending import overload
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine._compile import carries, digits
-from treecal.engine._kernels import place
+from treecal.engine._kernels import carry_up, place, rises
 from treecal.engine._simple_kernels import choose_points
-from treecal.engine._state import TreeArgs
+from treecal.engine._tree_args import TreeArgs
 
 
 class TreeParts(NamedTuple):
-    """TreeCal as a part: the tree; and of each stream the carried sums, and the bias of each node of its path."""
+    """TreeCal as a part: the tree; and of each stream its errors, carried sums, and the bias of each node of its path.
+
+    The errors are that of the nodes that ended, and that of the path's.
+    """
 
     tree: TreeArgs
+    errors: Array
     sums: Array
     path: Array
 
 
 class GridParts(NamedTuple):
-    """BinaryGrid as a part: of each stream the biases that it goes by, and those of its points in both coordinates."""
+    """BinaryGrid as a part: of each stream its error and 0, the biases that it goes by, and those of its points."""
 
+    errors: Array
     bias: Array
     biases: Array
 
@@ -65,10 +70,10 @@ def _tree_speak(part: TreeParts, stream: int, rounds: int, spoken: Spoken) -> in
 
 @strict
 def _tree_learn(
-    part: TreeParts, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool, errors: Array
+    part: TreeParts, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool
 ) -> None:
-    """Learn the outcome of a path; `errors` holds the error of the nodes that ended, and of the path's."""
-    tree, path, sums = part.tree, part.path[stream], part.sums[stream]
+    """Learn the outcome of a path."""
+    tree, path, sums, errors = part.tree, part.path[stream], part.sums[stream], part.errors[stream]
     if rounds > 0:
         left, heights = 0.0, tree.depth if tree.depth > 0 else digits(rounds - 1, tree.arity)
         for h in range(min(carries(rounds, tree.arity) + 1, heights)):
@@ -83,13 +88,7 @@ def _tree_learn(
     errors[1] = total
     for j in range(len(outcome)):
         sums[0, j] += outcome[j]
-    if (rounds + 1) % tree.arity == 0:
-        risen = carries(rounds + 1, tree.arity)
-        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-            for h in range(risen):
-                for j in range(len(outcome)):
-                    sums[h + 1, j] += sums[h, j]
-                    sums[h, j] = 0.0
+    carry_up(part.sums, stream * sums.size, len(outcome), rises(rounds + 1, tree.arity, tree.depth))
 
 
 @strict
@@ -104,9 +103,9 @@ def _grid_speak(part: GridParts, stream: int, rounds: int, spoken: Spoken) -> in
 
 @strict
 def _grid_learn(
-    part: GridParts, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool, errors: Array
+    part: GridParts, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool
 ) -> None:
-    """Learn the outcome of some grid points; `errors[0]` is the error of all of them."""
+    """Learn the outcome of some grid points."""
     bias, biases, before, after = part.bias[stream], part.biases[stream], 0.0, 0.0
     for c in range(count):
         i, weight, point = spoken.rows[c], spoken.weights[c], spoken.points[c]
@@ -116,7 +115,7 @@ def _grid_learn(
         for j in range(2):
             biases[i, j] += weight * (outcome[j] - point[j])
         after += size(biases[i], squared)
-    errors[0] += after - before
+    part.errors[stream, 0] += after - before
 
 
 def speak(part: Any, stream: int, rounds: int, spoken: Spoken) -> int:
@@ -134,21 +133,15 @@ def _speak(part: Any, stream: Any, rounds: Any, spoken: Any) -> Any:
     return play
 
 
-def learn(
-    part: Any, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool, errors: Array
-) -> None:
-    """Learn the outcome of what a part announced; `errors` add up to its total error."""
+def learn(part: Any, stream: int, rounds: int, spoken: Spoken, count: int, outcome: Array, squared: bool) -> None:
+    """Learn the outcome of what a part announced; its errors add up to its total error."""
 
 
 @overload(learn)
-def _learn(
-    part: Any, stream: Any, rounds: Any, spoken: Any, count: Any, outcome: Any, squared: Any, errors: Any
-) -> Any:
+def _learn(part: Any, stream: Any, rounds: Any, spoken: Any, count: Any, outcome: Any, squared: Any) -> Any:
     own = _tree_learn if part.instance_class is TreeParts else _grid_learn
 
-    def play(
-        part: Any, stream: Any, rounds: Any, spoken: Any, count: Any, outcome: Any, squared: Any, errors: Any
-    ) -> Any:
-        own(part, stream, rounds, spoken, count, outcome, squared, errors)
+    def play(part: Any, stream: Any, rounds: Any, spoken: Any, count: Any, outcome: Any, squared: Any) -> None:
+        own(part, stream, rounds, spoken, count, outcome, squared)
 
     return play

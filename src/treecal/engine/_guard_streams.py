@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
+from treecal._states import MOST_ROUNDS, check_names
 from treecal._typing import Array, Integers
+from treecal.columns import ROUNDS, Field, Schema
+from treecal.engine._column_streams import ColumnStreams
 from treecal.engine._forecasts import Forecasts
-from treecal.engine._guard_records import recorded, records
-from treecal.engine._guard_state import check_guards
 from treecal.engine._outcomes import Outcomes, unlocked
-from treecal.engine._state import kernel_args
-from treecal.engine._streams import RowError, Streams
-from treecal.exceptions import HorizonError
+from treecal.engine._streams import RowError
+from treecal.engine._tree_args import kernel_args
+from treecal.engine._tree_streams import heights_of
+from treecal.exceptions import HorizonError, SnapshotError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
 from treecal.forecasters._binary_grid import Biases
@@ -51,7 +54,67 @@ class GuardForecasts(Forecasts):
         return TreeForecast(self.points[index, :size], uniform(size), rounds, self._arity, self._space)
 
 
-class GuardStreams(Streams):
+def guard_schema(thing: Guarded) -> Schema:
+    """Return what is kept of a stream: guard, tracker, books and their pages, and the certified parts."""
+    source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
+    book: Any = thing.eager._now[1].book  # type: ignore[attr-defined]
+    experts, books, dim = source._state, len(book.sizes), thing.space.dim
+    most = books * book.capacity
+
+    count = partial(Field, dtype=np.int64, least=0)
+    return Schema(
+        (
+            ROUNDS,
+            count("safe_rounds", most=MOST_ROUNDS),
+            count("suspended", most=1),
+            Field("last", dtype=np.int64, new=-1, least=-1, most=dim - 1),
+            count("lead", new=books - 1, most=books - 1),
+            Field("error"),
+            Field("peak"),
+            *(
+                Field(name, np.shape(new), new=new)
+                for name, new in (("weights", experts.weights), ("means", experts.means))
+            ),
+            Field("followed", np.shape(experts.followed), new=experts.followed),
+            Field("seen", np.shape(experts.counts), new=experts.counts),
+            Field("growth", (books,)),
+            Field("squares", (0 if book.classes else dim,)),
+            count("used", (books,), most=book.capacity),
+            count("announced", most=most),
+            *_part_fields("safe", "safe_rounds", thing.safe),
+            *(_part_fields("shadow", "rounds", thing.safe) if thing._now[1].shadow is not None else ()),
+            *(Field(name, (dim,), length=_columns_of, layout="listed") for name in ("points", "biases")),
+            Field("slots", dtype=np.int32, length=_columns_of, layout="listed", least=-1, most=most - 1),
+            *(Field(name, (dim,), length=_announced_of, layout="listed") for name in ("told", "owed")),
+        )
+    )
+
+
+def _columns_of(columns: Any) -> Integers:
+    """Return how many columns of its books each row uses."""
+    return np.asarray(columns["used"].sum(axis=1))
+
+
+def _announced_of(columns: Any) -> Integers:
+    """Return how many points each row has announced."""
+    return np.asarray(columns["announced"])
+
+
+def _part_fields(part: str, rounds: str, own: Forecaster) -> Iterator[Field]:
+    """Yield what is kept of a certified part, which has played so many rounds."""
+    yield Field(f"{part}/errors", (2,))
+    if isinstance(own, BinaryGrid):
+        yield Field(f"{part}/bias", (own.bins + 1,))
+        yield Field(f"{part}/biases", (own.bins + 1, 2))
+        return
+    assert isinstance(own, TreeCal)
+    heights = partial(heights_of, own.tree, rounds)
+    for name in ("sums", "path"):
+        new = np.zeros((own.depth or 1, own.space.dim))
+        yield Field(f"{part}/{name}", (own.space.dim,), new=new, length=heights)
+
+
+class GuardStreams(ColumnStreams):
     """Guarded streams of the usual parts: arrays with a row for each, and pages that grow as a stream needs them.
 
     Parameters
@@ -66,9 +129,8 @@ class GuardStreams(Streams):
 
     def __init__(self, thing: Guarded, rows: int = 0) -> None:
         from treecal.engine import _guard_kernels as kernels
-        from treecal.engine._guard_pages import empty_pool
 
-        super().__init__(thing)
+        super().__init__(thing, guard_schema(thing))
         self._space, self._guard = thing.space, thing._now[1]
         self._source: Any = thing.eager.source  # type: ignore[attr-defined] # a Codebook of a Tracker
         self._book = thing.eager._now[1].book  # type: ignore[attr-defined]
@@ -82,58 +144,51 @@ class GuardStreams(Streams):
                 np.array(book.sizes, float), book.skill, book.prior, LOOK_AHEAD, BETTER, book.capacity, book.classes
             ),
         )
-        now, dim, books = source._state, self._space.dim, len(book.sizes)
-        counts = np.zeros(5, np.int64)
-        counts[kernels.LAST], counts[kernels.LEAD] = -1, books - 1
-        squares = np.zeros(0 if book.classes else dim)
-        fresh: Any = (counts, np.zeros(6), now.weights, now.means, now.followed, now.counts, np.zeros(books), squares)
-        self._fresh = kernels.Now(*(np.array(array)[None] for array in fresh))
-        self._now = kernels.Now(*_each(self._fresh, lambda array: np.repeat(array, rows, axis=0)))
-        self._pool = empty_pool(np.zeros((rows, 5), np.int64), np.zeros((rows, books), np.int64), dim, 0, 0)
-        self._safe, self._shadow = (self._part(rows * used) for used in (True, measured))
+        self._parts = ("safe", "shadow") if measured else ("safe",)
         self._tree = guard.safe.tree if isinstance(guard.safe, TreeCal) else None
+        self._pool = self._new_pool(np.zeros((0, 4), np.int64))
+        self.reserve(rows)
 
-    def _part(self, rows: int) -> Any:
-        """Return the certified part of so many new streams."""
+    def _new_pool(self, numbers: Integers, columns: int = 0, slots: int = 0) -> Any:
+        """Return a pool for pages of these sizes, and with so much room free."""
+        from treecal.engine._guard_pages import empty_pool
+
+        return empty_pool(numbers, self.columns["used"], self.columns["announced"], self._space.dim, columns, slots)
+
+    def _part(self, name: str) -> Any:
+        """Return a certified part of all streams: their safe part, or its shadow, which is another one or none."""
         from treecal.engine._guard_parts import GridParts, TreeParts
 
-        safe, dim = self._guard.safe, self._space.dim
-        if isinstance(safe, BinaryGrid):
-            return GridParts(np.zeros((rows, safe.bins + 1)), np.zeros((rows, safe.bins + 1, 2)))
-        assert isinstance(safe, TreeCal)
-        sums = np.zeros((rows, safe.depth or 1, dim))
-        return TreeParts(kernel_args(safe._path)[0], sums, sums.copy())
+        own = self._guard.safe
+        name = name if name in self._parts else "safe"
+        errors = self.columns[f"{name}/errors"]
+        if isinstance(own, BinaryGrid):
+            return GridParts(errors, self.columns[f"{name}/bias"], self.columns[f"{name}/biases"])
+        assert isinstance(own, TreeCal)
+        sums, path = self.columns[f"{name}/sums"], self.columns[f"{name}/path"]
+        return TreeParts(kernel_args(own._path)[0], errors, sums, path)
 
     @property
-    def rounds(self) -> Integers:
-        """Number of outcomes each stream has seen."""
-        return self._now.counts[:, 0]
+    def safe(self) -> Any:
+        """The safe part of all streams, as kernels take it."""
+        return self._part("safe")
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        parts = (*self._now, *self._pool, *self._safe, *self._shadow)
-        return sum(array.nbytes for array in parts if isinstance(array, np.ndarray))
+        own = (array.nbytes for name, array in self._pool._asdict().items() if name not in ("used", "announced"))
+        return self.columns.nbytes + int(sum(own))
 
     def reserve(self, rows: int) -> None:
-        more = rows - len(self.rounds)
-        grown = (np.concatenate([old, np.repeat(new, more, axis=0)]) for old, new in self._both())
-        self._now = type(self._now)(*grown)
-        numbers, used = (np.pad(array, [(0, more), (0, 0)]) for array in self._pool[:2])
-        self._pool = self._pool._replace(numbers=numbers, used=used)
-        self._safe = _padded(self._safe, 0, more)
-        if self._rules.guard.measured:
-            self._shadow = _padded(self._shadow, 0, more)
-
-    def _both(self) -> Any:
-        return zip(self._now, self._fresh, strict=True)
+        super().reserve(rows)
+        numbers = np.pad(self._pool.numbers, [(0, rows - len(self._pool.numbers)), (0, 0)])
+        self._pool = self._pool._replace(
+            numbers=numbers, used=self.columns["used"], announced=self.columns["announced"]
+        )
 
     def clear(self, rows: Integers) -> None:
-        for old, new in self._both():
-            old[rows] = new
-        parts = (self._safe, self._shadow) if self._rules.guard.measured else (self._safe,)
-        for array in (*self._pool[:2], *(array for part in parts for array in _arrays(part))):
-            array[rows] = 0
+        super().clear(rows)
+        self._pool.numbers[rows] = 0
 
     def check(self, rows: Integers, *, predict: bool = False) -> None:
         """Raise if a certified part would have more rounds than a tree of fixed depth."""
@@ -145,7 +200,7 @@ class GuardStreams(Streams):
             self._rounds(streams, None, notes)
             after = np.maximum(-notes.slots, 0)
         else:
-            after = self._now.counts[streams, 0 if self._rules.guard.measured else 1] + counts
+            after = self.columns["rounds" if self._rules.guard.measured else "safe_rounds"][streams] + counts
         try:
             self._tree.check(int(after.max(initial=0)))
         except HorizonError as error:
@@ -176,13 +231,15 @@ class GuardStreams(Streams):
 
     def _rounds(self, rows: Integers, outcomes: Outcomes | None, notes: Any) -> None:
         """Play a round of each row, in order, if there are outcomes; note what is announced where there is room."""
-        from treecal.engine._guard_kernels import guard_rounds
+        from treecal.engine._guard_kernels import Now, guard_rounds
 
         spoken, done, learning = self.spoken(), 0, outcomes is not None
+        now = Now(*(self.columns[name] for name in Now._fields))
+        safe, shadow = self._part("safe"), self._part("shadow")
         if outcomes is None:
             outcomes = np.empty(0, np.int64) if self._book.classes else np.empty((0, self._space.dim))
         while True:
-            args = self._rules, self._now, self._pool, self._safe, self._shadow, spoken, notes
+            args = self._rules, now, self._pool, safe, shadow, spoken, notes
             done = guard_rounds(rows, unlocked(outcomes), done, *args, learning)
             if done == len(rows):
                 self.torn = False
@@ -202,12 +259,13 @@ class GuardStreams(Streams):
 
     def _reach(self, rows: Integers) -> None:
         """Make room for the heights of trees, and know the bounds, once these rows have learned."""
-        counts, more = self._now.counts[rows], int(np.bincount(rows).max(initial=0))
-        rounds, safe = (int(counts[:, k].max(initial=0)) + more for k in range(2))
+        more = int(np.bincount(rows).max(initial=0))
+        rounds = int(self.rounds[rows].max(initial=0)) + more
         if self._tree is not None:
-            self._safe = _padded(self._safe, 1, self._tree.heights(safe) - self._safe.sums.shape[1])
-            if self._guard.shadow is not None:
-                self._shadow = _padded(self._shadow, 1, self._tree.heights(rounds) - self._shadow.sums.shape[1])
+            for part in self._parts:
+                played = self.columns["rounds" if part == "shadow" else "safe_rounds"][rows]
+                for name in ("sums", "path"):
+                    self.columns.widen(f"{part}/{name}", self._tree.heights(int(played.max(initial=0)) + more))
         if self._guard.error is None and not self._guard.measured:
             guard = self._rules.guard
             bounds = [self._guard._bound(2**power) for power in range(len(guard.bounds), rounds.bit_length())]
@@ -217,15 +275,15 @@ class GuardStreams(Streams):
         """Return room for what a certified part announces."""
         from treecal.engine._guard_parts import Spoken
 
-        width = 4 if self._tree is None else max(self._safe.sums.shape[1], self._shadow.sums.shape[1])
+        width = 4 if self._tree is None else max(self.columns[f"{part}/sums"].shape[1] for part in self._parts)
         rows = self._guard.safe.bins + 1 if self._tree is None else 0  # type: ignore[attr-defined] # a BinaryGrid
         return Spoken(np.empty((width, self._space.dim)), np.empty(width), np.empty(rows, np.int64))
 
     def _pages(self, rows: Integers) -> Any:
         """Return what the pages of some streams hold."""
-        from treecal.engine._guard_pages import SLOTS, PageRows, pack
+        from treecal.engine._guard_pages import PageRows, pack
 
-        columns, slots = int(self._pool.used[rows].sum()), int(self._pool.numbers[rows, SLOTS].sum())
+        columns, slots = int(self.columns["used"][rows].sum()), int(self.columns["announced"][rows].sum())
         points, biases, told, owed = (np.empty((n, self._space.dim)) for n in (columns, columns, slots, slots))
         pages = PageRows(points, biases, np.empty(columns, np.int32), told, owed)
         pack(rows, self._pool, pages)
@@ -233,69 +291,59 @@ class GuardStreams(Streams):
 
     def _pack(self, rounds: int) -> None:
         """Pack the pool, and make room for so many rounds more, as streams usually need it."""
-        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, empty_pool, unpack
+        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, unpack
 
-        pages, (numbers, used) = self._pages(np.arange(len(self.rounds))), self._pool[:2]
+        pages, numbers = self._pages(np.arange(len(self.rounds))), self._pool.numbers
         self._pool = self._pool._replace(points=_NONE, biases=_NONE, sizes=_NONE)  # so that both are never held at once
         few = max(3 * min(rounds, len(numbers)), _FEW)  # and as much as any stream may ask for next
         free = (max(int(own.sum()) // 4, 2 * int(own.max()) + 2, few) for own in numbers[:, [ROOM, SLOT_ROOM]].T)
-        self._pool = empty_pool(numbers, used, self._space.dim, *free)
+        self._pool = self._new_pool(numbers, *free)
         unpack(pages, self._pool)
 
-    def state(self, rows: Integers) -> dict[str, Any]:
-        """Return the state: arrays with a row for each stream; and of the books, one stream's rows after another's.
+    def rows(self, rows: Integers) -> dict[str, Any]:
+        """Return the columns, and of the books one stream's rows after another's.
 
         Of the books there is a row for each column that is used, book by book (`points`, `biases`, `slots`); and for
         each point that was announced, in order (`told`, `owed`).
         """
-        from treecal.engine._guard_pages import SLOTS
+        pages: dict[str, Any] = self._pages(rows)._asdict()
+        return self.columns.state(rows) | pages
 
-        now, pages = type(self._now)(*_each(self._now, lambda array: array[rows])), self._pages(rows)
-        names = ("rounds", "safe_rounds", "suspended", "last", "lead")
-        kept: dict[str, Any] = {name: now.counts[:, k].copy() for k, name in enumerate(names)}
-        kept |= {name: now.totals[:, k].copy() for k, name in enumerate(("error", "peak"))}
-        kept |= {name: array for name, array in now._asdict().items() if name not in ("counts", "totals")}
-        kept |= {"used": self._pool.used[rows], "announced": self._pool.numbers[rows, SLOTS], **pages._asdict()}
-        parts = {"safe": self._safe, "shadow": self._shadow} if self._rules.guard.measured else {"safe": self._safe}
-        for place, (name, part) in enumerate(parts.items()):
-            own = {field: array[rows] for field, array in part._asdict().items() if isinstance(array, np.ndarray)}
-            if self._tree is not None:
-                heights = self._tree.heights(int(now.counts[:, 1 - place].max(initial=0)))
-                own = {field: array[:, :heights].copy() for field, array in own.items()}
-            kept[name] = {"errors": now.totals[:, 2 + 2 * place : 4 + 2 * place].copy(), **own}
-        return kept
+    def with_rows(self, columns: Any) -> Self:
+        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, PageRows, unpack
 
-    def resumed(self, state: dict[str, Any]) -> Self:
-        from treecal.engine._guard_pages import ROOM, SLOT_ROOM, SLOTS, PageRows, empty_pool, unpack
-
-        twin = type(self)(self.thing)
-        twin.reserve(check_guards(state, self.thing, twin.state(np.empty(0, np.int64))))
-        now, used = twin._now, np.array(state["used"])
-        for k, name in enumerate(("rounds", "safe_rounds", "suspended", "last", "lead")):
-            now.counts[:, k] = state[name]
-        for k, name in enumerate(("error", "peak")):
-            now.totals[:, k] = state[name]
-        for name in ("weights", "means", "followed", "seen", "growth", "squares"):
-            getattr(now, name)[:] = state[name]
-        for place, name in enumerate(("safe", "shadow") if self._rules.guard.measured else ("safe",)):
-            now.totals[:, 2 + 2 * place : 4 + 2 * place] = state[name]["errors"]
-            arrays = {field: np.array(array, order="C") for field, array in state[name].items() if field != "errors"}
-            setattr(twin, f"_{name}", getattr(twin, f"_{name}")._replace(**arrays))
-        numbers = twin._pool.numbers
-        numbers[:, ROOM], numbers[:, SLOTS] = used.max(axis=1, initial=0), state["announced"]
-        numbers[:, SLOT_ROOM] = state["announced"]
-        twin._pool = empty_pool(numbers, used, self._space.dim, 0, 0)
-        unpack(PageRows(*(np.array(state[name], order="C") for name in PageRows._fields)), twin._pool)
+        twin = super().with_rows(columns)
+        used, announced = twin.columns["used"], twin.columns["announced"]
+        home = np.repeat(np.arange(len(used)), used.sum(axis=1))
+        placed = np.bincount(home, columns["slots"] >= 0, len(used))
+        # So there is always a slot for what is announced next: kernels do not ask.
+        if (announced > placed).any() or (columns["slots"] >= announced[home]).any():
+            raise SnapshotError("the points announced are not those of the books.")
+        numbers = np.zeros((len(used), 4), np.int64)
+        numbers[:, ROOM], numbers[:, SLOT_ROOM] = used.max(axis=1, initial=0), announced
+        twin._pool = twin._new_pool(numbers)
+        unpack(PageRows(*(np.array(columns[name], order="C") for name in PageRows._fields)), twin._pool)
         return twin
 
-    def records(self, rows: Integers) -> tuple[Array, Integers]:
-        """Return the state of each of these rows but its rounds, as numbers, one after another, and where each ends."""
-        return records(self.state(rows), self._tree)
+    def state(self, rows: Integers) -> dict[str, Any]:
+        """Return the rows, those of each certified part by themselves."""
+        state: dict[str, Any] = {}
+        for name, array in self.rows(rows).items():
+            part, _, own = name.rpartition("/")
+            if part:
+                state.setdefault(part, {})[own] = array
+            else:
+                state[own] = array
+        return state
 
-    def recorded(self, rounds: Integers, numbers: Array, ends: Integers) -> Self:
-        """Return streams of so many rounds with such records, or raise a `SnapshotError`; this one does not change."""
-        fresh = type(self)(self.thing).state(np.empty(0, np.int64))
-        return self.resumed(recorded(fresh, rounds, numbers, ends, self._tree))
+    def resumed(self, state: dict[str, Any]) -> Self:
+        check_names("the state", state, self.state(np.empty(0, np.int64)))
+        columns = {name: array for name, array in state.items() if name not in self._parts}
+        for part in self._parts:
+            if not isinstance(state[part], dict):
+                raise SnapshotError(f"the {part} part is no dictionary.")
+            columns |= {f"{part}/{name}": array for name, array in state[part].items()}
+        return self.with_rows(columns)
 
     def announced(self, row: int) -> Array:
         """Return the points that a stream's eager part has announced, in order of their first rounds."""
@@ -306,21 +354,22 @@ class GuardStreams(Streams):
         from treecal.engine import _guard_kernels as kernels
 
         f, s = deepcopy(self.thing), row
-        (eager, guard), now = f._now, kernels.Now(*_each(self._now, lambda array: array[s]))
-        rounds, safe, suspended, last, lead = now.counts.tolist()
-        weights, means, followed, seen = (array.copy() for array in (now.weights, now.means, now.followed, now.seen))
+        (eager, guard), now = f._now, {name: self.columns[name][s] for name in kernels.Now._fields}
+        rounds, safe, suspended, last, lead = (
+            int(now[name]) for name in ("rounds", "safe_rounds", "suspended", "last", "lead")
+        )
+        weights, means, followed, seen = (now[name].copy() for name in ("weights", "means", "followed", "seen"))
         eager.source._state = Experts(rounds, weights, means, followed, seen, last)  # type: ignore[attr-defined]
-        used, pages = self._pool.used[s].copy(), self._pages(np.array([s]))
-        squares = now.squares.copy() if len(now.squares) else np.zeros(self._space.dim)
-        books = Books(rounds - safe, *self._columns(used, pages), used, now.growth.copy(), lead, squares)
+        used, pages = self.columns["used"][s].copy(), self._pages(np.array([s]))
+        squares = now["squares"].copy() if len(now["squares"]) else np.zeros(self._space.dim)
+        books = Books(rounds - safe, *self._columns(used, pages), used, now["growth"].copy(), lead, squares)
         eager._now = eager.source, Shelf(self._book, books)  # type: ignore[attr-defined]
-        guard.rounds, guard.suspended = rounds, bool(suspended)
-        error, guard.peak, *errors = now.totals.tolist()
+        guard.rounds, guard.suspended, guard.peak = rounds, bool(suspended), float(now["peak"])
         biases = guard.eager_tally.named(pages.told, pages.owed)
-        guard.eager_tally = guard.eager_tally._replace(biases=biases, rounds=rounds - safe, closed=error)
-        guard.safe_tally = self._resumed(guard.safe, guard.safe_tally, self._safe, s, safe, errors[0])
+        guard.eager_tally = guard.eager_tally._replace(biases=biases, rounds=rounds - safe, closed=float(now["error"]))
+        guard.safe_tally = self._resumed(guard.safe, guard.safe_tally, self._part("safe"), s, safe)
         if guard.shadow is not None:
-            guard.shadow_tally = self._resumed(guard.shadow, guard.shadow_tally, self._shadow, s, rounds, errors[2])
+            guard.shadow_tally = self._resumed(guard.shadow, guard.shadow_tally, self._part("shadow"), s, rounds)
         guard._opened()
         return f
 
@@ -334,8 +383,9 @@ class GuardStreams(Streams):
             points[b, :, : used[b]], biases[b, :, : used[b]] = pages.points[rows].T, pages.biases[rows].T
         return points, biases, np.add.accumulate(np.abs(biases), axis=1)[:, -1]
 
-    def _resumed(self, own: Forecaster, tally: Tally, part: Any, stream: int, rounds: int, closed: float) -> Tally:
+    def _resumed(self, own: Forecaster, tally: Tally, part: Any, stream: int, rounds: int) -> Tally:
         """Set a certified part to where its stream is; return its tally."""
+        closed = float(part.errors[stream, 0])
         if isinstance(own, BinaryGrid):
             own._state = Biases(rounds, part.bias[stream].copy())
             met = np.flatnonzero(part.biases[stream].any(axis=1))  # a point without bias is as one that was not played
@@ -352,24 +402,3 @@ class GuardStreams(Streams):
 
 _NONE = np.empty(0)
 _FEW = 512
-
-
-def _each(arrays: Any, change: Callable[[Any], Any]) -> Any:
-    return (change(array) for array in arrays)
-
-
-def _arrays(part: Any) -> Any:
-    return (array for array in part if isinstance(array, np.ndarray))
-
-
-def _padded(part: Any, axis: int, more: int) -> Any:
-    """Return a part with more streams, or with more heights."""
-    if more <= 0:
-        return part
-    return part._replace(
-        **{
-            name: np.pad(array, [(0, more * (k == axis)) for k in range(array.ndim)])
-            for name, array in part._asdict().items()
-            if isinstance(array, np.ndarray)
-        }
-    )

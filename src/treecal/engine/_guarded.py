@@ -11,9 +11,9 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.engine import _replay
 from treecal.engine._guard_streams import GuardStreams, is_compiled
 from treecal.engine._outcomes import Outcomes, read_outcomes
+from treecal.engine._run import Run
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters import Guarded, TreeCal
@@ -85,10 +85,10 @@ class GuardedRun:
 
         safe, rows = self._new.safe, self._rows[self.announced < 0]
         if isinstance(safe, TreeCal):
-            return _replay.replay(rows, safe).ledger()
+            return Run(safe, rows).ledger()
         grid, streams = safe._grid, GuardStreams(self._new, 1)  # type: ignore[attr-defined] # a BinaryGrid
         kept = np.zeros((5, len(grid), 2, 1 + self.space.dim))
-        grid_rows(rows, streams._safe, streams.spoken(), kept)
+        grid_rows(rows, streams.safe, streams.spoken(), kept)
         parts, points = np.nonzero(kept[:, :, 0, 0])
         return _ledger(self.space, grid[points], kept[parts, points], parts=parts, rounds=len(rows))
 
@@ -119,7 +119,7 @@ class GuardedRun:
         safe = deepcopy(self._new.safe)
         rows = self._rows[:t][self.announced[:t] < 0]
         if isinstance(safe, TreeCal):
-            return _replay.replay(rows, safe).forecast(len(rows))
+            return Run(safe, rows).forecast(len(rows))
         for row in rows:
             safe.update(np.eye(self.space.dim)[row] if rows.ndim == 1 else row)
         return safe.predict()

@@ -12,26 +12,31 @@ from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits, weigh
-from treecal.engine._state import Mix, TreeArgs
+from treecal.engine import _lanes as lanes
+from treecal.engine._compile import carries, digits, remainder, weigh
+from treecal.engine._tree_args import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
 
 # Points.
 
 
 @inlined
-def place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
-    """Write the mean of a node's finished siblings; for a first child the start point."""
-    if count == 0:
-        for k in range(len(point)):
-            point[k] = tree.first[k]
-        return
-    divisor = float(count)
-    for k in range(len(point)):
-        point[k] = total[k] / divisor
+def coordinate(total: float, count: int, k: int, start: float, mix: Mix | None) -> float:
+    """Return coordinate `k` of a node's point: of the mean of its finished siblings; for a first child the start."""
+    point = start
+    if count > 0:
+        point = total / float(count)
         if mix is not None:
-            point[k] *= mix.share
-            point[k] += mix.pull[k]
+            point *= mix.share
+            point += mix.pull[k]
+    return point
+
+
+@inlined
+def place(total: Array, count: int, tree: TreeArgs, mix: Mix | None, point: Array) -> None:
+    """Write a node's point, given the sum of its finished siblings and the count of their rounds."""
+    for k in range(len(point)):
+        point[k] = coordinate(total[k], count, k, tree.first[k], mix)
 
 
 @strict
@@ -47,6 +52,13 @@ def place_rows(rows: Array, count: int, tree: TreeArgs, mix: Mix | None, points:
 
 
 # Rounds.
+
+
+@inlined
+def rises(now: int, arity: int, depth: int) -> int:
+    """Return of how many heights the sums are carried up after a round; of none when a tree of fixed depth is full."""
+    risen = carries(now, arity) if remainder(now, arity) == 0 else 0
+    return 0 if risen == depth else risen
 
 
 @strict
@@ -78,17 +90,23 @@ def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
 
 
 @strict
+def carry_up(sums: Array, start: int, dim: int, risen: int) -> None:
+    """Carry sums one height up, from the lowest of so many heights on: those of the nodes that ended with a round.
+
+    It is the odometer of `Path`. The sums lie one height after the other, from entry `start` of an array on.
+    """
+    for k in range(start, start + risen * dim):
+        lanes.put(sums, k + dim, lanes.get(sums, k + dim) + lanes.get(sums, k))
+        lanes.put(sums, k, 0.0)
+
+
+@strict
 def carry(outcomes: Array, tree: TreeArgs, sums: Array) -> None:
     """Add outcomes, from the first round on, to the sums of the open nodes of a tree, `(heights, dim)`."""
     for i in range(len(outcomes)):
         for k in range(sums.shape[1]):
             sums[0, k] += outcomes[i, k]
-        risen = carries(i + 1, tree.arity)
-        if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-            for height in range(risen):
-                for k in range(sums.shape[1]):
-                    sums[height + 1, k] += sums[height, k]
-                    sums[height, k] = 0.0
+        carry_up(sums, 0, sums.shape[1], rises(i + 1, tree.arity, tree.depth))
 
 
 # Weights of the heights.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -14,34 +15,66 @@ from treecal.engine._simple_streams import GridStreams, RunningMeanStreams
 from treecal.engine._streams import Streams
 from treecal.engine._tree_streams import TreeStreams
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, BinaryGrid, Forecaster, RunningMean, TreeCal
+from treecal.forecasters import AdaptiveTreeCal, BinaryGrid, Forecaster, Guarded, RunningMean, TreeCal
+
+Maker = Callable[[Any], Streams | None]
+"""Returns no streams yet, each of which will be a copy of the thing; None if these arguments have no such streams."""
+
+_KINDS: dict[type, Maker] = {}
+
+
+def register_streams(kind: type, streams: Maker) -> None:
+    """Have banks keep streams of a class in arrays, as the function returns them: of this class, not of subclasses.
+
+    Parameters
+    ----------
+    kind
+        The class of a forecaster or corrector.
+    streams
+        Given one, returns no streams yet, each of which will be a copy of it: a `ColumnStreams`, or None where only
+        an object for each stream will do.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> class Mean(tc.RunningMean):
+    ...     pass
+    >>> register_streams(Mean, RunningMeanStreams)  # what it does to its parent, too
+    >>> bank = tc.Bank(Mean(tc.Simplex(2)), streams=1)
+    >>> bank.update([0], [1])
+    >>> bank.predict().mean
+    array([[0., 1.]])
+    """
+    _KINDS[kind] = streams
+
+
+for _kind, _maker in {
+    TreeCal: TreeStreams,
+    AdaptiveTreeCal: TreeStreams,
+    Guarded: lambda thing: GuardStreams(thing) if is_compiled(thing) else None,
+    RunningMean: RunningMeanStreams,
+    BinaryGrid: GridStreams,
+    PlattScaling: ScalingStreams,
+    TemperatureScaling: ScalingStreams,
+    VectorScaling: ScalingStreams,
+    Recalibrator: lambda thing: MeanStreams(thing) if has_columns(thing) else None,
+}.items():
+    register_streams(_kind, _maker)  # type: ignore[arg-type] # each takes what it is registered for
 
 
 def streams_of(thing: Any) -> Streams:
-    """Return no streams yet, each of which will be a copy of the thing: in arrays where a kind knows the class.
+    """Return no streams yet, each of which will be a copy of the thing: in arrays where its class is registered.
 
     A subclass may do anything, so it is an object for each stream.
     """
     if isinstance(thing, Corrector):
-        return _correctors(thing._unscored())
-    if not isinstance(thing, Forecaster):
+        own: Any = thing._unscored()
+    elif not isinstance(thing, Forecaster):
         raise ParameterError.expected("thing", thing, "a forecaster, a corrector, or a set for TreeCal on it")
-    if thing.rounds:
+    elif thing.rounds:
         raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
-    if type(thing) in (TreeCal, AdaptiveTreeCal):
-        return TreeStreams(copy(thing))  # type: ignore[arg-type]
-    if is_compiled(thing):
-        return GuardStreams(copy(thing))  # type: ignore[arg-type]
-    if type(thing) is RunningMean:
-        return RunningMeanStreams(copy(thing))
-    if type(thing) is BinaryGrid:
-        return GridStreams(copy(thing))
-    return ObjectStreams(copy(thing))
-
-
-def _correctors(thing: Corrector) -> Streams:
-    if type(thing) in (PlattScaling, TemperatureScaling, VectorScaling):
-        return ScalingStreams(thing)  # type: ignore[arg-type]
-    if type(thing) is Recalibrator and has_columns(thing):
-        return MeanStreams(thing)
-    return ObjectStreams(thing)
+    else:
+        own = copy(thing)
+    maker = _KINDS.get(type(own))
+    found = None if maker is None else maker(own)
+    return ObjectStreams(own) if found is None else found

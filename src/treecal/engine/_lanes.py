@@ -17,11 +17,7 @@ from numba.core import cgutils, types
 from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
-from treecal.engine._network import network
-
 WIDTH = 4
-SORTED = 12
-"""Rows that `sort_columns` takes, at most."""
 _DOUBLE, _WORD, _INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _VECTOR, _WORDS = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_WORD, WIDTH)
 
@@ -230,96 +226,14 @@ def lanes_of(typing: Any, value: Any) -> Any:
     return _LANES(types.float64), build
 
 
-def _lane_by_lane(instruction: str) -> Any:
-    """Return the type and the code of an instruction that takes two."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return getattr(builder, instruction)(*values)
-
-    return _LANES(_LANES, _LANES), build
-
-
 @_compiled
 def plus(typing: Any, a: Any, b: Any) -> Any:
     """Return `a + b`."""
-    return _lane_by_lane("fadd")
-
-
-@_compiled
-def minus(typing: Any, a: Any, b: Any) -> Any:
-    """Return `a − b`."""
-    return _lane_by_lane("fsub")
-
-
-@_compiled
-def times(typing: Any, a: Any, b: Any) -> Any:
-    """Return `a * b`."""
-    return _lane_by_lane("fmul")
-
-
-@_compiled
-def over(typing: Any, a: Any, b: Any) -> Any:
-    """Return `a / b`."""
-    return _lane_by_lane("fdiv")
-
-
-@_compiled
-def where_zero(typing: Any, lanes: Any, a: Any, b: Any) -> Any:
-    """Return `a` in the lanes that are 0, and `b` elsewhere."""
 
     def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.select(builder.fcmp_ordered("==", values[0], ir.Constant(_VECTOR, None)), *values[1:])
+        return builder.fadd(*values)
 
-    return _LANES(_LANES, _LANES, _LANES), build
-
-
-@_compiled
-def transposed(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return the columns of four rows."""
-    kind = types.UniTuple(_LANES, WIDTH)
-
-    def build(context: Any, builder: Any, _: Any, rows: Any) -> Any:
-        orders = [0, 4, 2, 6], [1, 5, 3, 7]
-        pairs = [_shuffled(builder, rows[i], rows[i + 1], order) for i in (0, 2) for order in orders]
-        columns = [
-            _shuffled(builder, pairs[i], pairs[i + 2], order) for order in ([0, 1, 4, 5], [2, 3, 6, 7]) for i in (0, 1)
-        ]
-        return context.make_tuple(builder, kind, columns)
-
-    return kind(_LANES, _LANES, _LANES, _LANES), build
-
-
-@_compiled
-def sort_columns(typing: Any, array: Any, at: Any, step: Any, dim: Any) -> Any:
-    """Sort four columns of an array of float64, whose rows are `step` apart, and write the absolute values.
-
-    So few rows, at most `SORTED`, fit into the processor's registers.
-    """
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        data, start, step, dim = values
-        whole = builder.append_basic_block("sorted")
-        switch = builder.switch(dim, whole)
-        for rows in range(1, SORTED + 1):
-            block = builder.append_basic_block()
-            switch.add_case(dim.type(rows), block)
-            with builder.goto_block(block):
-                places = [
-                    _place(context, builder, array, data, builder.add(start, builder.mul(step, step.type(k))))[0]
-                    for k in range(rows)
-                ]
-                columns = [builder.load(place, align=8, typ=_VECTOR) for place in places]
-                for j, k in network(rows):
-                    a, b = columns[j], columns[k]
-                    less = builder.fcmp_ordered("<", a, b)
-                    columns[j], columns[k] = builder.select(less, a, b), builder.select(less, b, a)
-                for place, column in zip(places, columns, strict=True):
-                    builder.store(_call(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, column), place, align=8)
-                builder.branch(whole)
-        builder.position_at_end(whole)
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp, types.intp, types.intp), build
+    return _LANES(_LANES, _LANES), build
 
 
 @_compiled

@@ -6,15 +6,15 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from treecal._states import check_array, check_names, check_rounds, check_sums
+from treecal._states import check_array, check_names
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
+from treecal.columns import ROUNDS, Field, Schema
 from treecal.correctors import Recalibrator, TopClass
+from treecal.engine._column_streams import ColumnStreams
 from treecal.engine._outcomes import Outcomes
-from treecal.engine._streams import Streams, waves
+from treecal.engine._streams import waves
 from treecal.exceptions import SnapshotError
-
-EPS = float(np.finfo(np.float64).eps)
 
 
 def has_columns(corrector: Recalibrator) -> bool:
@@ -22,7 +22,7 @@ def has_columns(corrector: Recalibrator) -> bool:
     return not corrector.forget and isinstance(corrector.make, str) and isinstance(corrector.groups, TopClass)
 
 
-class MeanStreams(Streams):
+class MeanStreams(ColumnStreams):
     """A stream has a row for each group: the first forecast, and sums of weights, outcomes and forecasts.
 
     A batch is taken apart into waves, the first round of each group in it, then the second, and so on, and each wave is
@@ -32,37 +32,28 @@ class MeanStreams(Streams):
     thing: Recalibrator
 
     def __init__(self, thing: Recalibrator) -> None:
-        super().__init__(thing)
         self._dim, self._groups = thing.space.dim, cast(TopClass, thing.groups)
         self._places = self._dim * self._groups.bins
-        self._fresh_first, self._fresh_sums = self._start()
-        self._first, self._sums = self._fresh_first[:0], self._fresh_sums[:0]
-        self._rounds = np.zeros(0, np.int64)
+        first, sums = self._start(thing)
+        super().__init__(
+            thing, Schema((ROUNDS, Field("first", first.shape, new=first), Field("sums", sums.shape, new=sums)))
+        )
 
-    def _start(self) -> tuple[Array, Array]:
-        """Return the state of a new stream."""
+    def _start(self, thing: Recalibrator) -> tuple[Array, Array]:
+        """Return what a new stream has: a corrector that was fitted has met some groups."""
         d = self._dim
         first, sums = np.zeros((self._places, d)), np.zeros((self._places, 2, 1 + 2 * d))
-        for name, group in self.thing._groups().items():
+        for name, group in thing._groups().items():
             top, at = cast(tuple[int, int], name)  # as TopClass names them
             row = top * self._groups.bins + at
-            first[row], sums[row] = group.first, group.sums[:2, [0, *range(3, 3 + 2 * d)]]
+            first[row] = group.first
+            sums[row] = group.sums[:2, [0, *range(3, 3 + 2 * d)]]
         return first, sums
 
-    @property
-    def rounds(self) -> Integers:
-        return self._rounds
-
-    def reserve(self, rows: int) -> None:
-        more = rows - len(self._rounds)
-        self._rounds = np.concatenate([self._rounds, np.zeros(more, np.int64)])
-        self._first = np.concatenate([self._first, np.tile(self._fresh_first, (more, 1))])
-        self._sums = np.concatenate([self._sums, np.tile(self._fresh_sums, (more, 1, 1))])
-
-    def clear(self, rows: Integers) -> None:
-        self._rounds[rows] = 0
-        homes = rows[:, None] * self._places + np.arange(self._places)
-        self._first[homes], self._sums[homes] = self._fresh_first, self._fresh_sums
+    def _of_groups(self) -> tuple[Array, Array]:
+        """Return the arrays with a row for each group of each stream."""
+        first, sums = self.columns["first"], self.columns["sums"]
+        return first.reshape(-1, self._dim), sums.reshape(-1, *sums.shape[2:])
 
     def _homes(self, rows: Integers, forecasts: Array) -> Integers:
         top, at = self._groups.places(forecasts)
@@ -70,8 +61,8 @@ class MeanStreams(Streams):
 
     def announce(self, rows: Integers, forecasts: Array | None) -> Array:
         assert forecasts is not None
-        homes = self._homes(rows, forecasts)
-        return self._means(self._first[homes], self._sums[homes], forecasts)
+        homes, (first, sums) = self._homes(rows, forecasts), self._of_groups()
+        return self._means(first[homes], sums[homes], forecasts)
 
     def _means(self, first: Array, sums: Array, forecasts: Array) -> Array:
         """Return what groups with these states announce."""
@@ -92,7 +83,8 @@ class MeanStreams(Streams):
         assert forecasts is not None
         Y = outcomes if outcomes.ndim == 2 else np.eye(self._dim)[outcomes]
         touched, home = np.unique(self._homes(rows, forecasts), return_inverse=True)
-        first, sums, announced = self._first[touched], self._sums[touched], np.empty(forecasts.shape)
+        all_first, all_sums = self._of_groups()
+        first, sums, announced = all_first[touched], all_sums[touched], np.empty(forecasts.shape)
         for wave in waves(home):
             own, b = home[wave], forecasts[wave]
             before = sums[own]
@@ -102,41 +94,26 @@ class MeanStreams(Streams):
             total, more = two_sum(total, np.concatenate([np.ones((len(total), 1)), Y[wave], b], axis=1))
             sums[own] = np.stack([total, lost + more], axis=1)
         self.torn = True
-        self._first[touched], self._sums[touched] = first, sums
-        np.add.at(self._rounds, rows, 1)
+        all_first[touched] = first
+        all_sums[touched] = sums
+        np.add.at(self.rounds, rows, 1)
         self.torn = False
         return announced
 
     def state(self, rows: Integers) -> dict[str, Any]:
-        homes = (rows[:, None] * self._places + np.arange(self._places)).ravel()
-        return {"rounds": self._rounds[rows], "first": self._first[homes], "sums": self._sums[homes]}
+        """Return the state, with a row for each group of each stream."""
+        kept = self.rows(rows)
+        return kept | {name: kept[name].reshape(-1, *kept[name].shape[2:]) for name in ("first", "sums")}
 
     def resumed(self, state: dict[str, Any]) -> Self:
         check_names("the state", state, ("rounds", "first", "sums"))
-        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
-        for name, fresh in (("first", self._fresh_first), ("sums", self._fresh_sums)):
-            check_array(name, state[name], (len(rounds) * self._places, *fresh.shape[1:]))
-        twin = type(self)(self.thing)
-        twin._first, twin._sums = (np.array(state[name], order="C") for name in ("first", "sums"))
-        twin._rounds = rounds.copy()
-        twin._check()
-        return twin
+        streams, shapes = np.size(state["rounds"]), {field.name: field.shape for field in self.schema.fields[1:]}
+        for name, shape in shapes.items():
+            check_array(name, state[name], (streams * self._places, *shape[1:]))
+        return self.with_rows(state | {name: state[name].reshape(streams, *shape) for name, shape in shapes.items()})
 
-    def _check(self) -> None:
-        """Raise unless streams of so many rounds can have these sums."""
-        first, sums, rounds = self._first, self._sums, self._rounds
-        counts = sums[:, 0, 0].reshape(len(rounds), self._places)
-        # What came since the start is a number of rounds, but for rounding: the start may have any weight.
-        (start, less), lost = self._fresh_sums[:, :, 0].T, sums[:, 1, 0].reshape(counts.shape)
-        own, near = (counts - start) + (lost - less), 8 * EPS * (1 + counts)
-        if not (counts >= 0).all() or (own < -near).any() or (np.abs(own - np.rint(own)) > near).any():
-            raise SnapshotError("the groups' rounds are not counted in whole numbers.")
-        if (np.abs(own.sum(axis=1) - rounds) > near.sum(axis=1)).any():
-            raise SnapshotError("the groups' rounds are not those of their streams.")
-        met, d, most, space = counts.ravel() > 0, self._dim, float(counts.sum()), self.thing.space
-        check_sums("the groups' first forecasts", first[met], np.ones(met.sum()), space, rounds=1)
-        for total in (sums[met, 0], sums[met].sum(axis=1)):  # without and with what rounding lost
-            for what, part in (("outcomes", total[:, 1 : 1 + d]), ("forecasts", total[:, 1 + d :])):
-                check_sums(f"the groups' {what}", part, total[:, 0], space, rounds=most)
-        if sums[~met].any() or first[~met].any():
-            raise SnapshotError("a group without rounds is not empty.")
+    def with_rows(self, columns: Any) -> Self:
+        twin = super().with_rows(columns)
+        if (twin.columns["sums"][:, :, 0, 0] < 0).any():
+            raise SnapshotError("a group has a negative number of rounds.")
+        return twin

@@ -1,24 +1,17 @@
-"""Keys that are names: as many as memory holds, in one array of bytes."""
+"""Keys that are names: text in lists, NumPy's arrays, and columns of Arrow, pandas and polars."""
 
 from __future__ import annotations
 
-import os
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from itertools import pairwise, repeat
+from typing import Any
 
 import numpy as np
 
 from treecal._states import check_array, check_names
 from treecal._typing import Integers
 from treecal.engine._keys import Rows
-from treecal.engine._texts import read_names
 from treecal.exceptions import ParameterError, SnapshotError
-
-if TYPE_CHECKING:
-    from treecal.engine._name_kernels import Table, Text
-
-_MOST = 2**32 - 2  # rows, which slots hold in 32 bits
-_LONGEST = 2**22  # bytes of a name: places hold its length in 22 bits
 
 
 class Names:
@@ -26,17 +19,11 @@ class Names:
 
     def __init__(self) -> None:
         self.rows = Rows()
-        self._used = self._wasted = 0  # bytes
-        self._data, self._key = np.empty(0, np.uint8), np.frombuffer(os.urandom(16), np.uint64)
-        self._places, self._slots = np.empty(0, np.int64), np.zeros(8, np.uint64)
+        self._places: dict[str, int] = {}
+        self._named: list[str] = []  # by row; an empty text where a row was dropped
 
     def __len__(self) -> int:
-        return len(self.rows)
-
-    def _table(self) -> Table:
-        from treecal.engine._name_kernels import Table
-
-        return Table(self._data, self._places, self._slots, self._key)
+        return len(self._places)
 
     @property
     def listed(self) -> Any:
@@ -45,172 +32,166 @@ class Names:
 
     def of(self, rows: Integers) -> Any:
         """Return the names of rows."""
-        text = self._text(rows)
-        data, ends = text.data.tobytes(), text.ends.tolist()
-        names = [data[a:b].decode() for a, b in pairwise(ends)]
-        return np.array(names, np.dtypes.StringDType())
-
-    def _text(self, rows: Integers) -> Text:
-        from treecal.engine._name_kernels import Text, gathered
-
-        size = int(self._sizes(rows).sum())
-        text = Text(np.empty(size, np.uint8), np.zeros(len(rows) + 1, np.int64))
-        gathered(self._table(), rows, text)
-        return text
-
-    def _sizes(self, rows: Integers) -> Integers:
-        """Return the bytes of rows' names; 0 for one that has none."""
-        places = self._places[rows]
-        return np.where(places < 0, 0, places & (_LONGEST - 1))
+        return np.array([self._named[row] for row in rows.tolist()], np.dtypes.StringDType())
 
     def find(self, names: Any) -> Integers:
         """Return the rows of names, or raise."""
-        text, rows = self._looked_up(names)
+        given = read_names(names)
+        rows = self._found(given)
         if len(rows) and (unknown := rows < 0).any():
             at = int(unknown.argmax())
-            name = _name(text, at)
+            name = given[at]
             raise ParameterError(
                 f"key {at} is {name!r}, which is no name of a stream here.",
                 hint=f"bank.add([{name!r}]) adds one; bank.update(..., add=True) adds all that are new.",
             )
         return rows
 
-    def _looked_up(self, names: Any) -> tuple[Text, Integers]:
-        """Return names as bytes, and their rows, −1 for those that are not there."""
-        from treecal.engine._name_kernels import find
-
-        text = read_names(names)
-        if (sizes := np.diff(text.ends)).max(initial=0) >= _LONGEST:
-            at = int(sizes.argmax())
-            raise ParameterError(f"key {at} is a name of {sizes[at]:,} bytes, expected fewer than {_LONGEST:,}.")
-        rows = np.empty(len(text.ends) - 1, np.int64)
-        find(text, self._table(), rows)
-        return text, rows
+    def _found(self, names: list[str]) -> Integers:
+        """Return the rows of names, −1 for those that are not there."""
+        return np.fromiter(map(self._places.get, names, repeat(-1)), np.int64, len(names))
 
     def shown(self, row: int) -> str:
         """Return the name of a row, for errors."""
-        return repr(_name(self._text(np.array([row])), 0))
+        return repr(self._named[row])
 
     def found_or_added(self, names: Any) -> tuple[Integers, Integers]:
         """Return the rows of names, new ones for those that are not there, and which rows are new."""
-        text, rows = self._looked_up(names)
-        return rows, self._entered(text, rows)
+        given = read_names(names)
+        rows = self._found(given)
+        new = self._entered([given[at] for at in np.flatnonzero(rows < 0).tolist()])
+        return self._found(given) if len(new) else rows, new
 
     def add(self, names: Any) -> Integers:
         """Return the rows of new names; one that is there already, or twice, raises."""
         if isinstance(names, int):
             raise ParameterError.expected("names", names, "a list of names, since streams have names here")
-        text, rows = self._looked_up(names)
+        given = read_names(names)
+        rows = self._found(given)
         if len(rows) and rows.max() >= 0:
             at = int((rows >= 0).argmax())
-            raise ParameterError(f"name {at} is {_name(text, at)!r}, which is there already.")
-        new = self._entered(text, rows)
-        if len(new) < len(rows):
-            self.drop(new)
-            first = np.unique(rows, return_index=True)[1]
-            at = int(np.setdiff1d(np.arange(len(rows)), first)[0])
-            raise ParameterError(f"name {at} is {_name(text, at)!r}, which is there twice.")
+            raise ParameterError(f"name {at} is {given[at]!r}, which is there already.")
+        seen: set[str] = set()
+        for at, name in enumerate(given):
+            if name in seen:
+                raise ParameterError(f"name {at} is {name!r}, which is there twice.")
+            seen.add(name)
+        return self._entered(given)
+
+    def _entered(self, names: list[str]) -> Integers:
+        """Enter names that are not there, each once or more often; return their rows."""
+        new = list(dict.fromkeys(names))
+        rows = self.rows.next(len(new))
+        self._named += [""] * (int(rows.max(initial=-1)) + 1 - len(self._named))
+        for name, row in zip(new, rows.tolist(), strict=True):
+            self._named[row] = name
+        self._places.update(zip(new, rows.tolist(), strict=True))
+        self.rows.take(rows)
         return rows
-
-    def _entered(self, text: Text, rows: Integers) -> Integers:
-        """Enter the names whose row is −1, and write their rows; return the rows that are new."""
-        from treecal.engine._name_kernels import enter
-
-        unknown = int((rows < 0).sum())
-        if not unknown:
-            return rows[:0]
-        fresh = np.append(self.rows.next(unknown), 0)
-        if fresh.max() >= _MOST:
-            raise ParameterError(f"{fresh.max():,} names are too many for one bank, expected fewer than {_MOST:,}.")
-        done = new = 0
-        while True:
-            done = enter(text, self._table(), self._used, len(self) + new, rows, done, fresh, new)
-            before, new = new, int(fresh[-1])
-            self._used += int(self._sizes(fresh[before:new]).sum())
-            if done == len(rows):
-                break
-            size = int(text.ends[done + 1] - text.ends[done])
-            self._make_room(streams=len(self) + new + 1, size=size, row=int(fresh[new]))
-        self.rows.take(fresh[:new])
-        return fresh[:new]
-
-    def _make_room(self, *, streams: int, size: int, row: int) -> None:
-        """Make room for so many names, so many more bytes, and this row."""
-        if 3 * streams > 2 * len(self._slots):
-            self._rehash(2 * len(self._slots))
-        if self._used + size > len(self._data):
-            data = np.empty(max(self._used + size, len(self._data) * 3 // 2), np.uint8)
-            data[: self._used] = self._data[: self._used]
-            self._data = data
-        if row >= (room := len(self._places)):
-            more = max(row + 1, room * 3 // 2) - room
-            self._places = np.concatenate([self._places, np.full(more, -1)])
-
-    def _rehash(self, slots: int) -> None:
-        from treecal.engine._name_kernels import rehash
-
-        new = np.zeros(slots, np.uint64)
-        rehash(self._slots, new)
-        self._slots = new
 
     def drop(self, rows: Integers) -> None:
         """Forget the names of these rows, which have one, each once."""
-        from treecal.engine._name_kernels import remove
-
-        self._wasted += int(remove(rows, self._table()))
+        for row in rows.tolist():
+            del self._places[self._named[row]]
+            self._named[row] = ""
         self.rows.give_back(rows)
-        if 2 * self._wasted > self._used:
-            own = self.rows.all()
-            text = self._text(own)
-            self._places[own] = text.ends[:-1] * _LONGEST + np.diff(text.ends)
-            self._data = text.data
-            self._used, self._wasted = len(text.data), 0
 
     def state(self) -> dict[str, Any]:
         """Return the names of all rows as UTF-8, where each ends, and which rows were dropped."""
-        text = self._text(np.arange(self.rows.used))
-        return {"text": text.data, "ends": text.ends[1:], **self.rows.state()}
+        parts = [name.encode() for name in self._named]
+        ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        return {"text": np.frombuffer(b"".join(parts), np.uint8), "ends": ends, **self.rows.state()}
 
     def resumed(self, state: dict[str, Any], rows: int) -> Names:
         """Return the names of a state of so many rows, or raise."""
-        from treecal.engine._name_kernels import Text
-
         check_names("the keys", state, ["text", "ends", *["dropped"] * ("dropped" in state)])
         data, ends = state["text"], state["ends"]
         check_array("the names", data, np.shape(data)[:1], np.uint8)
         check_array("the names' ends", ends, (rows,), np.int64)
         ends = np.append(0, ends)
-        if (np.diff(ends) < 0).any() or ends[-1] != len(data) or np.diff(ends).max(initial=0) >= _LONGEST:
+        if (np.diff(ends) < 0).any() or ends[-1] != len(data):
             raise SnapshotError("the names' ends are not those of their text.")
+        text = data.tobytes()
+        twin = Names()
+        twin.rows = Rows.resumed(state, rows)
         try:
-            data.tobytes().decode()
+            twin._named = [text[start:end].decode() for start, end in pairwise(ends.tolist())]
         except UnicodeDecodeError:
             raise SnapshotError("the names are not text in UTF-8.") from None
-        starts = ends[:-1][np.diff(ends) > 0]
-        if (data[starts] & 0xC0 == 0x80).any():
-            raise SnapshotError("a name ends within a character.")
-        twin, gone = Names(), Rows.resumed(state, rows)
-        own = gone.all()
-        if len(data) != np.diff(ends)[own].sum():
+        own = twin.rows.all().tolist()
+        if sum(map(len, twin._named)) > sum(len(twin._named[row]) for row in own):
             raise SnapshotError("a stream that was dropped has a name.")
-        places = np.full(len(own), -1)
-        twin._entered(Text(data, np.append(ends[own], len(data))), places)  # those that were dropped are empty
+        twin._places = {twin._named[row]: row for row in own}
         if len(twin) < len(own):
             raise SnapshotError("two streams have one name.")
-        if len(own) < rows:
-            twin._moved(own, rows)
-        twin.rows = gone
         return twin
 
-    def _moved(self, rows: Integers, used: int) -> None:
-        """Give the names of the first rows to these rows, in order."""
-        places = np.full(used, -1)
-        places[rows] = self._places[: len(rows)]
-        full = np.flatnonzero(self._slots)
-        tags, own = self._slots[full] >> 32 << 32, (self._slots[full] & 0xFFFFFFFF).astype(np.int64)
-        self._slots[full] = tags | (rows[own - 1] + 1).astype(np.uint64)
-        self._places = places
+
+def read_names(names: Any) -> list[str]:
+    """Return names as a list of text that UTF-8 can hold, or raise.
+
+    Examples
+    --------
+    >>> read_names(np.array(["Oslo", "Århus"]))
+    ['Oslo', 'Århus']
+    """
+    if isinstance(names, str | bytes):
+        raise ParameterError.expected("keys", names, "a list of names", hint=f"[{names!r}].")
+    listed = _from_arrow(names) if _is_arrow(names) else _as_list(names)
+    try:
+        "".join(listed).encode()
+    except TypeError:
+        at = next(at for at, name in enumerate(listed) if not isinstance(name, str))
+        hint = "a bank without names= has integers as keys." if isinstance(listed[at], int) else None
+        raise ParameterError.expected(f"key {at}", listed[at], "a name", hint=hint) from None
+    except UnicodeEncodeError:
+        at = next(at for at, name in enumerate(listed) if not _encodes(name))
+        raise ParameterError.expected(f"key {at}", listed[at], "text that UTF-8 can hold") from None
+    return listed
 
 
-def _name(text: Text, at: int) -> str:
-    return text.data[text.ends[at] : text.ends[at + 1]].tobytes().decode()
+def _as_list(names: Any) -> list[str]:
+    if isinstance(names, np.ndarray):
+        if names.ndim != 1:
+            raise _not_names(f"an array of shape {names.shape}")
+        return names.tolist()  # type: ignore[no-any-return]
+    try:
+        return list(names)
+    except TypeError:
+        raise _not_names(f"a {type(names).__name__}") from None
+
+
+def _is_arrow(names: Any) -> bool:
+    """Return whether it is a column that pyarrow reads, if pyarrow is here."""
+    column = type(names).__module__.partition(".")[0] in ("pyarrow", "pandas", "polars")
+    return column and find_spec("pyarrow") is not None
+
+
+def _from_arrow(names: Any) -> list[str]:
+    import pyarrow as pa
+
+    if not len(names):  # of any type
+        return []
+    try:
+        column = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise _not_names(f"no column of text ({error})") from None
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+        raise _not_names(f"a column of {column.type}")
+    listed: list[str] = column.to_pylist()
+    if column.null_count:
+        raise ParameterError(f"key {listed.index(None)} is missing, expected a name.")  # type: ignore[arg-type]
+    return listed
+
+
+def _encodes(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _not_names(what: str) -> ParameterError:
+    return ParameterError(f"keys are {what}, expected names: text, one for each row.")

@@ -12,20 +12,20 @@ from treecal.engine._kernels import add_outcome
 
 
 @strict
-def add(rows: Integers, outcomes: Any, sums: Array, rounds: Integers) -> None:
-    """Add outcomes to their streams' sums, `(rows, 2, dim)`, and what rounding lost (Knuth's error-free addition)."""
-    dim = sums.shape[2]
+def add(rows: Integers, outcomes: Any, sums: Array, lost: Array, rounds: Integers) -> None:
+    """Add outcomes to their streams' sums, and what rounding drops to what it lost (Knuth's error-free addition)."""
+    dim = sums.shape[1]
     outcome = np.empty(dim)
     for i in range(len(rows)):
         row = rows[i]
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, i)
         for k in range(dim):
-            a, b = sums[row, 0, k], outcome[k]
+            a, b = sums[row, k], outcome[k]
             total = a + b
             seen = total - a
-            sums[row, 0, k] = total
-            sums[row, 1, k] += (a - (total - seen)) + (b - seen)
+            sums[row, k] = total
+            lost[row, k] += (a - (total - seen)) + (b - seen)
         rounds[row] += 1
 
 

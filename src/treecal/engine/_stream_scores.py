@@ -7,8 +7,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from treecal._elementary import log_losses
-from treecal._states import check_array, check_names, slack
+from treecal._states import check_names
 from treecal._typing import Array, Integers
+from treecal.columns import Columns, Field, Schema
 from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._outcomes import Outcomes
@@ -89,18 +90,18 @@ class ScoredRows:
     """The sums of one role of many streams, a row for each: as `Tallies` keeps them, in `O(dim)` memory a stream."""
 
     def __init__(self, space: ConvexSet) -> None:
-        self._space, (self._low, self._width) = space, binning(space)
-        self._totals, self._cells = np.zeros((0, 2)), np.zeros((0, space.dim, BINS + 1, 3))
+        self._space = space
+        self._low, self._width = binning(space)
+        self.schema = Schema((Field("totals", (2,)), Field("cells", (space.dim, BINS + 1, 3))))
+        self.columns = Columns(self.schema)
 
     def reserve(self, rows: int) -> None:
         """Make room for more rows, which are new streams."""
-        self._totals, self._cells = (
-            np.concatenate([old, np.zeros((rows - len(old), *old.shape[1:]))]) for old in (self._totals, self._cells)
-        )
+        self.columns.reserve(rows)
 
     def clear(self, rows: Integers) -> None:
         """Make new streams of these rows."""
-        self._totals[rows], self._cells[rows] = 0.0, 0.0
+        self.columns.clear(rows)
 
     def learn(self, rows: Integers, points: Array, weights: Array, sizes: Integers, outcomes: Outcomes) -> None:
         """Learn the points, `(n, most, d)`, that rows announced, and their outcomes, in order."""
@@ -108,7 +109,7 @@ class ScoredRows:
 
         # Copies, which compiled code may write to: so it is compiled once.
         given = Points(np.array(points), np.array(weights), np.array(sizes), self._logs(points, outcomes))
-        add_scores(rows, given, outcomes, self._low, self._width, self._totals, self._cells)
+        add_scores(rows, given, outcomes, self._low, self._width, self.columns["totals"], self.columns["cells"])
 
     def _logs(self, points: Array, outcomes: Outcomes) -> Array:
         """Return the log score of each point; 0 off the simplex."""
@@ -121,7 +122,7 @@ class ScoredRows:
 
     def scores(self, rows: Integers, rounds: Integers) -> StreamScores:
         """Return the scores of these rows, which have learned so many rounds."""
-        cells, totals = self._cells[rows].reshape(len(rows), -1, 3), self._totals[rows]
+        cells, totals = self.columns["cells"][rows].reshape(len(rows), -1, 3), self.columns["totals"][rows]
         weight = np.where(rounds > 0, rounds, np.nan)
         brier, log = totals[:, 0] / weight, totals[:, 1] / weight
         calibration = np.minimum(squared_gaps(cells) / weight, brier)
@@ -131,28 +132,14 @@ class ScoredRows:
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state of these rows, in this order."""
-        return {"totals": self._totals[rows], "cells": self._cells[rows]}
+        return self.columns.state(rows)
 
     def resumed(self, state: Any, rounds: Integers) -> Self:
         """Return rows with this state after so many rounds each, or raise; this one does not change."""
-        n, dim = len(rounds), self._space.dim
-        check_names("the scores", state, ("totals", "cells"))
-        check_array("the scores' totals", state["totals"], (n, 2))
-        check_array("the scores' cells", state["cells"], (n, dim, BINS + 1, 3))
-        totals, cells = state["totals"].copy(), state["cells"].copy()
-        near = np.array([slack(r) * max(r, 1) * 10 for r in rounds.tolist()])[:, None]
-        weights = cells[..., 0]
-        if (weights < 0).any() or (np.abs(weights.sum(axis=2) - rounds[:, None]) > near).any():
-            raise SnapshotError("the scores' cells do not hold the weight of the rounds.")
-        largest = np.maximum(np.abs(self._low), np.abs(self._low + BINS * self._width))[:, None, None]
-        room = weights[..., None] * (largest + 1e-5) * (1 + 1e-6) + near[..., None, None]
-        if (np.abs(cells[..., 1:]) > room).any():
-            raise SnapshotError(f"the scores' cells hold sums that are not those of points of {self._space!r}.")
-        most = rounds[:, None] * max(dim * float((BINS * self._width).max() + 1e-5) ** 2, 21.0) * (1 + 1e-6)
-        if (totals < 0).any() or (totals > most).any():
-            raise SnapshotError("the scores' totals are not those of so many rounds.")
         twin = type(self)(self._space)
-        twin._totals, twin._cells = totals, cells
+        twin.columns = Columns.read(self.schema, state, "the scores")
+        if len(twin.columns) != len(rounds):
+            raise SnapshotError(f"the scores are those of {len(twin.columns)} streams, expected {len(rounds)}.")
         return twin
 
 

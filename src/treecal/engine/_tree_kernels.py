@@ -1,4 +1,4 @@
-"""The loops of many streams on trees: see `Records`.
+"""The loops of many streams on trees.
 
 Sums, divisions and norms are those of the forecasters, in their order and never fused, so that all is the same bit for
 bit.
@@ -6,7 +6,8 @@ bit.
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
@@ -14,14 +15,31 @@ from numba.extending import overload
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
-from treecal.engine._compile import carries, remainder, weigh
-from treecal.engine._kernels import add_outcome, after_round, place
-from treecal.engine._state import Mix, TreeArgs
-from treecal.engine._tree_records import COST, SCALE, Records
+from treecal.engine._compile import remainder, weigh
+from treecal.engine._kernels import carry_up, coordinate, place, rises
+from treecal.engine._tree_args import Mix, TreeArgs
 from treecal.forecasters._weighting import Weighting
 
 AHEAD = 16
-"""Records of outcomes so far ahead are fetched meanwhile."""
+"""The memory of outcomes so far ahead is fetched meanwhile."""
+L1, L2, LINF = 1, 2, 3
+"""The norms that are compiled, of as many coordinates as NumPy adds up without halving them."""
+MOST = 128
+
+
+class Trees(NamedTuple):
+    """The columns of streams: rounds, and of each height the carried sum, `(streams, heights, dim)`."""
+
+    rounds: Integers
+    sums: Array
+
+
+class Weights(NamedTuple):
+    """The columns of streams whose heights are weighted: `(streams, heights)`, and the scale of costs `(streams,)`."""
+
+    costs: Array
+    weights: Array
+    scale: Array
 
 
 @inlined
@@ -57,60 +75,59 @@ def _add_at(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> Any:
     return add
 
 
-@inlined
-def _carry(below: Array, start: int, sums: Array, at: int, count: int) -> None:
-    """Add so many entries, from `start` on, to those from `at` on, and set them to 0: one height after the other."""
-    for k in range(count):
-        lanes.put(sums, at + k, lanes.get(sums, at + k) + lanes.get(below, start + k))
-        lanes.put(below, start + k, 0.0)
-
-
 @strict
-def learn(rows: Integers, outcomes: Any, at: int, limit: int, tree: TreeArgs, records: Records) -> int:
+def learn(rows: Integers, outcomes: Any, at: int, limit: int, tree: TreeArgs, trees: Trees) -> int:
     """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number.
 
     A growing tree needs them after `limit` rounds.
     """
-    sums, whole, arity, dim = records.near, records.whole, tree.arity, len(tree.first)
+    rounds, sums = trees
+    arity = tree.arity
+    depth = tree.depth
+    dim = sums.shape[2]
+    width = sums.shape[1] * dim
     for i in range(at, len(rows)):
-        start = rows[i] * whole.shape[1]
-        now = lanes.get(whole, start) + 1
-        if now > limit and tree.depth == 0:
+        row = rows[i]
+        now = lanes.get(rounds, row) + 1
+        if now > limit and depth == 0:
             return i
-        fetch(whole, rows[min(i + AHEAD, len(rows) - 1)] * whole.shape[1], whole.shape[1])
-        first = start + records.head
-        add_at(sums, first, outcomes, i, dim)
-        if remainder(now, arity) == 0:
-            risen = carries(now, arity)
-            if risen != tree.depth:  # when a tree of fixed depth is full, nothing is carried
-                _carry(sums, first, sums, first + dim, risen * dim)
-        lanes.put(whole, start, now)
+        soon = rows[min(i + AHEAD, len(rows) - 1)]
+        lanes.prefetch(rounds, soon)
+        fetch(sums, soon * width, width)
+        add_at(sums, row * width, outcomes, i, dim)
+        risen = rises(now, arity, depth)
+        if risen > 0:
+            carry_up(sums, row * width, dim, risen)
+        lanes.put(rounds, row, now)
     return len(rows)
 
 
 @strict
-def places(rows: Integers, records: Records, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
+def places(rows: Integers, trees: Trees, tree: TreeArgs, mix: Mix | None, points: Array) -> None:
     """Write the points on each stream's path, `points[i, height]`."""
-    near, head, dim, arity = records.near, records.head, points.shape[2], tree.arity
-    higher, offset = (near, head) if records.far.shape[1] == 0 else (records.far, records.top - dim)
     for i in range(len(rows)):
-        row, now, length = rows[i], records.whole[rows[i], 0], 1
-        place(near[row, head : head + dim], now % arity, tree, mix, points[i, 0])
-        for height in range(1, points.shape[1]):
-            now //= arity
-            length *= arity
-            at = offset + height * dim
-            place(higher[row, at : at + dim], now % arity * length, tree, mix, points[i, height])
+        row = rows[i]
+        now = trees.rounds[row]
+        length = 1
+        for height in range(points.shape[1]):
+            place(trees.sums[row, height], now % tree.arity * length, tree, mix, points[i, height])
+            now //= tree.arity
+            length *= tree.arity
 
 
-# Norms that are not compiled: gaps are noted, and NumPy computes their norms.
+# Weighted heights: first the gaps of the nodes that end, then their norms, then weights.
 
 
-@inlined
-def _sums(records: Records, row: int, height: int, dim: int) -> Array:
-    """Return the sum of a stream at a weighted height, as a part of its records."""
-    at = records.top + (height - 1) * dim
-    return records.near[row, records.head :] if height == 0 else records.far[row, at : at + dim]
+class Gaps(NamedTuple):
+    """What is noted of some rounds: the outcome that was learned, the rounds after it, and how many nodes ended.
+
+    The gaps of these nodes, each a column, are outcome sums less points times rounds.
+    """
+
+    places: Integers
+    nows: Integers
+    ended: Integers
+    gaps: Array
 
 
 @strict
@@ -118,66 +135,156 @@ def learn_gaps(
     rows: Integers,
     outcomes: Any,
     at: int,
+    limit: int,
+    streams: tuple[int, int],
     tree: TreeArgs,
     mix: Mix | None,
-    records: Records,
-    nows: Integers,
-    gaps: Array,
-) -> tuple[int, int]:
-    """Add outcomes from `at` on, as `learn` does; note the rounds of each stream, and the gaps of the nodes that ended.
+    trees: Trees,
+    noted: Gaps,
+) -> tuple[int, int, int]:
+    """Add outcomes from `at` on, as `learn` does, to the streams from one row to another; note gaps as they arise.
 
-    A gap is the outcome sum of a node less its point times its rounds. Return the first outcome that needs more heights
-    or whose nodes do not fit, and how many gaps there are.
+    Return the first outcome that needs more heights or that there is no room for, and how many rounds and gaps were
+    noted.
     """
-    used, dim, near, far = 0, gaps.shape[1], records.near, records.far
-    total, point = np.empty(dim), np.empty(dim)
-    for i in range(at, min(len(rows), at + len(nows))):
+    rounds, sums = trees
+    places, nows, ended, gaps = noted
+    low, high = streams
+    arity = tree.arity
+    depth = tree.depth
+    first = tree.first
+    dim = sums.shape[2]
+    width = sums.shape[1] * dim
+    total = np.empty(dim)
+    room = gaps.shape[1]
+    count = 0
+    used = 0
+    for i in range(at, len(rows)):
         row = rows[i]
-        now = records.whole[row, 0] + 1
-        heights, ended = after_round(now, tree.arity, tree.depth)
-        if heights > records.heights or used + ended > len(gaps):
-            return i, used
-        total[:] = 0.0
-        add_outcome(total, outcomes, i)
-        length, nodes = 1, now - 1
-        for height in range(ended):
-            own = _sums(records, row, height, dim)
-            place(own, nodes % tree.arity * length, tree, mix, point)
+        if row < low or row >= high:
+            continue
+        now = lanes.get(rounds, row) + 1
+        if (now > limit and depth == 0) or count == len(places) or used + sums.shape[1] > room:
+            return i, count, used
+        soon = rows[min(i + AHEAD, len(rows) - 1)]
+        lanes.prefetch(rounds, soon)
+        fetch(sums, soon * width, dim)
+        for k in range(dim):
+            lanes.put(total, k, 0.0)
+        add_at(total, 0, outcomes, i, dim)
+        start = row * width
+        length = 1
+        nodes = now - 1
+        height = 0
+        risen = 0
+        while True:
+            siblings = remainder(nodes, arity)
             for k in range(dim):
-                gaps[used, k] = total[k] - length * point[k]
-                total[k] = own[k] + total[k]
-            length *= tree.arity
-            nodes //= tree.arity
+                own = lanes.get(sums, start + k)
+                other = lanes.get(total, k)
+                point = coordinate(own, siblings * length, k, lanes.get(first, k), mix)
+                lanes.put(gaps, k * room + used, other - length * point)
+                lanes.put(total, k, own + other)
             used += 1
-        risen, start, above = carries(now, tree.arity), row * near.shape[1] + records.head, row * far.shape[1]
-        add_at(near, start, outcomes, i, dim)
-        if 0 < risen != tree.depth:
-            _carry(near, start, far, above + records.top, dim)
-            _carry(far, above + records.top, far, above + records.top + dim, (risen - 1) * dim)
-        records.whole[row, 0] = nows[i - at] = now
-    return min(len(rows), at + len(nows)), used
+            height += 1
+            if siblings + 1 < arity:
+                break
+            risen = height if height != depth else 0  # of a full tree nothing is carried up
+            if height == depth:
+                break
+            nodes //= arity
+            if nodes == 0 and depth == 0:  # the top node has ended
+                break
+            start += dim
+            length *= arity
+        add_at(sums, row * width, outcomes, i, dim)
+        if risen > 0:
+            carry_up(sums, row * width, dim, risen)
+        lanes.put(rounds, row, now)
+        places[count] = i
+        nows[count] = now
+        ended[count] = height
+        count += 1
+    return len(rows), count, used
 
 
 @strict
-def weigh_row(
-    row: int, now: int, heights: int, ended: Array, rule: Weighting, records: Records, costs: Array, weights: Array
-) -> None:
-    """Update the weights of a stream's heights, given what the nodes that ended cost; two arrays are room to do it."""
-    near, far = records.near[row], records.far[row]
-    costs[0], weights[0] = near[COST], far[0]
-    for height in range(1, heights):
-        costs[height], weights[height] = far[2 * height - 1], far[2 * height]
-    near[SCALE] = weigh(rule, now, heights, ended, near[SCALE], costs, weights)
-    near[COST], far[0] = costs[0], weights[0]
-    for height in range(1, heights):
-        far[2 * height - 1], far[2 * height] = costs[height], weights[height]
+def costs_of(gaps: Array, norm: int, costs: Array) -> None:
+    """Write the norms of gaps, rounded as `AdaptiveTreeCal` rounds them; the gaps are overwritten.
+
+    They are sorted first: then the rounding does not depend on the order of the classes. All gaps take each step
+    together, so that processors take several at a time.
+    """
+    dim, count = len(gaps), len(costs)
+    if norm != LINF:
+        for last in range(dim - 1, 0, -1):
+            for k in range(last):
+                for n in range(count):  # without branches
+                    one, other = gaps[k, n], gaps[k + 1, n]
+                    gaps[k, n], gaps[k + 1, n] = (one, other) if one < other else (other, one)
+    costs[:] = 0.0
+    for k in range(dim):
+        for n in range(count):
+            gaps[k, n] = abs(gaps[k, n])
+            costs[n] = max(costs[n], gaps[k, n])
+    if norm == L1:
+        _add_up(gaps, costs)
+    elif norm == L2:  # scaled by a power of two, as `Lp` does: no square overflows
+        scales = np.empty(count)
+        for n in range(count):
+            scales[n] = math.ldexp(1.0, min(max(math.frexp(costs[n])[1], -1021), 1022))
+        for k in range(dim):
+            for n in range(count):
+                scaled = gaps[k, n] / scales[n]
+                gaps[k, n] = scaled * scaled
+        _add_up(gaps, costs)
+        for n in range(count):
+            costs[n] = scales[n] * math.sqrt(costs[n])
 
 
 @strict
-def weigh_rows(rows: Integers, nows: Integers, node_costs: Array, rule: Weighting, records: Records) -> None:
-    """Update weights, outcome by outcome, given the costs of the nodes that ended."""
-    costs, weights, used = np.empty(len(rule.rates)), np.empty(len(rule.rates)), 0
-    for i in range(len(rows)):
-        heights, ended = after_round(nows[i], rule.arity, rule.depth)
-        weigh_row(rows[i], nows[i], heights, node_costs[used : used + ended], rule, records, costs, weights)
-        used += ended
+def _add_up(rows: Array, sums: Array) -> None:
+    """Add up at most 128 rows in the order in which NumPy adds up numbers: eight sums, if there are as many."""
+    last = len(rows) - len(rows) % 8
+    sums[:] = 0.0
+    for k in range(8, last):
+        for n in range(len(sums)):
+            rows[k % 8, n] += rows[k, n]
+    if last > 0:
+        for n in range(len(sums)):
+            low = (rows[0, n] + rows[1, n]) + (rows[2, n] + rows[3, n])
+            sums[n] = low + ((rows[4, n] + rows[5, n]) + (rows[6, n] + rows[7, n]))
+    for k in range(last, len(rows)):
+        for n in range(len(sums)):
+            sums[n] += rows[k, n]
+
+
+@strict
+def weigh_rows(rows: Integers, count: int, noted: Gaps, costs: Array, rule: Weighting, weighted: Weights) -> None:
+    """Update weights, round by round, given the costs of the nodes that ended."""
+    places, nows, ended, _ = noted
+    own, weights, scale = weighted
+    arity = rule.arity
+    depth = rule.depth
+    most = own.shape[1]
+    used = 0
+    for n in range(count):
+        row = rows[places[n]]
+        now = nows[n]
+        soon = rows[places[min(n + AHEAD, count - 1)]]
+        lanes.prefetch(scale, soon)
+        lanes.prefetch(own, soon * most)
+        lanes.prefetch(weights, soon * most)
+        if remainder(now, arity) != 0:  # only a leaf has ended: heights keep their weights, see `weigh`
+            own[row, 0] += costs[used]
+            if not rule.block:
+                scale[row] = max(scale[row], costs[used])
+        else:
+            heights = max(depth, 1)
+            longest = arity
+            while depth == 0 and heights < most and now >= longest:
+                heights += 1
+                longest *= arity
+            now_ended = costs[used : used + ended[n]]
+            scale[row] = weigh(rule, now, heights, now_ended, scale[row], own[row], weights[row])
+        used += ended[n]

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.engine._state import node_costs
+from treecal.engine._tree_args import node_costs
 from treecal.forecasters import AdaptiveTreeCal
 from treecal.forecasters._adaptive import AdaptiveState
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,18 +13,16 @@ from numpy.typing import ArrayLike
 
 from treecal._states import check_array, check_rounds
 from treecal._typing import Array
-from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
+from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
 from treecal.forecasters._path import Path, PathState, TreeState
 from treecal.forecasters._weighting import WeightState, weigh, weighting
-from treecal.geometry import TOLERANCE, ConvexSet, Lp, Norm, as_norm
-from treecal.geometry._convex import LARGEST
+from treecal.geometry import ConvexSet, Lp, Norm, as_norm
 from treecal.theory import Certificate, certificate
 from treecal.tree import Tree
 
 Rule = Literal["stick", "block"]
-_ROUNDING = 1e-6  # of sums of costs
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,34 +159,11 @@ class AdaptiveTreeCal(Forecaster):
 
     def _check(self, state: AdaptiveState) -> None:
         check_rounds("rounds", state.rounds, 1)
-        self._check_streams(state)
-
-    def _check_streams(self, state: AdaptiveState) -> None:
-        """Raise unless streams of this forecaster can have the state."""
         self._path.check(state)
         shape = state.sums.shape[:2]
         for name, array in (("costs", state.costs), ("weights", state.weights)):
             check_array(name, array, shape)
         check_array("scale", state.scale, shape[1:])
-        own = np.arange(shape[0])[:, None] < self.tree.heights(state.rounds)
-        total = np.sum(state.weights, axis=0)
-        if (state.weights < 0).any() or (np.abs(total - 1) > TOLERANCE).any() or state.weights[~own].any():
-            raise SnapshotError("the weights of the heights are not 0 or more with sum 1.")
-        if (state.scale < 0).any() or (state.scale > self._most_scale).any():
-            raise SnapshotError(f"the scale of costs is not between 0 and {self._most_scale:g}.")
-        if self.rule == "block" and (state.scale != self._now[1][2]).any():
-            raise SnapshotError(f"the scale of costs is not {self._now[1][2]:g}, the diameter of the set.")
-        # A height costs at most the scale in every round; a new one may start with a lead of half of that.
-        if (np.abs(state.costs) > (1 + _ROUNDING) * state.scale * state.rounds).any() or state.costs[~own].any():
-            raise SnapshotError("the costs of the heights are more than so many rounds can cost.")
-
-    @cached_property
-    def _most_scale(self) -> float:
-        """The most that one round can cost."""
-        try:
-            return (1 + _ROUNDING) * float(self.space.diameter(self.norm))
-        except UnsupportedError:  # a set that does not know its size: sums and squares of costs stay finite
-            return LARGEST
 
     @property
     def _state(self) -> AdaptiveState:

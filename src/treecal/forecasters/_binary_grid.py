@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from treecal._states import State, check_array, slack
+from treecal._states import State, check_array
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
@@ -108,18 +108,15 @@ class BinaryGrid(Forecaster):
     def _check(self, state: Biases) -> None:
         super()._check(state)
         check_array("bias", state.bias, (self.bins + 1,))
-        self._check_streams(np.array([state.rounds]), state.bias[None])
+        self.check_bias(state.bias)
 
-    def _check_streams(self, rounds: Integers, biases: Array) -> None:
-        """Raise unless streams of so many rounds can have these biases, `(n, bins + 1)`."""
-        # A point p that was played with weight w has a bias of −wp to w(1 − p); all weights add up to the rounds.
-        below, above = self._grid[:, 1], self._grid[:, 0]
-        room = (1 + slack(float(rounds.max(initial=0)))) * rounds[:, None]
-        weights, reach = np.abs(biases), np.where(biases > 0, above, below)
-        if (weights > reach * room).any() or (
-            np.sum(weights / np.where(reach > 0, reach, 1.0), axis=1) > room[:, 0]
-        ).any():
-            raise SnapshotError("the biases are more than their rounds can give.")
+    def check_bias(self, bias: Array) -> None:
+        """Raise unless one of two neighbouring points can be found to play, in each row of biases `(…, bins + 1)`.
+
+        The first point, 0, has a bias of 0 or more, and the last, 1, of 0 or less.
+        """
+        if (bias[..., 0] < 0).any() or (bias[..., -1] > 0).any():
+            raise SnapshotError("the biases of the ends of the grid have the wrong signs.")
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
         """Certify ℓp norms, by the potential `Φ = ΣV_i²`.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from treecal._states import Resume, State, check_array, check_count, check_like, check_names, check_sums
+from treecal._states import Resume, State, check_array, check_count, check_like, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
@@ -157,15 +157,6 @@ class Book:
         check_count("the book followed", now.lead, most=books - 1)
         if (now.used < (now.rounds > 0)).any() or (now.used > min(columns, now.rounds)).any():
             raise SnapshotError(f"the books have {now.used.tolist()} points after {now.rounds} rounds.")
-        for points, used in zip(now.points, now.used.tolist(), strict=True):
-            check_sums("the books' points", points[:, :used].T, np.ones(used), self.space, rounds=now.rounds)
-        most = reach(self.space, "l1") * (1 + 1e-6)
-        if not np.array_equal(now.sizes, np.add.accumulate(np.abs(now.biases), axis=1)[:, -1]):
-            raise SnapshotError("the sizes of the biases are not theirs.")
-        if (now.sizes.sum(axis=1) > now.rounds * most).any() or (np.abs(now.growth) > now.rounds * most).any():
-            raise SnapshotError(f"the books' biases are more than {now.rounds} rounds can give.")
-        if (now.squares < 0).any() or (now.squares > now.rounds * most**2).any():
-            raise SnapshotError(f"the squares are more than {now.rounds} rounds can give.")
 
 
 class Shelf:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy import divide
 from numpy.typing import ArrayLike
 
-from treecal._states import State, check_array, check_rounds, check_sums
+from treecal._states import State, check_array, check_rounds
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import ConvexSet
@@ -61,11 +61,6 @@ class Path:
             raise SnapshotError(f"rounds reach {rounds.max()}, more than the {tree.horizon} of the tree.")
         heights = tree.heights(int(rounds.max(initial=0)))
         check_array("sums", state.sums, (heights, len(rounds), self.space.dim))
-        growing = np.ones(len(rounds), bool) if tree.horizon is None else rounds < tree.horizon  # not full
-        added = tree.arity * heights * self.unit  # one after the other; the rest pairwise
-        for height, sums in enumerate(state.sums):
-            counts = rounds // tree.arity**height % tree.arity * float(tree.arity**height) * self.unit
-            check_sums(f"the sums of height {height}", sums[growing], counts[growing], self.space, rounds=added)
 
     def fresh(self) -> PathState:
         """Return the state before the first leaf."""

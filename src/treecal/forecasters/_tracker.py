@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treecal._elementary import power
-from treecal._states import State, check_array, check_count, check_sums
+from treecal._states import State, check_array, check_count
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
@@ -141,11 +141,5 @@ class Tracker(Forecaster):
         arrays = {"weights": state.weights, "means": state.means, "followed": state.followed, "counts": state.counts}
         for (name, array), shape in zip(arrays.items(), shapes, strict=True):
             check_array(name, array, shape)
-        if (state.weights < 0).any() or abs(state.weights.sum() - 1) > 1e-9:
-            raise SnapshotError("the experts' weights are not a distribution.")
-        check_sums("the means", state.means, np.ones(len(HALF_LIVES)), self.space, rounds=state.rounds)
-        check_sums("the outcomes after each class", state.followed, state.counts, self.space, rounds=state.rounds)
-        if (state.counts != np.rint(state.counts)).any() or (state.counts < 1).any():
-            raise SnapshotError("the counts of the classes are not whole numbers from 1 on.")
-        if kept and state.counts.sum() != kept + max(0, state.rounds - 1):
-            raise SnapshotError(f"the counts of the classes are not those of {state.rounds} rounds.")
+        if (state.counts < 1).any():
+            raise SnapshotError("the counts of the classes are less than 1.")

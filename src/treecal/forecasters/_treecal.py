@@ -109,10 +109,6 @@ class TreeCal(Forecaster):
 
     def _check(self, state: TreeState) -> None:
         check_rounds("rounds", state.rounds, 1)
-        self._check_streams(state)
-
-    def _check_streams(self, state: TreeState) -> None:
-        """Raise unless streams of this forecaster can have the state."""
         self._path.check(state)
 
     @property

@@ -24,7 +24,7 @@ from treecal.keyed._forecaster import Keyed, recipe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMAT = 3
+FORMAT = 4
 """Version of the state's layout."""
 OTHER_FORMAT = "upgrade treecal, if it is a newer one; play the outcomes of an older one again, from the first on."
 

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from treecal._states import check_array, check_names
+from treecal._states import check_names
 from treecal._typing import Array, Integers
+from treecal.columns import ROUNDS, Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry._rows import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._state import MOST, Evidence, fresh, read_evidence
+from treecal.monitor._state import Evidence, fresh
 
 
 class StreamEvidence(NamedTuple):
@@ -64,35 +65,42 @@ class WatchedStreams:
             hint = "each stream is watched by itself, so there are no groups: tc.Monitor(space, alpha=0.01)."
             raise ParameterError.expected("monitor", monitor, "a new Monitor without groups", hint=hint)
         self.monitor, self._restarts = deepcopy(monitor), monitor.arl is not None
-        self._fresh = fresh(monitor._family, restarts=self._restarts)
-        self._now, self._peaks = self._fresh.first(0), np.empty(0)
+        new = fresh(monitor._family, restarts=self._restarts)
+        self.schema = Schema(
+            (
+                ROUNDS,
+                Field("cells", new.cells.shape[1:], new=new.cells[0]),
+                Field("learned", new.learned.shape[1:], new=new.learned[0]),
+                Field("peaks", new=monitor.peak),
+            )
+        )
+        self.columns = Columns(self.schema)
         self.alarms: dict[int, Alarm] = {}
+
+    @property
+    def _now(self) -> Evidence:
+        return Evidence(*(self.columns[name] for name in Evidence._fields))
 
     def reserve(self, rows: int) -> None:
         """Make room for more rows, which are new streams."""
-        more = rows - len(self._peaks)
-        parts = zip(self._now, self._fresh, strict=True)
-        self._now = Evidence(*(np.concatenate([old, np.repeat(new, more, axis=0)]) for old, new in parts))
-        self._peaks = np.append(self._peaks, np.full(more, self.monitor.peak))
+        self.columns.reserve(rows)
 
     def clear(self, rows: Integers) -> None:
         """Make new streams of these rows."""
-        for old, new in zip(self._now, self._fresh, strict=True):
-            old[rows] = new
-        self._peaks[rows] = self.monitor.peak
+        self.columns.clear(rows)
         for row in rows.tolist():
             self.alarms.pop(row, None)
 
     def learn(self, rows: Integers, means: Array, outcomes: Array) -> None:
         """Learn the mean forecasts of rows and their outcomes, in order."""
-        monitor, e, at = self.monitor, self._now, 0
+        monitor, e, peaks, at = self.monitor, self._now, self.columns["peaks"], 0
         P = read_forecast_rows(monitor.space, means, tolerance=monitor.tolerance)
         P, Y = (each if each.flags.writeable else each.copy() for each in (P, outcomes))  # so that one is compiled
-        args = self._peaks, monitor.threshold, self._restarts
+        args = peaks, monitor.threshold, self._restarts
         while at < len(P):
             at = watch_streams.for_rows(len(P))(monitor._family.table, e, P, Y, rows, at, *args)
             row = int(rows[at - 1])
-            if self._peaks[row] >= monitor.threshold and row not in self.alarms:
+            if peaks[row] >= monitor.threshold and row not in self.alarms:
                 self.alarms[row] = read_alarm(
                     monitor._family,
                     monitor.space,
@@ -111,29 +119,24 @@ class WatchedStreams:
 
     def evidence(self, rows: Integers, keys: Any) -> StreamEvidence:
         """Return the evidence of these rows, which have these keys."""
-        rounds, peaks = self._now.rounds[rows], self._peaks[rows]
+        rounds, peaks = self._now.rounds[rows], self.columns["peaks"][rows]
         return StreamEvidence(keys, rounds, self.statistic(rows), peaks, peaks >= self.monitor.threshold)
 
     def state(self, rows: Integers) -> dict[str, Any]:
         """Return the state of these rows, in this order."""
         met = [(at, self.alarms[row]) for at, row in enumerate(rows.tolist()) if row in self.alarms]
         alarms = [alarm_state(alarm, []) | {"row": at} for at, alarm in met]
-        own = {name: array[rows] for name, array in self._now._asdict().items()}
-        return own | {"peaks": self._peaks[rows], "alarms": alarms}
+        return self.columns.state(rows) | {"alarms": alarms}
 
     def resumed(self, state: Any, rounds: Integers) -> Self:
         """Return streams with this state after so many rounds each, or raise; this one does not change."""
-        check_names("the evidence", state, [*Evidence._fields, "peaks", "alarms"])
-        monitor, n, longest = self.monitor, len(rounds), int(rounds.max(initial=0))
+        check_names("the evidence", state, [*(field.name for field in self.schema.fields), "alarms"])
+        monitor, n = self.monitor, len(rounds)
         twin = type(self)(monitor)
-        twin._now = read_evidence(state, n, longest, monitor._family, restarts=self._restarts)
-        check_array("the evidence's peaks", state["peaks"], (n,))
-        twin._peaks = state["peaks"].copy()
-        if (twin._now.rounds != rounds).any():
+        columns = {name: array for name, array in state.items() if name != "alarms"}
+        twin.columns = Columns.read(self.schema, columns, "the evidence")
+        if not np.array_equal(twin.columns["rounds"], rounds):
             raise SnapshotError("the evidence's rounds are not those of the streams.")
-        now = twin.statistic(np.arange(n))
-        if (twin._peaks < 0).any() or (twin._peaks > 2 * MOST).any() or (now > twin._peaks * (1 + 1e-9)).any():
-            raise SnapshotError("the evidence is greater than it ever was.")
         if not isinstance(state["alarms"], list):
             raise SnapshotError("the alarms are not a list.")
         for each in state["alarms"]:
@@ -141,6 +144,6 @@ class WatchedStreams:
                 raise SnapshotError(f"an alarm is not that of one of {n} streams.")
             given = {name: value for name, value in each.items() if name != "row"}
             twin.alarms[row] = checked_alarm(given, [], rounds=int(rounds[row]), threshold=monitor.threshold)
-        if sorted(twin.alarms) != np.flatnonzero(twin._peaks >= monitor.threshold).tolist():
+        if sorted(twin.alarms) != np.flatnonzero(twin.columns["peaks"] >= monitor.threshold).tolist():
             raise SnapshotError("the peaks and the alarms do not agree.")
         return twin

@@ -11,7 +11,7 @@ from torch import Tensor
 from treecal._validate import whole_number
 from treecal.engine import Bank as HostBank
 from treecal.engine._outcomes import read_outcomes
-from treecal.engine._state import new_tree_forecaster
+from treecal.engine._tree_args import new_treecal
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecasters import TreeCal
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Simplex
@@ -87,9 +87,7 @@ class Bank:
     def __init__(
         self, forecaster: ConvexSet | TreeCal, *, streams: int = 0, device: torch.device | str = "cpu"
     ) -> None:
-        found = new_tree_forecaster(forecaster)
-        if not isinstance(found, TreeCal):
-            raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint="tc.Bank takes others.")
+        found = new_treecal(forecaster, hint="tc.Bank takes others.")
         self.forecaster, self.space, self.tree = found, found.space, found.tree
         self._rounds = torch.zeros(0, dtype=torch.int64, device=device)
         self._sums = torch.zeros(self.tree.depth or 1, 0, self.space.dim, dtype=torch.float64, device=device)

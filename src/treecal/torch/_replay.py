@@ -14,7 +14,7 @@ from treecal._typing import Array, Integers
 from treecal.engine import replay as replay_on_cpu
 from treecal.engine._climb import KERNEL_DISTANCES
 from treecal.engine._outcomes import read_outcomes
-from treecal.engine._state import TreeForecaster, new_tree_forecaster
+from treecal.engine._tree_args import TreeForecaster, new_treecal
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeCal
@@ -115,9 +115,8 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
     True
     """
     rows = outcomes.detach() if isinstance(outcomes, Tensor) else _from_dlpack(outcomes)
-    found = _treecal(forecaster, arity) if isinstance(forecaster, ConvexSet) else new_tree_forecaster(forecaster)
-    if not isinstance(found, TreeCal):
-        raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint="tc.replay takes others.")
+    given = _treecal(forecaster, arity) if isinstance(forecaster, ConvexSet) else forecaster
+    found = new_treecal(given, hint="tc.replay takes others.")
     check = _check_of(found, rows)
     if check is None:
         return _on_cpu(rows, found)

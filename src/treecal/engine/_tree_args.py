@@ -1,4 +1,4 @@
-"""Tree forecasters as kernels take them: configuration as NamedTuples of numbers and arrays."""
+"""Tree forecasters as kernels take them: their arguments, as NamedTuples of numbers and arrays."""
 
 from __future__ import annotations
 
@@ -26,6 +26,15 @@ def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaste
     if forecaster.rounds:
         raise ParameterError.expected("forecaster", forecaster, "a new one", hint="this one has seen outcomes.")
     return forecaster
+
+
+def new_treecal(forecaster: ConvexSet | TreeCal, *, hint: str) -> TreeCal:
+    """Return the forecaster if it is a new TreeCal; for a set, TreeCal on it. The hint says who takes others."""
+    if not isinstance(forecaster, ConvexSet) and type(forecaster) is not TreeCal:
+        raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint=hint)
+    found = new_tree_forecaster(forecaster)
+    assert isinstance(found, TreeCal)
+    return found
 
 
 class TreeArgs(NamedTuple):

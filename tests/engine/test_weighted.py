@@ -1,4 +1,4 @@
-"""Weighted streams learn in blocks: whatever comes together, each is bit for bit what it would be alone."""
+"""Weighted streams: whatever they learn together, each is bit for bit what it would be alone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import pytest
 
 import treecal as tc
 from treecal._typing import Integers
-from treecal.engine._block_kernels import WAITING
-from treecal.engine._network import network
-from treecal.engine._norm_kernels import norms
-from treecal.engine._state import node_costs
+from treecal.engine._tree_args import node_costs
+from treecal.engine._tree_kernels import costs_of
 from treecal.exceptions import OutcomeError
 
-STREAMS = 3 * WAITING
+STREAMS = 384
 
 
 def keys_of(order: str, rng: np.random.Generator) -> Integers:
-    """Return keys: each once, some often, some in runs that fill what waits, or one alone."""
+    """Return keys: each once, some often, some in runs, or one alone."""
     match order:
         case "shuffled":
             return rng.permutation(STREAMS)
@@ -28,13 +26,13 @@ def keys_of(order: str, rng: np.random.Generator) -> Integers:
         case "runs":
             return np.repeat(rng.permutation(STREAMS // 3), 9)
         case _:
-            return np.zeros(4 * WAITING, np.int64)
+            return np.zeros(512, np.int64)
 
 
 @pytest.mark.parametrize("order", ["shuffled", "repeated", "runs", "one"])
 @pytest.mark.parametrize("dim", [3, 10])
-def test_blocks(order: str, dim: int) -> None:
-    """Trees grow within an update, streams wait for their turn, and classes are corners."""
+def test_streams_alone(order: str, dim: int) -> None:
+    """Trees grow within an update, and classes are corners."""
     space, rng = tc.Simplex(dim), np.random.default_rng(dim)
     bank = tc.Bank(tc.AdaptiveTreeCal(space), streams=STREAMS)
     alone = [tc.AdaptiveTreeCal(space) for _ in range(STREAMS)]
@@ -53,6 +51,25 @@ def test_blocks(order: str, dim: int) -> None:
         for name in ("sums", "costs", "weights"):
             assert state[name][:heights, key].tobytes() == own[name][:, 0].tobytes()
             assert not state[name][heights:, key].any()
+
+
+@pytest.mark.parametrize("arity", [2, 3, 4, 5])
+@pytest.mark.parametrize("depth", [None, 1, 2, 3])
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf", tc.geometry.Lp(3)])
+def test_every_tree_up_to_its_last_round(arity: int, depth: int | None, norm: Any) -> None:
+    """Of a full tree nothing is carried up."""
+    space, rounds = tc.Simplex(3), 130 if depth is None else arity**depth
+
+    def make() -> tc.AdaptiveTreeCal:
+        return tc.AdaptiveTreeCal(space, arity=arity, depth=depth, norm=norm)
+
+    outcomes = np.random.default_rng(arity).dirichlet(np.ones(3), rounds)
+    bank, alone = tc.Bank(make(), streams=1), make()
+    bank.update(np.zeros(rounds, np.int64), outcomes)
+    for outcome in outcomes:
+        alone.update(outcome)
+    state, own = bank.get_state(), alone.get_state()
+    assert {name: array.tobytes() for name, array in state.items()} == {n: own[n].tobytes() for n in state}
 
 
 @pytest.mark.parametrize("depth", [None, 3])
@@ -83,17 +100,6 @@ def test_threads_name_the_first_invalid_outcome(monkeypatch: pytest.MonkeyPatch)
     assert not bank.rounds.any()
 
 
-@pytest.mark.parametrize("dim", [*range(1, 14), 127, 128])
-def test_networks_sort(dim: int) -> None:
-    """A network sorts everything if it sorts all zeros and ones: all of them if they are few."""
-    rng = np.random.default_rng(dim)
-    rows = np.arange(2**dim)[:, None] >> np.arange(dim) & 1 if dim < 14 else rng.integers(2, size=(5000, dim))
-    for low, high in network(dim).tolist():
-        pair = rows[:, [low, high]]
-        rows[:, low], rows[:, high] = pair.min(axis=1), pair.max(axis=1)
-    assert (np.diff(rows, axis=1) >= 0).all()
-
-
 @pytest.mark.parametrize(("norm", "number"), [("l1", 1), ("l2", 2), ("linf", 3)])
 @pytest.mark.parametrize("dim", [*range(1, 15), 31, 128])
 def test_norms(norm: str, number: int, dim: int) -> None:
@@ -102,5 +108,5 @@ def test_norms(norm: str, number: int, dim: int) -> None:
     gaps = rng.normal(size=(52, dim)) * 10.0 ** rng.integers(-200, 150, size=(52, 1))
     gaps[:5] = rng.integers(-1, 2, size=(5, dim))
     sizes = np.empty(50)
-    norms(gaps.T.copy(), 50, dim, number, network(dim), sizes)
+    costs_of(gaps.T.copy(), number, sizes)
     assert sizes.tobytes() == node_costs(tc.geometry.as_norm(norm), gaps[:50]).tobytes()
