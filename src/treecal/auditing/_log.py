@@ -103,7 +103,8 @@ def audit(
     on_error
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
-        How far from 1 the probabilities of a row may sum; the default suffices for float32 and for six decimals. They
+        To what the probabilities were rounded: those of two classes may sum to 1 within it, those of d classes within
+        d/2 times it. The default suffices for float32 and for six decimals, 0.01 for whole per cents. They
         are audited as they are, not rescaled; negative ones within the tolerance are 0.
     memory_limit, temp_directory
         Memory that DuckDB may use, and where it spills.
