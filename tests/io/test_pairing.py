@@ -1,4 +1,4 @@
-"""Columns are paired with classes by their names, however they are spelled and ordered: alike through every entrance."""
+"""Columns are paired with classes by their names, however spelled and ordered: alike through every entrance."""
 
 from __future__ import annotations
 

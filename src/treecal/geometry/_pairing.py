@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from treecal.exceptions import ParameterError
@@ -242,7 +243,7 @@ def _found(columns: tuple[str, ...], classes: tuple[str, ...], inner: bool = Fal
 def _words(name: str) -> list[str]:
     """Return the words of a name."""
     cuts = sorted(_cuts(name) - ({1} if name[:1] in "pP" else set()))
-    parts = [name[begin:end] for begin, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [name[begin:end] for begin, end in pairwise(cuts)]
     return [part for part in parts if part.isalnum()]
 
 
