@@ -130,3 +130,21 @@ def test_columns_of_outcomes_and_forecasts_are_in_one_order() -> None:
         assert tc.audit(source, forecast=["p_no", "p_yes"], outcome=["is_no", "is_yes"]).whole.accuracy > 0.5
         with pytest.raises(TreeCalError, match="p_yes is named after yes, but stands for no"):
             tc.audit(source, forecast=["p_yes", "p_no"], outcome=["is_no", "is_yes"])
+
+
+def test_a_frame_is_audited_by_its_outcome_alone() -> None:
+    table = log(["P(yes)", "P(no)"])
+    for source in (table, pd.DataFrame(table)):
+        found = tc.audit(source, outcome="outcome")
+        assert found.columns == ("P(no)", "P(yes)")
+        assert found.whole.accuracy == pytest.approx(right())
+
+
+def test_columns_in_the_wrong_order_are_named_first() -> None:
+    table = log(["p_yes", "p_no"])
+    swapped = {"a": table["p_yes"], "b": table["p_no"], "outcome": table["outcome"]}
+    found = tc.audit(swapped, forecast=["a", "b"], outcome="outcome")
+    assert str(found).startswith("The columns seem to be of the other class each")
+    brier = tc.audit(swapped, forecast=["b", "a"], outcome="outcome").whole
+    assert found.whole.swapped_skill == pytest.approx(brier.skill, abs=0.02)
+    assert not str(brier).startswith("The columns seem")
