@@ -27,6 +27,7 @@ BY_ORDER = ["a,b", "first,second", "x0,x1", "nope,yesterday", "p_oui,p_non", "no
 REFUSED = ["p_yes,rest", "yes_a,yes_b", "p_no_a,p_no_b", "rest,p_no", "yes,yes_too"]
 SINGLE = ["p_yes", "P(yes)", "yes_prob", "YES", "yes%", "p_no", "P(no)", "no_prob", "No%", "score"]
 ROWS = 200
+CLASSES = ["no", "yes"]
 
 
 def log(columns: list[str]) -> dict[str, np.ndarray]:
@@ -87,8 +88,8 @@ def test_frames_are_read_by_the_same_names(columns: str) -> None:
     names = columns.split(",")
     table = log(names)
     frame = pd.DataFrame({name: table[name] for name in names})
-    space = tc.Simplex(classes=["no", "yes"])
-    if paired(names, space.classes) is None:
+    space = tc.Simplex(classes=CLASSES)
+    if paired(names, CLASSES) is None:
         with pytest.raises(TreeCalError, match="expected no, yes"):
             tc.Monitor(space).update_many(frame, table["outcome"])
         return
@@ -96,9 +97,7 @@ def test_frames_are_read_by_the_same_names(columns: str) -> None:
     watch.update_many(frame, table["outcome"])
     assert watch.alarm is None
     assert tc.audit(frame, table["outcome"]).whole.accuracy == pytest.approx(right())
-    yes = next(
-        table[name] for name, label in zip(names, paired(names, space.classes) or (), strict=True) if label == "yes"
-    )
+    yes = next(table[name] for name, label in zip(names, paired(names, CLASSES) or (), strict=True) if label == "yes")
     expected = tc.Recalibrator(space).predict_many(np.column_stack([1 - yes, yes]))
     assert np.allclose(tc.Recalibrator(space).predict_many(frame), expected)
 

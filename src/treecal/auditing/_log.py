@@ -24,7 +24,17 @@ from treecal.auditing._sql import scale_of
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import LOG, OnError, Outcomes, Source, find_probabilities, open_source, read_outcomes, valid_sql, valid_weight_sql
+from treecal.io import (
+    LOG,
+    OnError,
+    Outcomes,
+    Source,
+    find_probabilities,
+    open_source,
+    read_outcomes,
+    valid_sql,
+    valid_weight_sql,
+)
 from treecal.measures import read_loss
 
 Progress = Callable[[str, int, float | None], None]

@@ -7,7 +7,6 @@ at signs, between letters and digits, and where a capital follows a small letter
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -157,7 +156,8 @@ def check_hot(columns: Sequence[str], outcomes: Sequence[str]) -> None:
 
 def _common_start(names: Sequence[str]) -> str:
     """Return what all names begin with, up to the end of a word."""
-    same = os.path.commonprefix(list(names))
+    least, most = min(names), max(names)
+    same = least[: next((k for k, pair in enumerate(zip(least, most, strict=False)) if pair[0] != pair[1]), len(least))]
     return same[: max(k for k in range(len(same) + 1) if all(k in _cuts(name) for name in names))]
 
 

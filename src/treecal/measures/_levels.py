@@ -85,9 +85,7 @@ def mean_interval(value: float, square: float, rows: float, *, level: float = 0.
     return Interval(value, max(low, 0.0), min(high, most), level)
 
 
-def with_rare(
-    value: float, low: float, high: float, rows: float, *, level: float, most: float
-) -> tuple[float, float]:
+def with_rare(value: float, low: float, high: float, rows: float, *, level: float, most: float) -> tuple[float, float]:
     """Return the ends of the interval of a mean from 0 to `most`, also where what moves it is rare, or was never seen.
 
     What comes in one of n rows, or in none, may come in `ln(2/(1 − level))/n` of them: three of n at a level of 90 %.
