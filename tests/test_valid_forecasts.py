@@ -128,3 +128,16 @@ def test_negative_probabilities_are_0_and_nothing_else_changes() -> None:
     assert without_negatives(box, p - 0.5).min() == -0.5
     both = tc.Product(box, SPACE)
     assert read_forecast(both, np.array([-0.5, 0.5, -1e-12, 1.0]), 1).tolist() == [-0.5, 0.5, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(("digits", "tolerance"), [(6, 1e-6), (4, 1e-4), (2, 0.01)])
+@pytest.mark.parametrize("classes", [2, 3, 5, 10, 100])
+def test_probabilities_that_were_rounded_are_accepted(digits: int, tolerance: float, classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    P = rng.dirichlet(np.ones(classes), 2000).round(digits)
+    y = rng.integers(classes, size=2000)
+    assert tc.audit(P, y, tolerance=tolerance, exact=False).whole.rounds == 2000
+    tc.Recalibrator(tc.Simplex(classes), tolerance=tolerance).predict_many(P)
+    if digits < 6 and 2 < classes < 100:
+        with pytest.raises(tc.TreeCalError, match=f"a tolerance of 1e-{digits - 1}|a tolerance of 1e-{digits}"):
+            tc.audit({"p": P, "y": y}, forecast="p", outcome="y", exact=False)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.cli.support import refused, run
 from treecal._typing import Array
+from treecal.auditing._windows import _Watched
 from treecal.exceptions import FileError, LossError, ParameterError
 from treecal.measures import chance, interval, payoff_loss
 from treecal.measures._payoff import best_actions
@@ -230,3 +231,39 @@ def test_what_is_no_time_says_why() -> None:
     log = {"p": np.full(2, 0.5), "y": np.arange(2), "t": np.array(["2026-01-31", "2026-13-31"])}
     with pytest.raises(tc.TreeCalError, match="it holds '2026-13-31'"):
         tc.audit(log, forecast="p", outcome="y", time="t")
+
+
+def test_the_order_of_rows_of_one_time_is_no_evidence() -> None:
+    alarms = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        p = rng.random(600) if seed % 2 else rng.choice([0.2, 0.5, 0.8], 600)
+        y = (rng.random(600) < p).astype(int)
+        day = np.sort(rng.integers(6, size=600))
+        order = np.lexsort((y, day))
+        table = {"p": p[order], "y": y[order], "day": day[order]}
+        found = tc.audit(table, forecast="p", outcome="y", time="day", exact=False)
+        assert found.windows is not None
+        assert found.windows.in_order
+        alarms.append(found.windows.alarm is not None)
+        if seed < 2:
+            frame = tc.audit(pd.DataFrame(table), forecast="p", outcome="y", time="day", exact=False)
+            assert frame.windows is not None
+            assert frame.windows.alarm == found.windows.alarm
+    assert sum(alarms) <= 2
+
+
+def test_rows_of_one_time_are_watched_alike_in_chunks_of_any_size() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.random(500)
+    y = (rng.random(500) < p**3).astype(int)
+    times, P = np.repeat(np.arange(5), 100), np.column_stack([1 - p, p])
+    alarms = []
+    for size in (1, 7, 100, 130, 500):
+        watched = _Watched(["0", "1"])
+        for begin in range(0, 500, size):
+            part = slice(begin, begin + size)
+            watched.add(times[part], P[part], y[part])
+        alarms.append(watched.alarm())
+    assert alarms[0] is not None
+    assert alarms == alarms[:1] * 5

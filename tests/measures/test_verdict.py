@@ -282,3 +282,16 @@ def test_chance_and_interval_of_one_class_and_of_both_of_two_agree() -> None:
     assert both.mean == pytest.approx(alone.mean, rel=1e-6)
     assert both.deviation == pytest.approx(alone.deviation, rel=0.01)
     assert interval_of([one, other]).high == pytest.approx(one.interval().high, rel=0.03)
+
+
+def test_one_print_says_one_thing_of_few_rows() -> None:
+    """103 rows of one forecast that is a little too high, and of others that are off either way."""
+    forecast, outcome = np.array([0.65, 0.85, 0.95]), np.array([0.9, 0.5, 0.9])
+    top = Bins(forecast, np.array([33, 30, 40]), outcome)
+    verdict = Verdict(top, {"no": Bins(1 - forecast[::-1], np.array([40, 30, 33]), 1 - outcome[::-1]), "yes": top})
+    assert verdict.level == "far off"
+    said = str(verdict)
+    assert "as sure as it should be" not in said
+    assert "no tendency to over- or underconfidence is proved" in said
+    assert "Isotonic" not in said
+    assert len(said.splitlines()) == 3

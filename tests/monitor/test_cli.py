@@ -167,3 +167,14 @@ def test_a_single_column_named_after_the_first_class(tmp_path: Path) -> None:
             assert done.code == 2
             assert "p_churn is named after churn, the first of the classes" in done.err
     assert run("monitor", path, "--classes", "stay,churn", "--forecast", "p_churn").code == 0
+
+
+def test_rounded_probabilities_are_read_with_the_option_that_the_hint_names(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text("p_a,p_b,p_c,outcome\n" + "0.3333,0.3333,0.3333,a\n0.2,0.3,0.5,b\n" * 5)
+    refused = run("monitor", path, "--classes", "a,b,c")
+    assert refused.code == 2
+    assert "--tolerance 1e-4" in refused.err
+    assert run("monitor", path, "--classes", "a,b,c", "--tolerance", "1e-4").code == 0
+    done = run("monitor", "--kind", "csv", "--classes", "a,b,c", "--tolerance", "1e-4", stdin=path.read_bytes())
+    assert done.code == 0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.geometry import by_column, classes_of, columns, is_series
+from treecal.geometry import by_column, columns, is_series, paired
 
 _Log = tuple[dict[str, Any], str, str | list[str], Sequence[str | int] | None, str | None]
 
@@ -18,7 +18,7 @@ def from_arrays(forecasts: Any, outcomes: Any, classes: Sequence[str | int] | No
     """Return a log, and its columns: of the forecast, of the outcome; the classes; and the column of the weight."""
     titles = columns(forecasts)
     if classes is None and titles and all(isinstance(title, str) for title in titles) and _are_names(outcomes):
-        classes = classes_of(titles, {name for name in _array("y", outcomes) if isinstance(name, str)}) or titles
+        classes = paired(titles, {name for name in _array("y", outcomes) if isinstance(name, str)}) or titles
     names = None if classes is None else [str(name) for name in classes]
     p = _array("P", by_column(names, forecasts, ForecastError))
     y = _array("y", by_column(names, outcomes, OutcomeError))

@@ -73,6 +73,16 @@ class Calibration:
         return 1 - self.brier / self.uncertainty if self.uncertainty > 0 else math.nan
 
     @property
+    def swapped_skill(self) -> float:
+        """The skill, in bins, if each of two columns were of the other class; NaN for other numbers of classes."""
+        if len(self.classes) != 2 or self.uncertainty <= 0:
+            return math.nan
+        bins = list(self.classes.values())[1]
+        full = bins.weight > 0
+        weight, other, came = bins.weight[full], 1 - bins.forecast[full], bins.outcome[full]
+        return 1 - 2 * float(weight @ (other**2 - 2 * other * came + came) / weight.sum()) / self.uncertainty
+
+    @property
     def resolution(self) -> float:
         """How far the mean outcomes of the bins lie from that of all rows, squared, summed over the classes."""
         return math.fsum(bins.resolution for bins in self.classes.values())

@@ -24,7 +24,17 @@ from treecal.auditing._sql import scale_of
 from treecal.auditing._windows import Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
-from treecal.io import LOG, OnError, Outcomes, Source, open_source, read_outcomes, valid_sql, valid_weight_sql
+from treecal.io import (
+    LOG,
+    OnError,
+    Outcomes,
+    Source,
+    find_probabilities,
+    open_source,
+    read_outcomes,
+    valid_sql,
+    valid_weight_sql,
+)
 from treecal.measures import read_loss
 
 Progress = Callable[[str, int, float | None], None]
@@ -74,7 +84,8 @@ def audit(
         `(n, d)`, with a 1 for the class of the outcome and 0 for the others.
     forecast
         Columns of probabilities, one per class in order; or one column of lists; or, for two classes, the column of
-        the second one, or of the one that it is named after (`p_rain`).
+        the second one, or of the one that it is named after (`p_rain`). By default "forecast", or the columns that are
+        named after the labels (`p_rain`, `P(sun)`), for which files' readers must be installed.
     outcome
         The column of labels; or one column per class, with a 1 for the class of the outcome and 0 for the others.
     classes
@@ -103,7 +114,8 @@ def audit(
     on_error
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
-        How far from 1 the probabilities of a row may sum; the default suffices for float32 and for six decimals. They
+        To what the probabilities were rounded: those of two classes may sum to 1 within it, those of d classes within
+        d/2 times it. The default suffices for float32 and for six decimals, 0.01 for whole per cents. They
         are audited as they are, not rescaled; negative ones within the tolerance are 0.
     memory_limit, temp_directory
         Memory that DuckDB may use, and where it spills.
@@ -134,6 +146,10 @@ def audit(
             )
         source, forecast, outcome, classes, weight = from_arrays(source, outcomes, classes, weight)
         name = "the arrays"
+    if forecast is None and isinstance(outcome, str):
+        source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
+        named = None if classes is None else [str(name) for name in classes]
+        forecast = find_probabilities(source, outcome, named)
     if forecast is None or outcome is None:
         raise ParameterError(
             f"{'forecast' if forecast is None else 'outcome'} is missing, expected columns of the log.",

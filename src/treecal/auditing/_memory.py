@@ -12,7 +12,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._exact import JOINT, WHOLE, ErrorSums
 from treecal.auditing._sql import scale_of, whole_weights
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Simplex, valid_forecasts
+from treecal.geometry import Simplex, check_hot, check_pairs, valid_forecasts
 from treecal.io import (
     Chunk,
     Decoder,
@@ -25,7 +25,6 @@ from treecal.io import (
     check_tolerance,
     given_classes,
     in_order,
-    second_class,
     valid_weights,
 )
 
@@ -87,8 +86,10 @@ class ArrayLog:
             self.classes = in_order(map(str, labels.values), titles, size, column=outcome[0], source=name)
         else:
             self.classes = given_classes(classes, size)
-        if single and len(self.classes) == 2:
-            second_class(forecast[0], self.classes)
+        if single or len(forecast) > 1:
+            if labels is None:
+                check_hot(forecast, outcome)
+            check_pairs(tuple(forecast), self.classes, known=classes is not None)
         if len(self.classes) != size:
             raise ParameterError(f"outcomes have {len(self.classes)} coordinates, expected {size}.")
         self.labels: tuple[str | int, ...] = tuple(range(size))

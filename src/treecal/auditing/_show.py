@@ -18,12 +18,14 @@ from rich.text import Text
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._words import Shown, acted, watched
 from treecal.exceptions import UnsupportedError
+from treecal.geometry import pairing
 from treecal.measures import Bins, Interval
 
 if TYPE_CHECKING:
     pass
 
 _MOST_ROWS = 10  # of a table
+_FAR_BELOW = -0.25
 _MOST_LETTERS = 60  # of a cell
 
 
@@ -66,6 +68,13 @@ def verdict(audit: Shown, named: Named = in_python) -> str:
         words.append(f"The {whole.rounds:,} rows have a total weight of {whole.weight:,.6g}.")
     if whole.skill <= 0:
         words.append(f"The forecasts are no better than the base rates alone: their skill is {whole.skill:.3f}.")
+    if whole.skill < _FAR_BELOW and whole.swapped_skill > 0:
+        pairs = pairing(audit.columns, list(whole.classes))
+        words.insert(
+            0,
+            f"The columns seem to be of the other class each: the skill is {whole.skill:.3f}, and would be about "
+            f"{whole.swapped_skill:.3f} in the other order. They were read as {pairs}.",
+        )
     advice = found.advised.text(named)
     if off := audit.off:
         first = ", ".join(", ".join(map(str, map(_cell, key))) for key in off[:3])

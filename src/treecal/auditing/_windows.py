@@ -117,12 +117,12 @@ class Windows:
         if high < low:
             raise FileError(f"column {name!r} holds no times.")
         self._place = _calendar(int(low), int(high)) if self._dates else _numbers(float(low), float(high), whole)
-        self._monitor = Monitor(Simplex(classes=classes)) if self.in_order else None
+        self._watched = _Watched(classes) if self.in_order else None
 
     @property
     def alarm(self) -> Alarm | None:
         """The alarm of the monitor; None if there was none, or if rows are not in order."""
-        return None if self._monitor is None else self._monitor.alarm
+        return None if self._watched is None else self._watched.alarm()
 
     def add(self, rows: AuditRows, column: Any, tally: Callable[[AuditRows, BinCounts], None]) -> None:
         """Count some rows, and watch them."""
@@ -139,9 +139,45 @@ class Windows:
         if len(rows.weights):
             self.cells.rows[:] += np.bincount(placed.groups, minlength=len(self.cells.rows))
         tally(placed, self.cells)
-        if self._monitor is not None and self._monitor.alarm is None:
+        if self._watched is not None:
             P = rows.forecasts.T
-            self._monitor.update_many(P / P.sum(axis=1, keepdims=True), rows.outcomes)
+            self._watched.add(times.values, P / P.sum(axis=1, keepdims=True), rows.outcomes)
+
+
+class _Watched:
+    """A monitor of rows in the order of time; those of one time in an order drawn at random, whatever the file's is.
+
+    A file may be sorted by the outcome within each day, and a bet on the next row would then know the outcome. Rows
+    are drawn by their number, so that they are watched alike however they are read.
+    """
+
+    def __init__(self, classes: Sequence[str]) -> None:
+        self._monitor = Monitor(Simplex(classes=classes))
+        self._rng = np.random.default_rng(0)
+        self._waiting: list[tuple[Any, Array, Array, Integers]] = []  # the rows of the last time so far
+
+    def add(self, times: Any, forecasts: Array, outcomes: Integers) -> None:
+        """Watch rows, but for those of the last time, of which there may be more."""
+        if self._monitor.alarm is not None or not len(times):
+            return
+        chance = self._rng.random(len(times))
+        last = int(np.searchsorted(times, times[-1]))
+        if last or (self._waiting and self._waiting[-1][0][-1] != times[-1]):
+            self._waiting.append((times[:last], chance[:last], forecasts[:last], outcomes[:last]))
+            self._watch()
+        self._waiting.append((times[last:], chance[last:], forecasts[last:].copy(), outcomes[last:].copy()))
+
+    def alarm(self) -> Alarm | None:
+        """Return the alarm after all rows, if there was one."""
+        self._watch()
+        return self._monitor.alarm
+
+    def _watch(self) -> None:
+        if self._waiting and self._monitor.alarm is None:
+            times, chance, forecasts, outcomes = map(np.concatenate, zip(*self._waiting, strict=True))
+            order = np.lexsort((chance, times))
+            self._monitor.update_many(forecasts[order], outcomes[order])
+        self._waiting = []
 
 
 def _calendar(low: int, high: int) -> Callable[[Any], Any]:

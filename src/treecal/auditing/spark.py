@@ -17,7 +17,7 @@ from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
 from treecal.auditing._sql import counts_sql, scale_of, whole_sql
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Distance
+from treecal.geometry import Distance, check_pairs
 from treecal.io import Problems, valid_sql, valid_weight_sql
 from treecal.keyed import arrow, arrow_schema, pyspark, spark_schema
 
@@ -71,6 +71,7 @@ def audit(
         raise ParameterError.expected("on_error", on_error, "'stop' or 'skip'")
     if len(forecast) != len(classes) or len(classes) < 2:
         raise ParameterError(f"{len(forecast)} forecast columns for {len(classes)} classes, expected one each.")
+    check_pairs(tuple(forecast), tuple(map(str, classes)))
     for name in (*forecast, outcome, *by, *([weight] if weight else [])):
         if name not in log.columns:
             raise FileError(f"the log has no column {name!r}; its columns are {', '.join(log.columns)}.")

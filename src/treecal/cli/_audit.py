@@ -16,13 +16,12 @@ from treecal.auditing import audit as audit_log
 from treecal.auditing import shown
 from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
 from treecal.cli._progress import bars
-from treecal.cli._reader import find_probabilities
 from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
 from treecal.cli._terminal import Exit, emit, page, say
 from treecal.correctors import method_of
 from treecal.exceptions import ParameterError
-from treecal.io import Problem, Source, new_file, open_source, open_stream, write_csv
+from treecal.io import Problem, Source, find_probabilities, new_file, open_source, open_stream, write_csv
 
 if TYPE_CHECKING:
     from treecal.auditing import Audit, Progress
@@ -100,7 +99,8 @@ def audit(
     exact
         Compute the exact errors of distinct forecasts: one more query, which reads the log twice.
     tolerance
-        How far from 1 the probabilities of a row may sum.
+        To what the probabilities were rounded, such as 1e-4: those of two classes may sum to 1 within it, those of d
+        classes within d/2 times it.
     invalid_rows
         CSV file for the invalid rows: row, line and reason (with --on-error collect).
     output

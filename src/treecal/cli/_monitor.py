@@ -10,14 +10,23 @@ import numpy as np
 from treecal._bins import bin_of
 from treecal.cli._options import Every, FileKind, Json, NewFile, OnInvalid, Outcomes, SnapshotFile, split
 from treecal.cli._progress import progress
-from treecal.cli._reader import csv_hint, find_probabilities
+from treecal.cli._reader import csv_hint
 from treecal.cli._rows import end, is_file, rows, source_name
 from treecal.cli._session import check_apart, following
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, counted, emit, page, say
 from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
-from treecal.geometry import Simplex
-from treecal.io import LOG, Decoder, Problems, check_columns, class_labels, open_source, read_outcomes
+from treecal.geometry import Simplex, checked_tolerance, pairing
+from treecal.io import (
+    LOG,
+    Decoder,
+    Problems,
+    check_columns,
+    class_labels,
+    find_probabilities,
+    open_source,
+    read_outcomes,
+)
 from treecal.monitor import Monitor
 
 if TYPE_CHECKING:
@@ -41,6 +50,7 @@ def monitor(
     outcome: str = "outcome",
     group: str | None = None,
     fail_above: float | None = None,
+    tolerance: float = 1e-6,
     snapshot: SnapshotFile = None,
     every: Every = 1000,
     new_file: NewFile = False,
@@ -82,6 +92,8 @@ def monitor(
     fail_above
         Exit with code 3 also if the class-wise calibration error of the rows read, in ten bins, exceeds this number.
         Few rows exceed any by chance.
+    tolerance
+        To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
     """
     if fail_above is not None and not fail_above >= 0:
         raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
@@ -94,10 +106,12 @@ def monitor(
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
         source = open_source(path, kind=kind)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
-        log = _log(source, space, columns, outcome, group, on_error)
+        log = _log(source, space, columns, outcome, group, on_error, checked_tolerance(tolerance))
         space = log.space
     assert space is not None
-    asked, errors = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None), _Errors(space.dim)
+    asked = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None, tolerance=tolerance)
+    errors = _Errors(space.dim)
+    pairs: dict[str, str] = {} if log is None else dict(zip(log.classes or (), log.names, strict=False))
     if log is not None and snapshot is None and not new_file:
         watch, problems = asked, _read_log(log, asked, errors, group)
     else:
@@ -125,11 +139,12 @@ def monitor(
                     run.took(row)
         except KeyboardInterrupt:
             watch = watching.thing
-            _show(watch, errors, problems, fail_above, json=json)
+            _show(watch, errors, problems, fail_above, decoder.pairs, json=json)
             say(f"interrupted after {counted(watch.rounds, 'round')}.")
             return Exit.INTERRUPTED
         watch = watching.thing
-    _show(watch, errors, problems, fail_above, json=json)
+        pairs = decoder.pairs
+    _show(watch, errors, problems, fail_above, pairs, json=json)
     flawed = end(problems)
     if watch.alarm is not None or (fail_above is not None and errors.rows and errors.classwise > fail_above):
         return Exit.ALARM
@@ -177,7 +192,13 @@ def _begin(thing: Any, waiting: Any, table: Any) -> _Watching:
 
 
 def _log(
-    source: Source, space: Simplex | None, columns: tuple[str, ...], outcome: str, group: str | None, on_error: Any
+    source: Source,
+    space: Simplex | None,
+    columns: tuple[str, ...],
+    outcome: str,
+    group: str | None,
+    on_error: Any,
+    tolerance: float,
 ) -> Log:
     return read_outcomes(
         source,
@@ -187,6 +208,7 @@ def _log(
         classes=None if space is None else class_labels(space),
         space=space,
         on_error=on_error,
+        tolerance=tolerance,
     )
 
 
@@ -228,11 +250,14 @@ class _Reader:
         return self._decoder.forecast(row), self._decoder.outcome(row), group
 
 
-def _show(watch: Monitor, errors: _Errors, problems: Problems, limit: float | None, *, json: bool) -> None:
+def _show(
+    watch: Monitor, errors: _Errors, problems: Problems, limit: float | None, pairs: dict[str, str], *, json: bool
+) -> None:
     measured = limit is not None and errors.rows > 0
     if json:
         document: dict[str, Any] = {
             "rounds": watch.rounds,
+            "classes": pairs or None,
             "statistic": watch.statistic,
             "peak": watch.peak,
             "threshold": watch.threshold,
@@ -248,6 +273,8 @@ def _show(watch: Monitor, errors: _Errors, problems: Problems, limit: float | No
         f"of {watch.threshold:.3g} for an alarm.",
         "no alarm." if watch.alarm is None else f"{watch.alarm}.",
     ]
+    if pairs:
+        lines.append(f"columns: {pairing(list(pairs.values()), list(pairs))}.")
     if measured and limit is not None:
         verdict = "above" if errors.classwise > limit else "not above"
         lines.append(f"class-wise calibration error {errors.classwise:.4f}, {verdict} {limit:g}.")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
 from treecal.geometry import ConvexSet, Simplex, read_forecast
-from treecal.io import Decoder, Source, check_columns, class_labels, listed, plain, read_outcomes
+from treecal.io import Decoder, check_columns, class_labels, listed, plain
 
 
 class News(NamedTuple):
@@ -282,20 +282,6 @@ def _text(name: str, value: Any) -> str:
 def csv_hint(row: Any) -> str | None:
     """Return a hint where a line of standard input, which was to be JSON, looks like CSV."""
     return "if it is CSV, --kind csv." if isinstance(row, str) and any(mark in row for mark in ",;\t") else None
-
-
-def find_probabilities(source: Source, outcome: str, classes: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns of a log that hold the probabilities, by the names of the classes."""
-    there = list(source.types)
-    source.check([outcome], remedy="name it with --outcome.")
-    labels = classes or read_outcomes(source, outcome=outcome).classes or ()
-    decoder = Decoder(Simplex(classes=labels))
-    if not (found := decoder.forecast_columns([name for name in there if name != outcome])):
-        raise FileError(
-            f"{source.name} has no probabilities: looked for {decoder.sought()}; it has {listed(there)}.",
-            hint="name them with --forecast.",
-        )
-    return found
 
 
 def names_of(space: ConvexSet, prefix: str) -> tuple[str, ...]:

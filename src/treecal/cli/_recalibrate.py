@@ -31,7 +31,7 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, counted, emit, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError, TreeCalError
-from treecal.geometry._outcomes import checked_tolerance
+from treecal.geometry import checked_tolerance, pairing
 from treecal.io import Decoder, Problems
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
@@ -116,7 +116,8 @@ def recalibrate(
     outcome
         Column of the outcome; by default outcome.
     tolerance
-        How far from 1 the probabilities of a row may sum; they are normalised.
+        To what the probabilities were rounded: those of two classes may sum to 1 within it, those of d classes within
+        d/2 times it; they are normalised.
     output
         File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
         the corrected probabilities, as corrected_rain, corrected_sun. Its name tells the format: .csv, .tsv or .txt;
@@ -172,11 +173,11 @@ def recalibrate(
     except KeyboardInterrupt:
         if rounds is None:
             raise
-        _score(rounds, problems, json=json)
+        _score(rounds, problems, decoder.pairs, json=json)
         saved = snapshot is not None and rounds.changed
         say(f"interrupted after {counted(rounds.learned, 'round')}{f', saved in {snapshot}' if saved else ''}.")
         return Exit.INTERRUPTED
-    return _score(rounds, problems, json=json)
+    return _score(rounds, problems, decoder.pairs, json=json)
 
 
 def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
@@ -188,7 +189,7 @@ def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
     return make(space, groups=RULES[groups]())
 
 
-def _score(rounds: Rounds, problems: Problems, *, json: bool) -> Exit:
+def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: bool) -> Exit:
     standing = rounds.standing
     if not rounds.learned:
         say(f"no outcomes yet: {standing}" if standing else "no outcomes, so no scores.")
@@ -199,6 +200,7 @@ def _score(rounds: Rounds, problems: Problems, *, json: bool) -> Exit:
         emit(
             {
                 "scores": scores,
+                "classes": pairs or None,
                 "waiting": rounds.waiting,
                 "void": rounds.void,
                 "too_late": rounds.too_late,
@@ -209,6 +211,8 @@ def _score(rounds: Rounds, problems: Problems, *, json: bool) -> Exit:
         return end(problems)
     paper = page(stderr=True)
     paper.print(str(scores), markup=False, soft_wrap=True)
+    if pairs:
+        paper.print(f"columns: {pairing(list(pairs.values()), list(pairs))}.", markup=False, soft_wrap=True)
     if standing:
         paper.print(standing, soft_wrap=True)
     if guard is not None:

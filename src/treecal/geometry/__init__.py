@@ -19,8 +19,15 @@ from treecal.geometry._outcomes import ROUNDING as ROUNDING
 from treecal.geometry._outcomes import checked_tolerance as checked_tolerance
 from treecal.geometry._outcomes import read_forecast as read_forecast
 from treecal.geometry._outcomes import read_outcome as read_outcome
+from treecal.geometry._outcomes import rounding as rounding
 from treecal.geometry._outcomes import valid_forecasts as valid_forecasts
 from treecal.geometry._outcomes import without_negatives as without_negatives
+from treecal.geometry._pairing import check_hot as check_hot
+from treecal.geometry._pairing import check_pairs as check_pairs
+from treecal.geometry._pairing import framed_columns as framed_columns
+from treecal.geometry._pairing import paired as paired
+from treecal.geometry._pairing import paired_single as paired_single
+from treecal.geometry._pairing import pairing as pairing
 from treecal.geometry._polytope import Polytope
 from treecal.geometry._regularizers import (
     CustomRegularizer,
@@ -34,7 +41,6 @@ from treecal.geometry._regularizers import (
 from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._sets import Ball, Box, Product, Simplex
 from treecal.geometry._tables import by_column as by_column
-from treecal.geometry._tables import classes_of as classes_of
 from treecal.geometry._tables import columns as columns
 from treecal.geometry._tables import is_series as is_series
 

@@ -68,11 +68,25 @@ def read_point(space: ConvexSet, value: Any, round_: int) -> Array:
     raise OutcomeError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.", hint=hint)
 
 
+def rounding(tolerance: float, dim: int) -> float:
+    """Return how far from 1 probabilities of `dim` classes may sum, each of which was rounded to the tolerance.
+
+    Each is off by half of it at most. For two classes that is the tolerance itself.
+
+    Examples
+    --------
+    >>> rounding(0.01, 2), rounding(0.01, 10)
+    (0.01, 0.05)
+    """
+    return tolerance * max(1.0, dim / 2)
+
+
 def valid_forecasts(p: Array, tolerance: float = ROUNDING) -> NDArray[np.bool_]:
     """Return which columns of `p`, of shape `(d, n)`, are probabilities of `d` classes: the one rule for all entrances.
 
-    The entries sum to `1 - tolerance` or more, and their absolute values to `1 + tolerance` or less: so negative ones,
-    as rounding leaves them, are no more than the tolerance together. They count as 0 (`without_negatives`). Arrays,
+    The entries sum to 1 or more, and their absolute values to 1 or less, within what rounding them to the tolerance may
+    change (`rounding`: the tolerance for two classes, d/2 times as much for d): so negative ones, as rounding leaves
+    them, are no more than that together. They count as 0 (`without_negatives`). Arrays,
     files (in SQL: `treecal.io.valid_sql`), measures, ledgers, correctors and monitors accept and refuse the same
     forecasts. Ledgers, correctors and monitors divide one that is off by more than `TOLERANCE` by its sum; audits and
     measures do not: they are about the forecasts as they were made.
@@ -91,7 +105,8 @@ def valid_forecasts(p: Array, tolerance: float = ROUNDING) -> NDArray[np.bool_]:
             size = np.zeros(p.shape[1])
             for row in p:
                 size += np.abs(row)
-        return np.asarray((total >= 1 - tolerance) & (size <= 1 + tolerance))
+        within = rounding(tolerance, len(p))
+        return np.asarray((total >= 1 - within) & (size <= 1 + within))
 
 
 def without_negatives(space: ConvexSet, points: Array) -> Array:
@@ -279,7 +294,7 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float, round_: int) -> F
     """Return the error of a forecast that lies outside."""
     if not isinstance(space, Simplex):
         return ForecastError.at(round_, f"lies outside {space!r}: {_complaint(space, point)}.")
-    within = max(tolerance, TOLERANCE)
+    within = max(rounding(tolerance, space.dim), TOLERANCE)
     with np.errstate(over="ignore"):
         total = float(point.sum())
         off = max(1 - total, float(np.abs(point).sum()) - 1)
@@ -288,7 +303,7 @@ def _too_far(space: ConvexSet, point: Array, tolerance: float, round_: int) -> F
     else:
         how = f"entries sum to {total:.10g}, expected 1 within {within:g}"
     hint = "pass probabilities that sum to 1, such as p / p.sum()."
-    above = next((10.0**k for k in range(-8, -1) if 10.0**k > off * _CLEARLY), None)
+    above = next((10.0**k for k in range(-8, -1) if rounding(10.0**k, space.dim) > off * _CLEARLY), None)
     if above is not None:
         hint = f"if they were rounded, tolerance={above:g} accepts and renormalises them."
     error = ForecastError.at(round_, f"lies outside {space!r} by {off:.3g}: {how}.", hint=hint)

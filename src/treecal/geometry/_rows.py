@@ -17,6 +17,7 @@ from treecal.geometry._outcomes import (
     read_forecast,
     read_outcome,
     renormalised,
+    rounding,
     without_negatives,
 )
 from treecal.geometry._sets import Simplex
@@ -67,7 +68,9 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
     raw = _as_array(values)
     if raw is not None and isinstance(space, Simplex) and _are_rows(space, raw):
         near = np.ascontiguousarray(raw, np.float64)
-        off = _inside(space, near, tolerance * (1 - _EDGE)) & ~_inside(space, near, TOLERANCE * (1 + _EDGE))
+        off = _inside(space, near, rounding(tolerance, space.dim) * (1 - _EDGE)) & ~_inside(
+            space, near, TOLERANCE * (1 + _EDGE)
+        )
         if off.any():
             raw = near = np.array(near)
             near[off] = renormalised(near[off])

@@ -1,19 +1,20 @@
 """Tables and series from other libraries, whose columns or entries may be named like the classes.
 
-The rule, for every reader of forecasts and outcomes: names of the set's classes are read by name, in any order, also
-with a common prefix (`p_rain`, `p_sun`); other names are refused, and listed; integers, such as pandas gives to columns
-without names, say nothing, and the position counts. Where the classes have no names there is nothing to compare, and
+The rule, for every reader of forecasts and outcomes: columns named after the set's classes (`_pairing`) are read by
+name, in any order; other names are refused, and listed; integers, such as pandas gives to columns without names, say
+nothing, and the position counts. Where the classes have no names there is nothing to compare, and
 the position counts as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from treecal.exceptions import ForecastError, OutcomeError
+from treecal.geometry._pairing import paired
 
 Refusal = type[OutcomeError] | type[ForecastError]
 _PLAIN = (np.ndarray, list, tuple)
@@ -57,30 +58,12 @@ def by_entry(classes: Sequence[str] | None, series: Any, error: Refusal, round_:
     return series[order]
 
 
-def classes_of(columns: Sequence[str], labels: Collection[str]) -> tuple[str, ...] | None:
-    """Return the columns' names without a common prefix, if every label is among them.
-
-    Examples
-    --------
-    >>> classes_of(["p_sun", "p_rain"], ["rain", "sun"]), classes_of(["a", "b"], ["rain", "sun"])
-    (('sun', 'rain'), None)
-    """
-    # Classes may have a common prefix, too: then only a part of the columns' prefix is removed.
-    for start in range(min(map(len, columns), default=0)):
-        names = tuple(column[start:] for column in columns)
-        if set(labels) <= set(names):
-            return names
-        if len({name[0] for name in names}) > 1:
-            break
-    return None
-
-
 def _in_order(classes: Sequence[str], names: list[Any]) -> list[str] | None:
     """Return these names in the order of the classes they are for; None if they are not one for each."""
     if len(names) != len(classes) or not all(isinstance(name, str) for name in names):
         return None
-    bare = tuple(names) if set(names) == set(classes) else classes_of(names, classes)
-    return None if bare is None else [names[bare.index(name)] for name in classes]
+    bare = tuple(names) if set(names) == set(classes) else paired(names, classes)
+    return None if bare is None or set(bare) != set(classes) else [names[bare.index(name)] for name in classes]
 
 
 def columns(table: Any) -> list[Any] | None:

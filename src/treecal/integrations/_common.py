@@ -11,7 +11,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal.correctors import Corrector, VectorScaling
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex
+from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex, rounding
 from treecal.ledger import Ledger
 
 Make = Callable[[Simplex], Corrector]
@@ -55,7 +55,7 @@ def without_rounding(forecasts: Array) -> Array:
     forecasts = np.asarray(forecasts, np.float64)
     total = forecasts.sum(axis=-1, keepdims=True)
     off = np.abs(total - 1)
-    near = (off > TOLERANCE) & (off <= ROUNDING)
+    near = (off > TOLERANCE) & (off <= rounding(ROUNDING, forecasts.shape[-1]))
     return np.asarray(forecasts / np.where(near, total, 1.0)) if near.any() else forecasts
 
 

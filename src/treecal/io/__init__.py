@@ -25,7 +25,6 @@ from treecal.io._json import json_rows as json_rows
 from treecal.io._learned import LearnedFiles as LearnedFiles
 from treecal.io._names import NUMBER as NUMBER
 from treecal.io._names import Keys as Keys
-from treecal.io._names import second_class as second_class
 from treecal.io._open import arrays_of as arrays_of
 from treecal.io._open import open_source
 from treecal.io._open import open_stream as open_stream
@@ -33,6 +32,7 @@ from treecal.io._outcomes import Chunk, Outcomes, read_outcomes
 from treecal.io._outcomes import Reading as Reading
 from treecal.io._outcomes import as_columns as as_columns
 from treecal.io._outcomes import check_tolerance as check_tolerance
+from treecal.io._outcomes import find_probabilities as find_probabilities
 from treecal.io._output import NewTable as NewTable
 from treecal.io._output import new_table as new_table
 from treecal.io._output import plain as plain

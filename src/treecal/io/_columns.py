@@ -16,10 +16,9 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import classes_of
+from treecal.geometry import paired, paired_single, rounding
 from treecal.io._decoder import listed
 from treecal.io._duckdb import identifier
-from treecal.io._names import class_named
 from treecal.io._source import LOG, Source
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
@@ -184,7 +183,7 @@ def given_classes(classes: Sequence[str | int], size: int | None) -> tuple[str, 
 def find_classes(source: Source, label: Label, columns: Sequence[str], size: int | None) -> tuple[str, ...]:
     """Return the classes among the labels, in order.
 
-    Columns of probabilities named like the labels (`p_rain`, `p_sun`) set the order; integers from 0 to `size - 1`
+    Columns of probabilities named after the labels (`p_rain`, `P(sun)`) set the order; integers from 0 to `size - 1`
     are in order; all others are sorted, as scikit-learn sorts them. A single column is of the second of two classes,
     and makes the one that it is named after the second.
     """
@@ -196,7 +195,7 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
 
 def _named_second(found: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:
     """Return the classes in an order in which the one that a single column is named after is the second of two."""
-    if len(columns) == 1 and len(found) == 2 and class_named(columns[0], found) == found[0]:
+    if len(columns) == 1 and len(found) == 2 and paired_single(columns[0], found) == found[0]:
         return found[::-1]
     return found
 
@@ -210,7 +209,7 @@ def in_order(
         raise FileError(f"column {column!r} of {source} holds no label.")
     if len(found) > _MOST:
         raise FileError(f"column {column!r} of {source} holds more than {_MOST:,} labels: too many to be classes.")
-    if len(columns) > 1 and (named := classes_of(columns, found)):
+    if len(columns) > 1 and (named := paired(columns, found)):
         return named
     numeric = all(text.isdecimal() and text == str(int(text)) for text in found)
     if numeric and size is not None and max(map(int, found)) < size:
@@ -252,7 +251,8 @@ def valid_sql(*, classes: int, tolerance: float, weight: bool = False) -> str:
     'label IS NOT NULL AND p0 + p1 >= 0.999999e0 AND ABS(p0) + ABS(p1) <= 1.000001e0'
     """
     names = [f"p{k}" for k in range(classes)]
-    least = f"{' + '.join(names)} >= {1 - tolerance!r}e0"
-    most = f"{' + '.join(f'ABS({name})' for name in names)} <= {1 + tolerance!r}e0"  # of NaN this is false
+    within = rounding(tolerance, classes)
+    least = f"{' + '.join(names)} >= {1 - within!r}e0"
+    most = f"{' + '.join(f'ABS({name})' for name in names)} <= {1 + within!r}e0"  # of NaN this is false
     own = [valid_weight_sql()] if weight else []
     return " AND ".join(["label IS NOT NULL", least, most, *own])

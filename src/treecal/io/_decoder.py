@@ -17,8 +17,17 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, OutcomeError, TreeCalError
-from treecal.geometry import TOLERANCE, ConvexSet, Simplex, valid_forecasts, without_negatives
-from treecal.io._names import Keys, columns_of, second_class
+from treecal.geometry import (
+    TOLERANCE,
+    ConvexSet,
+    Simplex,
+    check_pairs,
+    framed_columns,
+    rounding,
+    valid_forecasts,
+    without_negatives,
+)
+from treecal.io._names import Keys
 
 _SHORT = 60
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -70,7 +79,7 @@ class Decoder:
     one_hot
         Whether several columns of the outcome must hold one 1, otherwise 0.
     tolerance
-        How far from 1 probabilities may sum.
+        To what probabilities were rounded: of d classes they may sum to 1 within d/2 times as much, at least it.
     weight
         Column of the weights of rows.
     keys
@@ -108,6 +117,9 @@ class Decoder:
         self._one_hot = one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
+        self._read: tuple[str, ...] = ()
+        if len(self._forecast) > 1:
+            check_pairs(self._forecast, self._labels)
 
     def check(self, source: str, there: Sequence[str]) -> None:
         """Raise an error if a table lacks the columns to read."""
@@ -136,13 +148,18 @@ class Decoder:
             return self._forecast
         if "forecast" in there:
             return ("forecast",)
-        found = columns_of(self._labels, there)
+        found = framed_columns(self._labels, there)
         if len(found) > 1:
             sets = " and ".join(listed(columns) for columns in found)
             raise FileError(f"{sets} may all be the probabilities.", hint="choose with --forecast.")
         if found:
             return found[0]
         return self._labels if any(label in there for label in self._labels) else ()
+
+    @property
+    def pairs(self) -> dict[str, str]:
+        """The column that was read as the probability of each class; empty before the first row."""
+        return dict(zip(self._labels, self._read, strict=False))
 
     def sought(self) -> str:
         """Return which columns of probabilities are looked for, for a message."""
@@ -193,7 +210,7 @@ class Decoder:
         columns = self.forecast_columns(row)
         name, value = _cell(row, columns)
         if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
-            second_class(name, self._labels)
+            check_pairs((name,), self._labels)
             second = _number(name, value)
             found = {f"1 - {name}": 1 - second, name: second}
         else:
@@ -201,20 +218,30 @@ class Decoder:
         p = np.array(list(found.values()))
         if not self._labels:
             return p
+        self._read = tuple(found)
+        within = rounding(self.tolerance, len(p))
         for entry, value in reversed(found.items()):  # p before 1 - p
-            if not -self.tolerance <= value <= 1 + self.tolerance:
+            if not -within <= value <= 1 + within:
                 percent = "if it is in percent, divide by 100." if 1 < value <= 100 else None
                 raise OutcomeError(f"{entry} is {value:g}, expected a probability from 0 to 1.", hint=percent)
         total = np.add.accumulate(p)[-1]  # from left to right, as SQL adds
-        if not 1 - self.tolerance <= total <= 1 + self.tolerance:
-            remedy = "normalise them" if self.tolerance == TOLERANCE else "use a larger tolerance"
+        if not 1 - within <= total <= 1 + within:
             raise OutcomeError(
-                f"the probabilities sum to {total:.10g}, expected 1 within {self.tolerance:g}.",
-                hint=f"if they were rounded, {remedy}.",
+                f"the probabilities sum to {total:.10g}, expected 1 within {within:g}.",
+                hint=f"if they were rounded, {self._remedy(abs(total - 1), len(p))}.",
             )
         if not valid_forecasts(p[:, None], self.tolerance).all():
-            raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {self.tolerance:g}.")
+            raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {within:g}.")
         return without_negatives(self.space, p)
+
+    def _remedy(self, off: float, dim: int) -> str:
+        """Return how to read probabilities whose sum is so far from 1: with the least power of ten that will do."""
+        if self.tolerance == TOLERANCE:
+            return "normalise them"
+        for power in range(8, 1, -1):
+            if rounding(float(f"1e-{power}"), dim) > off * (1 + 1e-6):
+                return f"a tolerance of 1e-{power} accepts them, in the shell --tolerance 1e-{power}"
+        return "normalise them"
 
     def _is_vector(self, value: Any) -> bool:
         return isinstance(value, list | dict) or (

@@ -12,7 +12,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import ConvexSet, Simplex, valid_forecasts
+from treecal.geometry import ConvexSet, Simplex, check_hot, check_pairs, valid_forecasts
 from treecal.io._columns import (
     Label,
     Numbers,
@@ -25,9 +25,9 @@ from treecal.io._columns import (
     numbers,
     valid_weights,
 )
-from treecal.io._decoder import Decoder
+from treecal.io._decoder import Decoder, listed
 from treecal.io._duckdb import library
-from treecal.io._names import Keys, second_class
+from treecal.io._names import Keys
 from treecal.io._open import open_source
 from treecal.io._problems import OnError, Problems
 from treecal.io._source import LOG, Piece, Source
@@ -103,7 +103,7 @@ class Outcomes:
     problems
         The invalid rows of the last iteration, once it has ended.
     tolerance
-        How far from 1 probabilities may sum.
+        To what probabilities were rounded.
     weighted
         Whether rows have weights.
     sql
@@ -319,7 +319,8 @@ def read_outcomes(
     on_error
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
-        How far from 1 probabilities may sum; the default suffices for float32 and for six decimals.
+        To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it;
+        the default suffices for float32 and for six decimals.
     weight
         Column of the weights of rows: 0, or from 1e-12 to 1e12.
     keys
@@ -373,8 +374,10 @@ def read_outcomes(
         outcomes = label(opened, names[0])
         columns = [column.name for column in forecasts] if single or len(forecasts) > 1 else []
         found = find_classes(opened, outcomes, columns, size) if classes is None else given_classes(classes, size)
-    if single and found is not None and len(found) == 2:
-        second_class(asked[0], found)
+    if found is not None and (single or len(forecasts) > 1):
+        if hot:
+            check_hot(asked, names)
+        check_pairs(tuple(asked), found, known=classes is not None)
     dim = len(_entries(outcomes)) if isinstance(outcomes, list) else len(found or ())
     space = Simplex(classes=found or ()) if space is None else space
     if dim != space.dim or (forecasts and dim != size):
@@ -385,6 +388,27 @@ def read_outcomes(
     own = None if weight is None else number(opened, weight)
     options: dict[str, Any] = {"keep": keep, "classes": found, "space": space, "on_error": on_error, "weight": own}
     return Outcomes(opened, decoder, outcomes, forecasts, **options, keys=keys)
+
+
+def find_probabilities(source: Source, outcome: str, classes: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns of a log that hold the probabilities, by the names of the classes.
+
+    Examples
+    --------
+    >>> log = open_source({"P(sun)": np.array([0.75]), "P(rain)": np.array([0.25]), "sky": np.array(["sun"])})
+    >>> find_probabilities(log, "sky", ["rain", "sun"])
+    ('P(rain)', 'P(sun)')
+    """
+    there = list(source.types)
+    source.check([outcome], remedy="name it with --outcome.")
+    labels = classes or read_outcomes(source, outcome=outcome).classes or ()
+    decoder = Decoder(Simplex(classes=labels))
+    if not (found := decoder.forecast_columns([name for name in there if name != outcome])):
+        raise FileError(
+            f"{source.name} has no probabilities: looked for {decoder.sought()}; it has {listed(there)}.",
+            hint="name them with forecast=, in the shell --forecast.",
+        )
+    return found
 
 
 def _entries(columns: list[Numbers]) -> list[str]:

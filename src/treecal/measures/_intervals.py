@@ -24,7 +24,7 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
-from treecal.measures._levels import AT_ZERO, Chance, Interval
+from treecal.measures._levels import AT_ZERO, Chance, Interval, with_rare
 from treecal.measures._log import Log, read_forecasts, read_log, read_weights
 from treecal.measures._parts import Parts
 from treecal.measures._payoff import PayoffParts, payoff_loss
@@ -131,6 +131,10 @@ def interval(
         return Interval(value, value, value, level, "an outcome had forecast 0")
     found = parts.read(counts @ sums)
     low, high = _ends(value, base, found, (1 - level) / 2, debiased=parts.debiased)
+    if isinstance(parts, ScoreParts):
+        low, high = with_rare(value, low, high, chunks, level=level, most=parts.bounds[1])
+    if isinstance(parts, PayoffParts):
+        high = parts.rare_end(value, high, log.outcomes, chunks, level, rng)
     least, most = parts.bounds
     note = AT_ZERO if low <= least == 0 else ""
     if isinstance(parts, EceParts) and found.mean() - base > _NOISE * base:

@@ -81,4 +81,32 @@ def mean_interval(value: float, square: float, rows: float, *, level: float = 0.
     if rows < 2:
         return Interval(value, 0.0, most, level, "one row")
     half = ndtri((1 + level) / 2) * math.sqrt(max(square - value**2, 0.0) / max(rows - 1, 1.0))
-    return Interval(value, max(value - half, 0.0), min(value + half, most), level)
+    low, high = with_rare(value, value - half, value + half, rows, level=level, most=most)
+    return Interval(value, max(low, 0.0), min(high, most), level)
+
+
+def with_rare(value: float, low: float, high: float, rows: float, *, level: float, most: float) -> tuple[float, float]:
+    """Return the ends of the interval of a mean from 0 to `most`, also where what moves it is rare, or was never seen.
+
+    What comes in one of n rows, or in none, may come in `ln(2/(1 − level))/n` of them: three of n at a level of 90 %.
+    An interval that is not wider than that is the one of the rows and of one more, at the one bound or the other.
+
+    Examples
+    --------
+    >>> low, high = with_rare(0.0, 0.0, 0.0, 200, level=0.9, most=1.0)
+    >>> low, round(high, 3)
+    (0.0, 0.013)
+    """
+    half = max(high - value, value - low)
+    if not math.isfinite(most) or half >= math.log(2 / (1 - level)) * most / rows:
+        return low, high
+    from scipy.special import ndtri
+
+    z = float(ndtri((1 + level) / 2))
+    square = (half / z) ** 2 * rows + value**2
+    ends = []
+    for bound in (0.0, most):
+        mean = (rows * value + bound) / (rows + 1)
+        spread = (rows * square + bound**2) / (rows + 1) - mean**2
+        ends.append(mean + math.copysign(z, bound - value) * math.sqrt(max(spread, 0.0) / rows))
+    return min(low, ends[0]), max(high, ends[1])

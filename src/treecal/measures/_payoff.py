@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from treecal.measures._log import read_log
 from treecal.measures._parts import sum_by
 
 _MOST = 1 << 24
+_RARE, _DRAWS = 1 << 22, 500
 
 
 def payoff_loss(
@@ -97,6 +99,14 @@ class PayoffParts:
         at = chunk * width + self._groups * self._classes + y
         return sum_by(at, self._weights, chunks * width).reshape(chunks, width)
 
+    def rare_end(
+        self, value: float, high: float, y: Integers, rows: int, level: float, rng: np.random.Generator
+    ) -> float:
+        """Return the upper end of an interval that what was never seen leaves open."""
+        counts = self.sums(y, np.zeros_like(y), 1).reshape(len(self._taken), self._classes)
+        each = counts * (rows / counts.sum())
+        return _rare_end(value, high, each, self._loss, self._loss[self._taken], level, rng)
+
     def read(self, sums: Array) -> Array:
         return _saved(sums.reshape(len(sums), len(self._taken), self._classes), self._loss, self._loss[self._taken])
 
@@ -160,7 +170,9 @@ class Payoff:
         draws = self._of(rng.multinomial(rows, share, size=times).reshape(-1, *self.counts.shape) * 1.0)
         low, high = (float(q) for q in np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]))
         reach, value = max(high - self.value, self.value - low), self.value
-        return Interval(value, max(value - reach, 0.0), value + reach, level)
+        each = self.counts * (rows / self.counts.sum())
+        rare = _rare_end(value, value + reach, each, self.loss, self.loss, level, rng)
+        return Interval(value, max(value - reach, 0.0), rare, level)
 
     @cached_property
     def chance(self) -> Chance:
@@ -202,6 +214,29 @@ def _saved(counts: Any, loss: Array, taken: Array) -> Array:
     best = (counts @ loss.T).min(axis=2).sum(axis=1)
     found: Array = np.maximum(done - best, 0) / counts.sum(axis=(1, 2))
     return found
+
+
+def _rare_end(
+    value: float, high: float, counts: Any, loss: Array, taken: Array, level: float, rng: np.random.Generator
+) -> float:
+    """Return the upper end of an interval for what could have been saved, also by what is rare or was never seen.
+
+    Clopper and Pearson's end for a share is a quantile of the law of the rows and of one more. Here that is one of the
+    action and the class which would raise the loss most; where none would, all that three of n rows could cost.
+    """
+    groups, classes = counts.shape
+    rows, cells = float(counts.sum()), counts.size
+    regret = float((taken - loss.min(axis=0)).max())
+    least = min(-math.log((1 - level) / 2) / rows, 1.0) * regret
+    if high - value >= least or cells**2 > _RARE:  # with so many groups some are often seen
+        return high
+    more = (counts.ravel() + np.eye(cells)).reshape(cells, groups, classes)
+    raised = _saved(more, loss, taken)
+    if raised.max() <= _saved(counts[None] * 1.0, loss, taken)[0]:
+        return max(high, least)
+    draws = rng.gamma(more[int(raised.argmax())].ravel(), size=(_DRAWS, cells))
+    found = _saved(draws.reshape(-1, groups, classes), loss, taken)
+    return max(high, float(np.quantile(found, (1 + level) / 2)))
 
 
 def best_actions(forecasts: Array, loss: Array) -> Integers:

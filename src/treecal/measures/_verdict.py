@@ -32,6 +32,7 @@ TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
+_MANY = 300  # rows that isotonic regression needs
 _COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must remove to be advised
 
@@ -147,6 +148,10 @@ class Verdict:
             View("class by class", interval_of(each), chance_of(each), classwise_base(each)),
         )
 
+    def __str__(self) -> str:
+        said, *more = self.sentences
+        return f"{said}\n{' '.join(more)}\nWhat to do: {self.advice}"
+
     @property
     def p_value(self) -> float:
         """How often chance alone shows as much, in one view or the other."""
@@ -211,9 +216,12 @@ class Verdict:
         outcome = self.top.mean_outcome
         gap = forecast - outcome
         found = f"The most likely class was given {forecast:.3f} on average, and was right in {outcome:.3f} of the rows"
-        if abs(_shift(self.top)) <= 2 or f"{abs(gap):.3f}" == "0.000":
+        tendency = f"{'too sure' if gap > 0 else 'not sure enough'} by {abs(gap):.3f}"
+        if f"{abs(gap):.3f}" == "0.000" or (abs(_shift(self.top)) <= 2 and self.level == "calibrated"):
             return f"{found}: as sure as it should be, as far as these rows tell."
-        return f"{found}: {'too sure' if gap > 0 else 'not sure enough'} by {abs(gap):.3f}."
+        if abs(_shift(self.top)) <= 2:
+            return f"{found}: {tendency}, which may be chance; no tendency to over- or underconfidence is proved."
+        return f"{found}: {tendency}."
 
     @property
     def _thin(self) -> list[str]:
@@ -275,6 +283,9 @@ class Verdict:
         enough = [fit for fit in fits if fit.enough and (fit.fine or fit.left <= least + 0.1 * fit.before)]
         chosen = min((fit for fit in enough if fit is not both), key=lambda fit: fit.squares, default=None)
         chosen = both if chosen is None and both in enough else chosen
+        if chosen is None and self.rows < _MANY:
+            few = "No temperature or shift explains it, and these rows are too few for isotonic regression."
+            return Advice(few, ("BetaCalibration",) if two else scaling)
         if chosen is None:
             other = ("BetaCalibration", "IsotonicCalibration") if two else ("IsotonicCalibration",)
             return Advice("No temperature or shift explains it.", other)

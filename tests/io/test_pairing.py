@@ -1,0 +1,149 @@
+"""Columns are paired with classes by their names, however spelled and ordered: alike through every entrance."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.support import run
+
+import treecal as tc
+from treecal.exceptions import TreeCalError
+from treecal.geometry import paired
+from treecal.io import write_csv
+
+RIGHT = [
+    "p_yes,p_no", "p_no,p_yes", "yes,no", "no,yes", "Yes,No", "YES,NO", "No,Yes", "P(yes),P(no)", "P(no),P(yes)",
+    "p(Yes),p(No)", "yes_prob,no_prob", "no_prob,yes_prob", "YES_PROB,NO_PROB", "P_YES,P_NO", "P_no,P_yes", "yes%,no%",
+    "no %,yes %", "prob.yes,prob.no", "proba yes,proba no", "probYes,probNo", "pYes,pNo", "pyes,pno",
+    "model1_yes_score,model1_no_score", "model1_no_score,model1_yes_score", "P(y=yes),P(y=no)", "P(y=no|x),P(y=yes|x)",
+    "score[yes],score[no]", "yes (p),no (p)", "yes1,no1", "1yes,1no", "class-yes,class-no", "p_yes,score_no",
+    "yes probability,p(no)", "a_no_b,a_yes_b",
+]  # fmt: skip
+BY_ORDER = ["a,b", "first,second", "x0,x1", "nope,yesterday", "p_oui,p_non", "noyes,yesno", "bayes,anno"]
+REFUSED = ["p_yes,rest", "yes_a,yes_b", "p_no_a,p_no_b", "rest,p_no", "yes,yes_too"]
+SINGLE = ["p_yes", "P(yes)", "yes_prob", "YES", "yes%", "p_no", "P(no)", "no_prob", "No%", "score"]
+ROWS = 200
+CLASSES = ["no", "yes"]
+
+
+def log(columns: list[str]) -> dict[str, np.ndarray]:
+    """Return rows of a right forecast, each column that holds `yes` or `no` of that class, others in sorted order."""
+    rng = np.random.default_rng(0)
+    p = (2 * rng.integers(1000, size=ROWS) + 1) / 2000  # never a half
+    y = np.where(rng.random(ROWS) < p, "yes", "no")
+    found = {"outcome": y}
+    for k, name in enumerate(columns):
+        of_yes = "yes" in name.lower() if len(columns) > 1 or name != "score" else True
+        if len(columns) > 1 and ",".join(columns) in BY_ORDER:
+            of_yes = k == 1
+        found[name] = p if of_yes else 1 - p
+    return found
+
+
+def answers(columns: list[str], folder: Path) -> list[float | str]:
+    """Return the accuracy that each entrance finds, or how it refused."""
+    table = log(columns)
+    path = folder / "log.csv"
+    write_csv(path, [list(table), *zip(*(column.tolist() for column in table.values()), strict=True)])
+    found: list[float | str] = []
+    for source in (path, table, pd.DataFrame(table)):
+        try:
+            found.append(tc.audit(source, forecast=columns, outcome="outcome").whole.accuracy)
+        except TreeCalError as error:
+            found.append(str(error))
+    listed = ",".join(f'"{name}"' for name in columns)
+    done = run("audit", path, "--forecast", listed, "--json")
+    found.append(json.loads(done.out)["whole"]["accuracy"] if done.code == 0 else done.err)
+    return found
+
+
+def right() -> float:
+    table = log(["p_yes"])
+    return float(np.mean((table["p_yes"] > 0.5) == (table["outcome"] == "yes")))
+
+
+@pytest.mark.parametrize("columns", [*RIGHT, *BY_ORDER, *SINGLE])
+def test_every_entrance_pairs_alike(columns: str, tmp_path: Path) -> None:
+    found = answers(columns.split(","), tmp_path)
+    assert found == [pytest.approx(right())] * len(found)
+
+
+@pytest.mark.parametrize("columns", REFUSED)
+def test_what_is_not_one_to_one_and_contradicts_the_order_is_refused(columns: str, tmp_path: Path) -> None:
+    for answer in answers(columns.split(","), tmp_path):
+        assert "is named after" in str(answer)
+        assert "--classes" in str(answer)
+
+
+def test_the_table_is_long() -> None:
+    assert len(RIGHT + BY_ORDER + REFUSED + SINGLE) >= 50
+
+
+@pytest.mark.parametrize("columns", [*RIGHT, *BY_ORDER])
+def test_frames_are_read_by_the_same_names(columns: str) -> None:
+    names = columns.split(",")
+    table = log(names)
+    frame = pd.DataFrame({name: table[name] for name in names})
+    space = tc.Simplex(classes=CLASSES)
+    if paired(names, CLASSES) is None:
+        with pytest.raises(TreeCalError, match="expected no, yes"):
+            tc.Monitor(space).update_many(frame, table["outcome"])
+        return
+    watch = tc.Monitor(space)
+    watch.update_many(frame, table["outcome"])
+    assert watch.alarm is None
+    assert tc.audit(frame, table["outcome"]).whole.accuracy == pytest.approx(right())
+    yes = next(table[name] for name, label in zip(names, paired(names, CLASSES) or (), strict=True) if label == "yes")
+    expected = tc.Recalibrator(space).predict_many(np.column_stack([1 - yes, yes]))
+    assert np.allclose(tc.Recalibrator(space).predict_many(frame), expected)
+
+
+@pytest.mark.parametrize("command", ["monitor", "recalibrate", "audit"])
+@pytest.mark.parametrize("columns", ["yes_prob,no_prob", "P(yes),P(no)", "P_YES,P_NO", "yes%,no%"])
+def test_commands_show_the_pairs_and_refuse_another_order(command: str, columns: str, tmp_path: Path) -> None:
+    table = log(columns.split(","))
+    path = tmp_path / "log.csv"
+    write_csv(path, [list(table), *zip(*(column.tolist() for column in table.values()), strict=True)])
+    refused = run(command, path, "--classes", "no,yes", "--forecast", columns)
+    assert refused.code == 2
+    assert "stands for no" in refused.err
+    assert "--classes yes,no" in refused.err
+    for options in (("--classes", "yes,no", "--forecast", columns), ("--classes", "no,yes")):
+        done = run(command, path, *options)
+        assert done.code == 0
+        words = done.out + done.err
+        assert all(name in words for name in columns.split(","))
+        document = json.loads(run(command, path, *options, "--json").out.splitlines()[-1])
+        assert document["classes"] == {"yes": columns.split(",")[0], "no": columns.split(",")[1]}
+
+
+def test_columns_of_outcomes_and_forecasts_are_in_one_order() -> None:
+    table = log(["p_yes", "p_no"])
+    came = table.pop("outcome") == "yes"
+    table |= {"is_no": (~came).astype(int), "is_yes": came.astype(int)}
+    for source in (table, pd.DataFrame(table)):
+        assert tc.audit(source, forecast=["p_no", "p_yes"], outcome=["is_no", "is_yes"]).whole.accuracy > 0.5
+        with pytest.raises(TreeCalError, match="p_yes is named after yes, but stands for no"):
+            tc.audit(source, forecast=["p_yes", "p_no"], outcome=["is_no", "is_yes"])
+
+
+def test_a_frame_is_audited_by_its_outcome_alone() -> None:
+    table = log(["P(yes)", "P(no)"])
+    for source in (table, pd.DataFrame(table)):
+        found = tc.audit(source, outcome="outcome")
+        assert found.columns == ("P(no)", "P(yes)")
+        assert found.whole.accuracy == pytest.approx(right())
+
+
+def test_columns_in_the_wrong_order_are_named_first() -> None:
+    table = log(["p_yes", "p_no"])
+    swapped = {"a": table["p_yes"], "b": table["p_no"], "outcome": table["outcome"]}
+    found = tc.audit(swapped, forecast=["a", "b"], outcome="outcome")
+    assert str(found).startswith("The columns seem to be of the other class each")
+    brier = tc.audit(swapped, forecast=["b", "a"], outcome="outcome").whole
+    assert found.whole.swapped_skill == pytest.approx(brier.skill, abs=0.02)
+    assert not str(brier).startswith("The columns seem")
