@@ -14,6 +14,7 @@ import hashlib
 import logging
 import math
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -32,6 +33,9 @@ _PATIENCE = 0.2
 """Seconds that a kernel runs in Python before it is compiled in a thread: scripts of a few rounds never compile."""
 
 _FEW = 8  # rows
+_SWITCH = 1e-4
+"""Seconds after which the compiler gets Python's lock back. It lets go whenever it calls LLVM or reads a file, which
+it does so often that with the usual 5 ms a busy stream would hold it up for minutes."""
 
 _DAMAGED = "Numba's cache of compiled code is damaged: it is written anew."
 _NOWHERE = (
@@ -189,6 +193,14 @@ class _Compiler:
                     self._thread = None
 
     def _run(self) -> None:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(interval, _SWITCH))
+        try:
+            self._compile()
+        finally:
+            sys.setswitchinterval(interval)
+
+    def _compile(self) -> None:
         from numba.core import event
 
         listener = _giving_up(self._given_up, threading.get_ident())
