@@ -22,8 +22,8 @@ class Process:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            if line.startswith("{") and json.loads(line)["event"] == "started":
-                self.url = json.loads(line)["address"]
+            if '"event":"started"' in line:
+                self.url = json.loads(line[line.index("{") :])["address"]
                 self.port = int(self.url.rstrip("/").rpartition(":")[2])
                 break
         # It logs a line for each request, and would wait if nobody read them.

@@ -109,6 +109,7 @@ def serve(
 
             def at_start() -> None:
                 log.line("started", address=address)
+                log.flush()  # both go to standard error, and neither may begin within the other's line
                 say(
                     f"the page is at {here}"
                     if here == address
