@@ -34,7 +34,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     storms = ClassStream("Storms", ("calm", "storm"), iid(tc.Simplex(2), 120, rng))
     monkeypatch.setattr(demo, "seattle_weather", lambda: season)
     monkeypatch.setattr(demo, "atlantic_storms", lambda: storms)
-    monkeypatch.setattr(demo, "new_york_flights_model", lambda: ModelStream("Flights", classes, outcomes, said))
+    monkeypatch.setattr(demo, "new_york_flights_model", lambda days: ModelStream("Flights", classes, outcomes, said))
     monkeypatch.setattr(demo, "FLIGHTS", 300)
     monkeypatch.setattr(demo, "ADVERSARY", 100)
 

@@ -75,9 +75,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(tc.TreeCalError, match=r"(?s)no `java` was found.*Hint: install Java 17"):
             session("local[2]")
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    with pytest.raises(
-        tc.TreeCalError, match=r"needs pyspark, which is not installed.\n\nHint: pip install .treecal\[spark\]"
-    ):
+    with pytest.raises(tc.TreeCalError, match=r"needs pyspark, which is not installed.\n\nHint: pip install .pandas"):
         session("local[2]")
 
 

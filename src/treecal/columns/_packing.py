@@ -60,7 +60,14 @@ def check_records(schema: Schema, rounds: Integers, numbers: Array, ends: Intege
 
 
 def unpack(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> dict[str, Any]:
-    """Return the state of such records, or raise a `SnapshotError`: `rounds` are those of each."""
+    """Return the state of such records, or raise a `SnapshotError`: `rounds` are those of each.
+
+    Examples
+    --------
+    >>> schema = Schema((ROUNDS, Field("sum", (2,))))
+    >>> unpack(schema, np.array([1]), np.array([0.5, 0.5]), np.array([0, 2]))["sum"].tolist()
+    [[0.5, 0.5]]
+    """
     rows = len(rounds)
     state = check_records(schema, rounds, numbers, ends)
     starts = ends[:-1] + sum(field.size for field in _in_order(schema) if field.length is None)

@@ -221,7 +221,7 @@ def _found(columns: tuple[str, ...], classes: tuple[str, ...], inner: bool = Fal
     patterns = {}
     for name, each in words.items():
         key = "".join(each).lower()
-        exact = not key or keys.count(key) > 1
+        exact = not key or keys.count(key) > 1 or (key.isdigit() and key != name)  # as 7.5, or =1+1
         pattern = re.escape(name) if exact else r"[\W_]*".join(map(re.escape, each))
         patterns[name] = re.compile(f"(?=({pattern}))", re.NOFLAG if exact else re.I)
     found = []
