@@ -11,8 +11,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import Distance, as_distance, l2
-from treecal.measures import Verdict
-from treecal.measures._reliability import bin_rows
+from treecal.measures import Verdict, bin_rows
 
 
 class Table(NamedTuple):

@@ -16,8 +16,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import SnapshotError
-from treecal.geometry import TOLERANCE, ConvexSet
-from treecal.geometry._convex import LARGEST
+from treecal.geometry import LARGEST, TOLERANCE, ConvexSet
 
 MOST_ROUNDS = 2**62
 """No stream is longer: one more round can still be counted in 64 bits."""

@@ -23,9 +23,16 @@ from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
 from treecal.forecast import Forecast, uniform
-from treecal.geometry import ConvexSet, Distance
-from treecal.geometry._outcomes import ROUNDING, checked_tolerance, read_forecast, read_outcome
-from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
+from treecal.geometry import (
+    ROUNDING,
+    ConvexSet,
+    Distance,
+    checked_tolerance,
+    read_forecast,
+    read_forecast_rows,
+    read_outcome,
+    read_outcome_rows,
+)
 
 __all__ = ["Brier", "Ledger", "Reading", "Table"]
 

@@ -23,10 +23,8 @@ from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank
 from treecal.exceptions import FileError, SnapshotError, TreeCalError
-from treecal.forecasters import REGISTRY, Forecaster
-from treecal.forecasters._simplex_grid import MOST_POINTS, points
-from treecal.geometry import ConvexSet
-from treecal.geometry._value import Value
+from treecal.forecasters import MOST_POINTS, REGISTRY, Forecaster, points
+from treecal.geometry import ConvexSet, Value
 from treecal.late import Late
 from treecal.ledger import Ledger
 from treecal.monitor import Monitor, Watched

@@ -18,8 +18,7 @@ from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, SnapshotError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
-from treecal.geometry import ConvexSet, Simplex, SquaredEuclidean
-from treecal.geometry._convex import LARGEST
+from treecal.geometry import LARGEST, ConvexSet, Simplex, SquaredEuclidean
 from treecal.state import dumps, loads
 from treecal.streams import play
 

@@ -15,7 +15,7 @@ import treecal as tc
 from tests.correctors.models import features, laws, model, run, some_rounds
 from tests.correctors.test_scaling import project
 from treecal._typing import Array
-from treecal.correctors import Cells, _forgetting, tracking_bound
+from treecal.correctors import Cells, forgetting, tracking_bound
 from treecal.correctors._newton_kernels import _factor, _solve
 from treecal.correctors._scaling import Scaling
 from treecal.correctors._trust_kernels import trusted
@@ -165,8 +165,8 @@ def test_the_bound_is_what_the_shares_leave() -> None:
     trust = np.ones(1)
     for t in range(1, 3001):
         if len(trust) > 1:
-            trusted.now(trust, np.zeros(len(trust)), t, 1.0, _forgetting.SHARE, _forgetting.LASTING)
-        trust = _forgetting.joined(trust, _forgetting.copies(t, 4))
+            trusted.now(trust, np.zeros(len(trust)), t, 1.0, forgetting.SHARE, forgetting.LASTING)
+        trust = forgetting.joined(trust, forgetting.copies(t, 4))
         assert -math.log(trust[0]) <= tracking_bound(t) + 1e-12
         assert trust.sum() == pytest.approx(1)
     assert tracking_bound(3000) < tracking_bound(30_000) < tracking_bound(3000) + 2

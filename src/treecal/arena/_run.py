@@ -18,8 +18,7 @@ from treecal.arena._streams import Fixed, Recorded, Source
 from treecal.engine import GuardedRun, Run, replay
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster, Harmonic
-from treecal.forecasters._harmonic import harmonic_rows
+from treecal.forecasters import Forecaster, Harmonic, harmonic_rows
 from treecal.geometry import ConvexSet, Norm
 from treecal.ledger import Ledger
 from treecal.streams import Adversary, play

@@ -19,7 +19,7 @@ import numpy as np
 import treecal as tc
 from treecal import games, streams, swap
 from treecal._optional import require
-from treecal.engine._replay import replay
+from treecal.engine import replay
 from treecal.exceptions import TreeCalError
 from treecal.geometry import linf
 
@@ -81,7 +81,7 @@ def theory() -> str:
 
 def semidefinite() -> str:
     """Cvxpy finds a better quadratic form than the closed-form ones."""
-    from treecal.theory._jensen import jensen_gap, quadratic_form
+    from treecal.theory import jensen_gap, quadratic_form
 
     triangle = tc.Polytope(vertices=np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     closed, solved = jensen_gap(triangle, linf).value, quadratic_form(triangle, linf)

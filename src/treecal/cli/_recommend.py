@@ -8,8 +8,8 @@ from rich.console import Console
 
 from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm
 from treecal.cli._terminal import Exit, emit, page, table
+from treecal.forecasters import ORDINARY
 from treecal.forecasters import recommend as compare
-from treecal.forecasters._recommend import ORDINARY
 
 
 def recommend(

@@ -17,14 +17,13 @@ from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, descr
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
-from treecal.engine import GuardedRun
+from treecal.engine import GuardedRun, is_compiled
 from treecal.engine import replay as at_once
-from treecal.engine._guard_streams import is_compiled
 from treecal.exceptions import ParameterError
 from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm
 from treecal.io import LOG, Keys, new_file, write_csv
-from treecal.report._section import MOST_CLASSES
+from treecal.report import MOST_CLASSES
 from treecal.streams import play
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 from treecal._optional import require
 from treecal.client._client import FORECAST, Client
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.integrations._common import checked_label, without_rounding
+from treecal.integrations import checked_label, without_rounding
 
 require("river", extra="river", what="treecal.client.river")
 from river import base

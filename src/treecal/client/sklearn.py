@@ -12,7 +12,7 @@ from treecal._optional import require
 from treecal.client._client import BATCH, Client
 from treecal.client._replies import Answer, Receipt
 from treecal.exceptions import OutcomeError, ParameterError
-from treecal.integrations._common import checked_label, without_rounding
+from treecal.integrations import checked_label, without_rounding
 
 require("sklearn", extra="sklearn", what="treecal.client.sklearn")
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone

@@ -11,7 +11,7 @@ from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
-from treecal.correctors._forgetting import tracking_bound
+from treecal.correctors.forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
@@ -39,6 +39,20 @@ from treecal.correctors._valid import (
 )
 
 # isort: on
+from treecal.correctors._base import Scored as Scored
+from treecal.correctors._batch import one_each as one_each
+from treecal.correctors._names import read_name as read_name
+from treecal.correctors._newton import Design as Design
+from treecal.correctors._newton import Newton as Newton
+from treecal.correctors._newton_kernels import _law as _law
+from treecal.correctors._newton_kernels import _room as _room
+from treecal.correctors._newton_kernels import _step as _step
+from treecal.correctors._scaling import FIRST as FIRST
+from treecal.correctors._scores import BINS as BINS
+from treecal.correctors._scores import FLOOR as FLOOR
+from treecal.correctors._scores import binning as binning
+from treecal.correctors._scores import squared_gaps as squared_gaps
+from treecal.correctors._trust_kernels import mixed as mixed
 from treecal.correctors._vector import VectorScaling
 
 __all__ = [

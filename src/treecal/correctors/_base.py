@@ -31,11 +31,16 @@ from treecal.exceptions import (
     UnsupportedError,
 )
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import checked_space
-from treecal.geometry import ConvexSet
-from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
-from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
+from treecal.forecasters import checked_space
+from treecal.geometry import (
+    ConvexSet,
+    checked_tolerance,
+    frozen,
+    read_forecast,
+    read_forecast_rows,
+    read_outcome,
+    read_outcome_rows,
+)
 
 Scored = Literal["binned", "exact"]
 _AT_ONCE = 2**17  # probabilities of a batch that are learned at a time

@@ -23,7 +23,7 @@ from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import reach
+from treecal.forecasters import reach
 from treecal.geometry import ConvexSet, Simplex
 
 KEPT = 1000

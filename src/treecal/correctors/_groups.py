@@ -12,9 +12,7 @@ from treecal._states import check_array, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number, whole_number
 from treecal.exceptions import ParameterError, SnapshotError
-from treecal.geometry import ConvexSet, Simplex, l2
-from treecal.geometry._convex import LARGEST
-from treecal.geometry._value import Value
+from treecal.geometry import LARGEST, ConvexSet, Simplex, Value, l2
 
 
 class Groups(Value, ABC):

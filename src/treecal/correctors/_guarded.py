@@ -14,9 +14,18 @@ from treecal.correctors._batch import Batch
 from treecal.correctors._vector import VectorScaling
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import Forecaster, GuardReport, TreeCal
-from treecal.forecasters._codebook import CAPACITY, SIZES, Book, Choice, Shelf
-from treecal.forecasters._guarded import Guard, default_safe
+from treecal.forecasters import (
+    CAPACITY,
+    SIZES,
+    Book,
+    Candidate,
+    Forecaster,
+    Guard,
+    GuardReport,
+    Shelf,
+    TreeCal,
+    default_safe,
+)
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 
@@ -114,7 +123,7 @@ class GuardedCorrector(Corrector):
         """True: the guarantee is one of rounds in order."""
         return True
 
-    def _choice(self, forecast: Array) -> Choice:
+    def _choice(self, forecast: Array) -> Candidate:
         corrector, _, shelf = self._now
 
         def corrected() -> Array:

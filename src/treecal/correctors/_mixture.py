@@ -18,12 +18,8 @@ from treecal.correctors._base import Corrector, Scored, checked_part
 from treecal.correctors._batch import Batch, Group, one_each
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import reach
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import frozen
-from treecal.geometry._outcomes import ROUNDING, read_forecast
-from treecal.geometry._rows import read_forecast_rows
-from treecal.geometry._tables import listed
+from treecal.forecasters import reach
+from treecal.geometry import ROUNDING, ConvexSet, Simplex, frozen, listed, read_forecast, read_forecast_rows
 
 MOST_KEPT = 256
 """Rows of the history; when it is full, every second one goes."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal.exceptions import ParameterError, SnapshotError
-from treecal.geometry._tables import columns
+from treecal.geometry import columns
 
 _TIMES = (np.datetime64, np.timedelta64)
 

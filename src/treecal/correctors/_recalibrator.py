@@ -14,8 +14,8 @@ import numpy as np
 from treecal._states import MOST_ROUNDS, Resume, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number
-from treecal.correctors import _forgetting as forgetting
 from treecal.correctors import _group_kernels as kernels
+from treecal.correctors import forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._group_state import GroupState, check_copies, check_seen, checked_names
@@ -25,8 +25,7 @@ from treecal.correctors._store import Store
 from treecal.correctors._trust_kernels import mixed
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
-from treecal.forecasters._base import reach
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal, reach
 from treecal.geometry import ConvexSet, Simplex, l2
 
 Simple = Literal["mean", "shift"]

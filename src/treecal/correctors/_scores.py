@@ -14,8 +14,7 @@ from treecal.correctors._batch import Batch
 from treecal.correctors._report import ROLES, Scores
 from treecal.exceptions import UnsupportedError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import LARGEST
+from treecal.geometry import LARGEST, ConvexSet, Simplex
 
 BINS = 10
 """Cells of a coordinate, between the least and the greatest value it can have; their centres are 11 equal steps."""

@@ -13,9 +13,7 @@ from treecal.engine._names import Names
 from treecal.engine._stream_scores import BankScores
 from treecal.engine._streams import Streams
 from treecal.exceptions import UnsupportedError
-from treecal.monitor import Alarm, Monitor
-from treecal.monitor._discoveries import discovered
-from treecal.monitor._streams import StreamEvidence, WatchedStreams
+from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 
 
 def kept(streams: Streams, *, scores: bool = False, monitor: Monitor | None = None) -> Streams:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from treecal._typing import Array, Integers
 from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, as_leaves, first_refused, refuse
 from treecal.engine._tree_args import TreeForecaster, kernel_args
-from treecal.forecasters._path import Path
+from treecal.forecasters import Path
 from treecal.geometry import TOLERANCE, Distance, Simplex, l1, l2
 from treecal.tree import Tree
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from treecal import tree
+from treecal import forecasters, tree
 from treecal._compile import inlined, strict
-from treecal.forecasters import _weighting
 
-digits, carries, weigh = strict(tree.digits), strict(tree.carries), strict(_weighting.weigh)
+digits, carries, weigh = strict(tree.digits), strict(tree.carries), strict(forecasters.weigh)
 
 
 @inlined

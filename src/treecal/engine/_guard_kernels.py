@@ -15,7 +15,7 @@ from treecal._typing import Array, Integers
 from treecal.engine._guard_pages import ROOM, SLOT_ROOM, Pages, Pool, add_columns, add_slots, opened
 from treecal.engine._guard_parts import Spoken, learn, size, speak
 from treecal.engine._kernels import add_outcome
-from treecal.forecasters._codebook import CHANCE
+from treecal.forecasters import CHANCE
 
 
 class GuardRules(NamedTuple):

@@ -20,13 +20,24 @@ from treecal.engine._tree_args import kernel_args
 from treecal.engine._tree_streams import heights_of
 from treecal.exceptions import HorizonError, SnapshotError
 from treecal.forecast import Forecast, TreeForecast, uniform
-from treecal.forecasters import BinaryGrid, Codebook, Forecaster, Guarded, Tracker, TreeCal
-from treecal.forecasters._binary_grid import Biases
-from treecal.forecasters._codebook import BETTER, LOOK_AHEAD, Books, Shelf
-from treecal.forecasters._guarded import RESERVE
-from treecal.forecasters._path import TreeState
-from treecal.forecasters._tally import Tally
-from treecal.forecasters._tracker import SHARE, Experts
+from treecal.forecasters import (
+    BETTER,
+    LOOK_AHEAD,
+    RESERVE,
+    SHARE,
+    Biases,
+    BinaryGrid,
+    Books,
+    Codebook,
+    Experts,
+    Forecaster,
+    Guarded,
+    Shelf,
+    Tally,
+    Tracker,
+    TreeCal,
+    TreeState,
+)
 from treecal.geometry import ConvexSet, Lp
 
 

@@ -14,8 +14,7 @@ from treecal.engine._outcomes import Outcomes
 from treecal.engine._stream_scores import Scorecards
 from treecal.engine._streams import RowError, Streams
 from treecal.exceptions import ParameterError, TreeCalError
-from treecal.monitor import Monitor
-from treecal.monitor._streams import WatchedStreams
+from treecal.monitor import Monitor, WatchedStreams
 
 
 class KeptStreams(Streams):

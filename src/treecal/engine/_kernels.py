@@ -15,7 +15,7 @@ from treecal._typing import Array, Integers
 from treecal.engine import _lanes as lanes
 from treecal.engine._compile import carries, digits, remainder, weigh
 from treecal.engine._tree_args import Mix, TreeArgs
-from treecal.forecasters._weighting import Weighting
+from treecal.forecasters import Weighting
 
 # Points.
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from treecal._states import check_names, check_rounds
 from treecal._typing import Array, Integers
-from treecal.correctors import Corrector
-from treecal.correctors._batch import Batch
+from treecal.correctors import Batch, Corrector
 from treecal.engine._forecasts import Forecasts, ListedForecasts
 from treecal.engine._outcomes import Outcomes
 from treecal.engine._streams import RowError, Streams, Thing

@@ -10,11 +10,7 @@ from numpy.typing import NDArray
 from treecal._processors import parts, side_by_side
 from treecal._typing import Array
 from treecal.exceptions import OutcomeError
-from treecal.geometry import ConvexSet, Simplex
-from treecal.geometry._convex import LARGEST, TOLERANCE
-from treecal.geometry._outcomes import class_indices, read_outcome
-from treecal.geometry._rows import unmixed
-from treecal.geometry._tables import by_column
+from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed
 
 Outcomes = NDArray[Any]
 """Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""

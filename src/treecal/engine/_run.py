@@ -22,8 +22,7 @@ from treecal.engine._tree_args import TreeForecaster, kernel_args
 from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
-from treecal.forecasters._path import TreeState
+from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
 

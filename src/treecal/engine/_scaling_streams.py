@@ -11,9 +11,7 @@ import numpy as np
 from treecal._states import MOST_ROUNDS, check_array, check_names, check_rounds
 from treecal._typing import Array, Integers
 from treecal.columns import ROUNDS, Columns, Field, Schema
-from treecal.correctors import Scaling
-from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._scaling import FIRST
+from treecal.correctors import FIRST, Scaling, forgetting
 from treecal.engine._column_streams import ColumnStreams
 from treecal.engine._outcomes import Outcomes
 

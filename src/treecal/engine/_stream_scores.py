@@ -10,7 +10,7 @@ from treecal._elementary import log_losses
 from treecal._states import check_names
 from treecal._typing import Array, Integers
 from treecal.columns import Columns, Field, Schema
-from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
+from treecal.correctors import BINS, FLOOR, binning, squared_gaps
 from treecal.engine._forecasts import Forecasts
 from treecal.engine._outcomes import Outcomes
 from treecal.exceptions import SnapshotError

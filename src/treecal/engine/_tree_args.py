@@ -9,8 +9,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, TreeCal
-from treecal.forecasters._path import Path
+from treecal.forecasters import AdaptiveTreeCal, Path, TreeCal
 from treecal.geometry import ConvexSet, Lp, Norm
 
 TreeForecaster = TreeCal | AdaptiveTreeCal

@@ -18,7 +18,7 @@ from treecal.engine import _lanes as lanes
 from treecal.engine._compile import remainder, weigh
 from treecal.engine._kernels import carry_up, coordinate, place, rises
 from treecal.engine._tree_args import Mix, TreeArgs
-from treecal.forecasters._weighting import Weighting
+from treecal.forecasters import Weighting
 
 AHEAD = 16
 """The memory of outcomes so far ahead is fetched meanwhile."""

@@ -9,8 +9,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal.engine._climb import Level
 from treecal.engine._tree_args import node_costs
-from treecal.forecasters import AdaptiveTreeCal
-from treecal.forecasters._adaptive import AdaptiveState
+from treecal.forecasters import AdaptiveState, AdaptiveTreeCal
 
 
 class State(NamedTuple):

@@ -19,8 +19,7 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet, Norm, as_norm
-from treecal.geometry._outcomes import is_outcome, read_outcome
+from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
 from treecal.theory import Certificate
 
 

@@ -54,7 +54,7 @@ Change = list[tuple[int, Array | None, Array, float]]
 """What a round changes in the books' arrays: of each book one column, its point if that is new, its bias and size."""
 
 
-class Choice(NamedTuple):
+class Candidate(NamedTuple):
     """The column of each book for a point forecast, whether that point is new, and the book to follow."""
 
     forecast: Array
@@ -93,10 +93,10 @@ class Book:
         used, growth = np.zeros(books, np.int64), np.zeros(books)
         return Books(0, none, none.copy(), none[:, 0].copy(), used, growth, books - 1, np.zeros(dim))
 
-    def choose(self, now: Books, q: Array) -> Choice:
+    def choose(self, now: Books, q: Array) -> Candidate:
         """Return the point of each book to announce for a point forecast."""
         if not now.rounds:  # nor any points
-            return Choice(q, [0] * len(self.sizes), [True] * len(self.sizes), now.lead)
+            return Candidate(q, [0] * len(self.sizes), [True] * len(self.sizes), now.lead)
         rounds, used = now.rounds + 1, now.used.tolist()
         ahead = [max(LOOK_AHEAD, rounds / size) for size in self.sizes]
         spread = q * (1 - q) if self.classes else (self.prior + now.squares) / rounds
@@ -120,9 +120,9 @@ class Book:
             columns.append(points if new[-1] else column)
         growth = now.growth.tolist()
         lead = growth.index(min(growth)) if min(growth) * BETTER < growth[now.lead] else now.lead
-        return Choice(q, columns, new, lead)
+        return Candidate(q, columns, new, lead)
 
-    def after(self, now: Books, choice: Choice, outcome: Array) -> tuple[Books, Change]:
+    def after(self, now: Books, choice: Candidate, outcome: Array) -> tuple[Books, Change]:
         """Return the books after a round in which the chosen point was announced, and what is to be written to them."""
         q, columns, new, lead = choice
         points, biases, sizes, used = now.points, now.biases, now.sizes, now.used
@@ -169,7 +169,7 @@ class Shelf:
 
     def __init__(self, book: Book, books: Books, change: Change | None = None) -> None:
         self.book, self._books, self._change = book, books, change
-        self._chosen: tuple[tuple[object, ...], Choice] | None = None
+        self._chosen: tuple[tuple[object, ...], Candidate] | None = None
 
     @property
     def books(self) -> Books:
@@ -184,18 +184,18 @@ class Shelf:
             self._change = None
         return now
 
-    def choice(self, asked: tuple[object, ...], forecast: Callable[[], Array]) -> Choice:
+    def choice(self, asked: tuple[object, ...], forecast: Callable[[], Array]) -> Candidate:
         """Return the choice for a point forecast, which is called for only if others were `asked` for the last one."""
         if self._chosen is None or not all(map(is_, asked, self._chosen[0])):
             self._chosen = asked, self.book.choose(self.books, forecast())
         return self._chosen[1]
 
-    def point(self, choice: Choice) -> Array:
+    def point(self, choice: Candidate) -> Array:
         """Return the point to announce."""
         q, columns, new, lead = choice
         return q if new[lead] else self.books.points[lead, :, columns[lead]].copy()
 
-    def after(self, choice: Choice, outcome: Array) -> Shelf:
+    def after(self, choice: Candidate, outcome: Array) -> Shelf:
         """Return the shelf after a round in which the chosen point was announced."""
         return Shelf(self.book, *self.book.after(self.books, choice, outcome))
 
@@ -270,7 +270,7 @@ class Codebook(LockedForecaster):
         now = self._state
         return now.points[now.lead, :, : now.used[now.lead]].T.copy()
 
-    def _choice(self) -> Choice:
+    def _choice(self) -> Candidate:
         source, shelf = self._now
         return shelf.choice((source,), lambda: source.mean_forecast)
 

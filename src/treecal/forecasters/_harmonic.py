@@ -18,10 +18,8 @@ from treecal._validate import finite_array
 from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space, reach
-from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, l2
-from treecal.geometry._outcomes import checked_start
-from treecal.theory import Certificate, Replay, spectral_certificate
-from treecal.theory._jensen import euclidean
+from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, checked_start, l2
+from treecal.theory import Certificate, Replay, euclidean, spectral_certificate
 
 NUMERICAL = 10**5
 """Rounds up to which the certificate is computed."""

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from treecal._states import State, check_array, check_rounds
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError, SnapshotError
-from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import checked_start
+from treecal.geometry import ConvexSet, checked_start
 from treecal.tree import Tree
 
 

@@ -12,8 +12,7 @@ from treecal._sums import two_sum
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import checked_start
+from treecal.geometry import ConvexSet, checked_start
 
 
 @dataclass(eq=False)

@@ -16,8 +16,7 @@ from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster
 from treecal.forecasters._binary_grid import Biases
 from treecal.geometry import ConvexSet, Mahalanobis, Norm, Simplex, l2
-from treecal.theory import Certificate
-from treecal.theory._jensen import euclidean
+from treecal.theory import Certificate, euclidean
 
 MOST_POINTS = 10_000
 """The largest grid, since each round solves a linear program over it."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._elementary import exp
 from treecal._typing import Array
-from treecal.theory._hedge import hedge_rate
+from treecal.theory import hedge_rate
 from treecal.tree import Tree
 
 Numbers = list[float] | Array

@@ -14,9 +14,7 @@ from treecal._validate import finite_array, whole_number
 from treecal.exceptions import ParameterError
 from treecal.games import _convert as convert
 from treecal.games._equilibrium import best_equilibrium, deviations, external_gain, swap_gain
-from treecal.geometry import TOLERANCE
-from treecal.geometry._convex import frozen, within_reach
-from treecal.geometry._value import Value
+from treecal.geometry import TOLERANCE, Value, frozen, within_reach
 
 
 class Game(Value):

@@ -1,7 +1,9 @@
 """Where outcomes live and how far apart they are: sets, norms and regularizers."""
 
+from treecal.geometry._convex import LARGEST as LARGEST
 from treecal.geometry._convex import TOLERANCE, ConvexSet, Extent
 from treecal.geometry._convex import frozen as frozen
+from treecal.geometry._convex import within_reach as within_reach
 from treecal.geometry._norms import (
     Distance,
     Gauge,
@@ -15,10 +17,15 @@ from treecal.geometry._norms import (
     l2,
     linf,
 )
+from treecal.geometry._norms import positive_definite as positive_definite
 from treecal.geometry._outcomes import ROUNDING as ROUNDING
+from treecal.geometry._outcomes import checked_start as checked_start
 from treecal.geometry._outcomes import checked_tolerance as checked_tolerance
+from treecal.geometry._outcomes import class_indices as class_indices
+from treecal.geometry._outcomes import is_outcome as is_outcome
 from treecal.geometry._outcomes import read_forecast as read_forecast
 from treecal.geometry._outcomes import read_outcome as read_outcome
+from treecal.geometry._outcomes import read_point as read_point
 from treecal.geometry._outcomes import rounding as rounding
 from treecal.geometry._outcomes import valid_forecasts as valid_forecasts
 from treecal.geometry._outcomes import without_negatives as without_negatives
@@ -38,11 +45,17 @@ from treecal.geometry._regularizers import (
     SmoothedEntropy,
     SquaredEuclidean,
 )
+from treecal.geometry._rows import read_forecast_rows as read_forecast_rows
 from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
+from treecal.geometry._rows import unmixed as unmixed
 from treecal.geometry._sets import Ball, Box, Product, Simplex
 from treecal.geometry._tables import by_column as by_column
 from treecal.geometry._tables import columns as columns
 from treecal.geometry._tables import is_series as is_series
+from treecal.geometry._tables import listed as listed
+from treecal.geometry._value import Value as Value
+from treecal.geometry._vertices import log_vertices as log_vertices
+from treecal.geometry._vertices import vertices as vertices
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [

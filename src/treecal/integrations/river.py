@@ -14,8 +14,7 @@ from treecal._typing import Array
 from treecal._validate import sample_weight
 from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
-from treecal.geometry import Distance, Simplex
-from treecal.geometry._outcomes import read_forecast
+from treecal.geometry import Distance, Simplex, read_forecast
 from treecal.integrations._common import (
     Make,
     check_takes_weight,

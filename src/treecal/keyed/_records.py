@@ -15,9 +15,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.columns import check_records
-from treecal.engine import ColumnStreams
-from treecal.engine._kinds import streams_of
-from treecal.engine._streams import Streams
+from treecal.engine import ColumnStreams, Streams, streams_of
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._forecaster import Keyed
 from treecal.keyed._tables import arrow

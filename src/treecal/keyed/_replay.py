@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.engine._climb import Above, Errors, Plan, climb_piece
+from treecal.engine import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance

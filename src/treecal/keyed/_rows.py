@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.engine._outcomes import Outcomes, first_refused
+from treecal.engine import Outcomes, first_refused
 from treecal.exceptions import ForecastError, OutcomeError
-from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import read_forecast, read_outcome
-from treecal.geometry._rows import read_forecast_rows
+from treecal.geometry import ConvexSet, read_forecast, read_forecast_rows, read_outcome
 from treecal.keyed._tables import Mask, arrow, numbers, schemas
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
-from treecal.engine._streams import Streams
+from treecal.engine import Streams
 from treecal.exceptions import FileError
 from treecal.forecasters import Forecaster
-from treecal.geometry._rows import read_forecast_rows
+from treecal.geometry import read_forecast_rows
 from treecal.keyed._forecaster import Keyed, check_new, horizon
 from treecal.keyed._records import check_sizes, pack, unpack
 from treecal.keyed._rows import Rows, arrange

@@ -16,7 +16,7 @@ from treecal._optional import require
 from treecal._states import check_rounds
 from treecal._typing import Array, Integers
 from treecal.correctors import Corrector
-from treecal.engine._outcomes import Outcomes
+from treecal.engine import Outcomes
 from treecal.exceptions import FileError, SnapshotError
 from treecal.geometry import Simplex
 from treecal.keyed._forecaster import Keyed, recipe

@@ -12,12 +12,17 @@ from treecal.measures._payoff import Payoff, payoff_loss
 from treecal.measures._payoff import best_actions as best_actions
 from treecal.measures._payoff import read_loss as read_loss
 from treecal.measures._reliability import Bins, Luck
+from treecal.measures._reliability import bin_rows as bin_rows
 from treecal.measures._reliability import classwise_ece as classwise_ece
 from treecal.measures._reliability import mean_gap as mean_gap
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
+from treecal.measures._verdict import NEARLY as NEARLY
+from treecal.measures._verdict import SOMEWHAT as SOMEWHAT
+from treecal.measures._verdict import TELL as TELL
 from treecal.measures._verdict import Advice, Verdict
 from treecal.measures._verdict import off_among as off_among
+from treecal.measures._verdict import percent as percent
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [

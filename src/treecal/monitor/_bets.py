@@ -13,7 +13,7 @@ import numpy as np
 
 from treecal._elementary import applied, expm1
 from treecal._typing import Array, Integers
-from treecal.forecasters._base import reach
+from treecal.forecasters import reach
 from treecal.geometry import ConvexSet, Simplex
 
 TWELFTHS = (4, 6, 8, 10, 11, 13, 15, 18, 24, 36)

@@ -13,14 +13,18 @@ from numpy.typing import ArrayLike
 from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
-from treecal.correctors._batch import Group, one_each
-from treecal.correctors._names import read_name, saved_names
+from treecal.correctors import Group, one_each, read_name, saved_names
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import checked_space
-from treecal.geometry import ConvexSet
-from treecal.geometry._outcomes import checked_tolerance, read_forecast, read_outcome
-from treecal.geometry._rows import read_forecast_rows, read_outcome_rows
+from treecal.forecasters import checked_space
+from treecal.geometry import (
+    ConvexSet,
+    checked_tolerance,
+    read_forecast,
+    read_forecast_rows,
+    read_outcome,
+    read_outcome_rows,
+)
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._bets import family
 from treecal.monitor._kernels import watch

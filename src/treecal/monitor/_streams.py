@@ -11,7 +11,7 @@ from treecal._states import check_names
 from treecal._typing import Array, Integers
 from treecal.columns import ROUNDS, Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
-from treecal.geometry._rows import read_forecast_rows
+from treecal.geometry import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor

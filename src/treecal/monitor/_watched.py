@@ -8,9 +8,7 @@ from typing import Any
 
 from treecal._states import Resume
 from treecal._typing import Array
-from treecal.correctors import Corrector
-from treecal.correctors._base import Scored
-from treecal.correctors._batch import Group
+from treecal.correctors import Corrector, Group, Scored
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet

@@ -8,9 +8,15 @@ from treecal.plots._audit import plot_audit
 from treecal.plots._curve import plot_error_over_time
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
+from treecal.plots._reliability import draw_panel as draw_panel
+from treecal.plots._sources import bins_of as bins_of
 from treecal.plots._sources import likeliest
+from treecal.plots._style import PALETTE as PALETTE
+from treecal.plots._style import VERMILION as VERMILION
 from treecal.plots._style import colour
+from treecal.plots._style import short as short
 from treecal.plots._svg import drawing, svg
+from treecal.plots._ternary import heaviest as heaviest
 from treecal.plots._ternary import plot_ternary
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
 from treecal.plots._windows import plot_windows

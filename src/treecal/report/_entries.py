@@ -18,15 +18,13 @@ from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.auditing import Calibration
 from treecal.correctors import Corrector, GuardedCorrector
-from treecal.engine import GuardedRun, Run, replay
-from treecal.engine._guard_streams import is_compiled
+from treecal.engine import GuardedRun, Run, is_compiled, replay
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Brier, Ledger, Reading
-from treecal.plots._tree import IntervalTree, interval_tree
-from treecal.streams import Adversary
-from treecal.streams._play import are_classes
+from treecal.plots import IntervalTree, interval_tree
+from treecal.streams import Adversary, are_classes
 
 
 class Curve(NamedTuple):

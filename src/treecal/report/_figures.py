@@ -10,18 +10,27 @@ import numpy as np
 
 from treecal.auditing import Audit
 from treecal.geometry import Box, Simplex
-from treecal.measures import Bins
+from treecal.measures import Bins, percent
 from treecal.measures import Verdict as Judged
-from treecal.measures._verdict import percent
-from treecal.plots._audit import draw_audit
-from treecal.plots._curve import plot_error_over_time
-from treecal.plots._reliability import draw_panel, plot_reliability, reliability
-from treecal.plots._sources import bins_of, likeliest
-from treecal.plots._style import PALETTE, VERMILION, colour, short
-from treecal.plots._svg import drawing, svg
-from treecal.plots._ternary import heaviest, plot_ternary
-from treecal.plots._tree import plot_tree
-from treecal.plots._windows import plot_windows
+from treecal.plots import (
+    PALETTE,
+    VERMILION,
+    bins_of,
+    colour,
+    draw_audit,
+    draw_panel,
+    drawing,
+    heaviest,
+    likeliest,
+    plot_error_over_time,
+    plot_reliability,
+    plot_ternary,
+    plot_tree,
+    plot_windows,
+    reliability,
+    short,
+    svg,
+)
 from treecal.report._entries import Entry
 from treecal.report._section import Section
 from treecal.report._verdict import Verdict

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treecal.auditing import Audit, Calibration
-from treecal.measures._verdict import off_among
+from treecal.measures import off_among
 
 _MOST_NAMES = 5  # of groups in a sentence
 

@@ -15,7 +15,7 @@ import numpy as np
 from treecal._optional import require
 from treecal.exceptions import ParameterError
 from treecal.io import new_file
-from treecal.measures._verdict import NEARLY, SOMEWHAT, TELL, percent
+from treecal.measures import NEARLY, SOMEWHAT, TELL, percent
 from treecal.report import _figures as figures
 from treecal.report._groups import in_words
 from treecal.report._section import Section

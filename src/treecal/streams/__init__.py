@@ -3,6 +3,7 @@
 from treecal._checkpoints import checkpoints
 from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary
 from treecal.streams._hard import alternation, sign_tree
+from treecal.streams._play import are_classes as are_classes
 from treecal.streams._play import play
 from treecal.streams._real import (
     ClassStream,

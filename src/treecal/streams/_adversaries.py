@@ -8,8 +8,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet, Norm, as_norm
-from treecal.geometry._vertices import vertices
+from treecal.geometry import ConvexSet, Norm, as_norm, vertices
 
 
 class Adversary(ABC):

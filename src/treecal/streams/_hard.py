@@ -7,8 +7,7 @@ import numpy as np
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import UnsupportedError
-from treecal.geometry import ConvexSet
-from treecal.geometry._vertices import vertices
+from treecal.geometry import ConvexSet, vertices
 
 
 def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:

@@ -15,9 +15,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import finite_array, whole_number
 from treecal.exceptions import LossError, TreeCalError
-from treecal.geometry import TOLERANCE, ConvexSet, Regularizer
-from treecal.geometry._convex import LARGEST
-from treecal.geometry._value import Value
+from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Regularizer, Value
 
 
 class Loss(Value, ABC):

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import LossError, TreeCalError
-from treecal.geometry import ConvexSet
-from treecal.geometry._norms import positive_definite
+from treecal.geometry import ConvexSet, positive_definite
 from treecal.swap._losses import Loss, read_points, read_vector
 from treecal.swap._solve import descend, search
 

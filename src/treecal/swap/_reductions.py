@@ -12,9 +12,8 @@ from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.forecasters._base import Forecaster
-from treecal.geometry import Ball, ConvexSet, Norm, Polytope, Simplex, as_norm, l1
-from treecal.geometry._outcomes import read_point
+from treecal.forecasters import Forecaster
+from treecal.geometry import Ball, ConvexSet, Norm, Polytope, Simplex, as_norm, l1, read_point
 from treecal.ledger import Ledger
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss, Loss

@@ -8,7 +8,10 @@ from treecal.theory._certificates import (
     sampling_cost,
 )
 from treecal.theory._hedge import block_regret
+from treecal.theory._hedge import hedge_rate as hedge_rate
 from treecal.theory._jensen import JensenGap, jensen_gap
+from treecal.theory._jensen import euclidean as euclidean
+from treecal.theory._jensen import quadratic_form as quadratic_form
 from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
 from treecal.theory._plan import Plan, plan
 from treecal.theory._spectral import Replay, SpectralCertificate, spectral_certificate

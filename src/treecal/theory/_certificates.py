@@ -31,8 +31,7 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm
-from treecal.geometry._outcomes import checked_start
+from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, checked_start
 from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.tree import MOST_LEAVES, Tree

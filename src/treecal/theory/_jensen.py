@@ -29,8 +29,9 @@ from treecal.geometry import (
     as_norm,
     l2,
     linf,
+    log_vertices,
+    vertices,
 )
-from treecal.geometry._vertices import log_vertices, vertices
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from treecal.correctors import TemperatureScaling, VectorScaling
-from treecal.correctors._newton import Newton
+from treecal.correctors import Newton, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
 from treecal.torch._device import MOST_CLASSES, has_kernels, runs_kernels

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 
 from treecal._typing import Array, Integers
+from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_outcomes
 from treecal.engine import replay as replay_on_cpu
-from treecal.engine._climb import KERNEL_DISTANCES
-from treecal.engine._outcomes import read_outcomes
-from treecal.engine._tree_args import TreeForecaster, new_treecal
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import TreeCal
-from treecal.forecasters._path import TreeState
+from treecal.forecasters import TreeCal, TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
 from treecal.torch._device import runs_kernels
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from treecal.correctors import _forgetting as forgetting
-from treecal.correctors._scaling import FIRST
+from treecal.correctors import FIRST, forgetting
 from treecal.torch._triton.kernels.newton import step_temperature, step_vector, trust_copies
 from treecal.torch._triton.launch import power_of_two
 
