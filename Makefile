@@ -13,7 +13,7 @@ EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark
 
 unexport PYTHONDONTWRITEBYTECODE  # or each of the many processes of the tests compiles the package again
 
-.PHONY: help demo test heavy attack crash arena bench load docs lint format clean
+.PHONY: help demo test heavy processors attack crash arena bench load docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -46,8 +46,18 @@ demo: $(DEMO)  ## correct a real model, forecast real streams, and write the rep
 test: lint  ## lint, types, layers, then the tests and examples, in five minutes
 	$(BIN)/python -m pytest
 
-heavy: $(BROWSER)  ## the long checks, left out of `make test`
+heavy: $(BROWSER) processors  ## the long checks, left out of `make test`, and all the others on emulated processors
 	$(BIN)/python -m pytest -m heavy
+
+processors: $(READY)  ## the tests of `make test` as older processors run them: no AVX-512; no AVX2 or FMA; any x86-64
+ifeq ($(shell uname -m),x86_64)
+	NPY_DISABLE_CPU_FEATURES="X86_V4" OPENBLAS_CORETYPE=Haswell $(BIN)/python -m pytest
+	NPY_DISABLE_CPU_FEATURES="X86_V4 X86_V3" OPENBLAS_CORETYPE=Prescott \
+		GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-FMA4 $(BIN)/python -m pytest
+	NUMBA_CPU_NAME=generic NUMBA_CPU_FEATURES= $(BIN)/python -m pytest
+else
+	@echo "only the features of x86-64 can be switched off."
+endif
 
 attack: $(READY)  ## hostile input by the thousand; ATTACK="--attack-seed random --attack-seconds 60" draws and bounds it
 	$(BIN)/python -m pytest tests/attack -m attack $(ATTACK)

@@ -55,8 +55,10 @@ def without(label: Any) -> Any:
     return found
 
 
-@pytest.mark.parametrize("on_error", ["stop", "collect"])
-@pytest.mark.parametrize("classes", [None, ["rain", "snow", "sun"], [2, 0, 1]])
+@pytest.mark.parametrize(
+    ("on_error", "classes"),
+    [("stop", None), ("collect", None), ("collect", ["rain", "snow", "sun"]), ("stop", [2, 0, 1])],
+)
 @pytest.mark.parametrize(
     "label",
     [

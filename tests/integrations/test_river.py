@@ -56,7 +56,7 @@ def said(p: Any) -> dict[Any, float]:
         pytest.param(preprocessing.StandardScaler() | linear_model.LogisticRegression(), None, id="two labels"),
         pytest.param(dummy.PriorClassifier(), None, id="labels found", marks=pytest.mark.heavy),
         pytest.param(dummy.PriorClassifier(), QUIET, id="groups", marks=pytest.mark.heavy),
-        pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded"),
+        pytest.param(dummy.PriorClassifier(), GUARDED, id="guarded", marks=pytest.mark.heavy),
         pytest.param(GaussianNB(), None, id="a slow classifier", marks=pytest.mark.heavy),
     ],
 )
