@@ -2,6 +2,7 @@
 
 import inspect
 
+from treecal.correctors import _forgetting
 from treecal.correctors._base import Corrector
 
 # For the other rooms.
@@ -11,7 +12,7 @@ from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
-from treecal.correctors.forgetting import tracking_bound
+from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
@@ -54,6 +55,8 @@ from treecal.correctors._scores import binning as binning
 from treecal.correctors._scores import squared_gaps as squared_gaps
 from treecal.correctors._trust_kernels import mixed as mixed
 from treecal.correctors._vector import VectorScaling
+
+forgetting = _forgetting  # for the other rooms
 
 __all__ = [
     "BetaCalibration",

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from treecal._validate import positive_number, whole_number
-from treecal.correctors.forgetting import tracking_bound
+from treecal.correctors._forgetting import tracking_bound
 
 
 def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float = 1.0, forget: bool = False) -> float:
