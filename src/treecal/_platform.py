@@ -7,11 +7,13 @@ folder, and has no SIGHUP.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
 import sys
 from contextlib import suppress
 from errno import EACCES, EDEADLK
+from typing import TextIO
 
 WINDOWS = sys.platform == "win32"
 
@@ -54,6 +56,13 @@ def _lock_range(held: int) -> None:
         raise
     finally:
         os.lseek(held, at, os.SEEK_SET)
+
+
+def wait_to_write(stream: TextIO) -> None:
+    """Wait until a pipe or a terminal takes what is written; where that cannot be told, do not wait."""
+    if not WINDOWS:
+        with suppress(OSError, ValueError):  # it is in memory, or closed, as writing will tell
+            select.select([], [stream], [])
 
 
 def make_like(old: os.stat_result, held: int) -> None:

@@ -320,9 +320,9 @@ class Monitor:
         now = _Now(rounds + len(P), float(marks[1]), alarm, e.row(0) if met else e)
         return now, {name: e.row(r) for r, name in enumerate(met, 1)}
 
-    def _learned(self, forecast: Array, outcome: Array, group: Group) -> Self:
-        """Return a monitor that has learned a round: for what is made of one."""
-        now, changed = self._after(forecast[None], outcome[None], None if group is None else [group])
+    def _learned(self, P: Array, Y: Array, names: Sequence[Group] | None) -> Self:
+        """Return a monitor that has learned rounds: for what is made of one."""
+        now, changed = self._after(P, Y, None if names is None else list(names))
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
         return twin
