@@ -130,7 +130,7 @@ def test_what_is_not_taken_is_sent_again(
 
 def test_a_receiver_that_hangs_holds_up_no_answer_and_no_other_receiver(tmp_path: Path) -> None:
     with receiving() as deaf, receiving() as fine:
-        deaf.faults = ["hang"] * 100
+        deaf.faults = ["hang" for _ in range(100)]
         configured = (Configured("deaf", deaf.url, (SECRET,)), Configured("fine", fine.url, (SECRET,)))
         with house(tmp_path, *configured) as server:  # and its end waits for nobody
             for number in range(10):
@@ -144,7 +144,7 @@ def test_a_receiver_that_hangs_holds_up_no_answer_and_no_other_receiver(tmp_path
 def test_what_went_wrong_is_said_once_and_shown(
     tmp_path: Path, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver.faults = [500] * 5 + [302]
+    receiver.faults = [*[500] * 5, 302]
     with house(tmp_path, Configured("oncall", receiver.url, (SECRET,))) as server:
         alarm(server)
         until(lambda: pending(server) == [0])
@@ -157,7 +157,7 @@ def test_what_went_wrong_is_said_once_and_shown(
 
 
 def test_what_is_owed_survives_a_restart_and_a_change_of_receivers(tmp_path: Path, receiver: Receiver) -> None:
-    receiver.faults = [500] * 100_000
+    receiver.faults = [500 for _ in range(100_000)]
     known = Configured("oncall", receiver.url, (SECRET,))
     with house(tmp_path, known) as server:
         alarm(server)
