@@ -103,7 +103,8 @@ ADVERSARIES: dict[str, Callable[..., int] | None] = {
 def test_every_group_is_within_its_bound(
     adversary: Any, dim: int, groups: list[Any], model: str, heavy: bool, seed: int
 ) -> None:
-    rng, f, weights = np.random.default_rng(seed), tc.Multicalibrator(tc.Simplex(dim)), []
+    rng, f = np.random.default_rng(seed), tc.Multicalibrator(tc.Simplex(dim))
+    weights: list[float] = []
     past: list[Round] = []
     played: list[Round] = []
     held = 0.0
@@ -131,9 +132,7 @@ def test_every_group_is_within_its_bound(
             most = max(len(set(group)) for group in groups)
             args = {"classes": dim, "groups": len(met) - 1, "each": most}
             assert f.bound(name) <= multicalibration_bound(len(groups), **args, size=len(own)) + 1e-9
-    gains = [
-        w * (((y - p) ** 2).sum() - ((y - b) ** 2).sum()) for w, (b, p, y, _) in zip(weights, played, strict=True)
-    ]
+    gains = [w * (((y - p) ** 2).sum() - ((y - b) ** 2).sum()) for w, (b, p, y, _) in zip(weights, played, strict=True)]
     assert sum(gains) <= 2 * f._spent + 2 * held + 1e-9  # no worse than the model by more
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -119,6 +119,8 @@ class Multicalibrator(Corrector):
     Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.
     """
 
+    name = "multicalibrate"
+
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
@@ -131,11 +133,6 @@ class Multicalibrator(Corrector):
         """Yield the one there is."""
         if isinstance(space, Simplex):
             yield cls(space)
-
-    @classmethod
-    def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the one method."""
-        return {"multicalibrate": cls}
 
     @property
     def groups(self) -> tuple[Hashable, ...]:
