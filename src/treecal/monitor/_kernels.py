@@ -94,8 +94,11 @@ def _classes_round(
             step = 1.0 + bets.rates[j] * (y[k] - p[k] * own[at + k] / norm)
             own[at + k] = min(max(own[at + k] * step, 1.0 / FARTHEST), FARTHEST)
         i += 1
+    home = 0  # one of the bins, whatever the probability is: another thread may have written NaN since the check
+    for edge in range(1, BINS):
+        home += p[top] * BINS >= edge
     for j in range(len(bets.rates)):
-        bin_ = j * size + dim + min(int(p[top] * BINS), BINS - 1)
+        bin_ = j * size + dim + home
         class_ = j * size + dim + BINS + top
         odds = own[bin_] * own[class_] - 1.0
         _advance(cells, i, 0.5 + 0.5 * (1.0 + y[top] * odds) / (1.0 + p[top] * odds), start, gap, number)
