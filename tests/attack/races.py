@@ -25,7 +25,7 @@ from treecal.exceptions import TreeCalError
 ROWS = 2000
 STREAMS = 50
 THREE = tc.Simplex(3)
-WILD = {"i": [2**40, -(2**40), 2**62, -1], "f": [np.nan, -1e300, 1e300, -1.0]}
+WILD: dict[str, list[float]] = {"i": [2**40, -(2**40), 2**62, -1], "f": [np.nan, -1e300, 1e300, -1.0]}
 
 
 class Race:
@@ -35,27 +35,28 @@ class Race:
         self.sound, self.call = np.ascontiguousarray(sound), call
 
 
+def forecasters(thing: tc.Forecaster, keys: Any, classes: Any) -> Iterator[Race]:
+    bank = tc.Bank(thing, streams=STREAMS)
+    yield Race(keys, lambda keys: bank.update(keys, classes))
+    yield Race(classes, lambda y: bank.update(keys, y))
+    yield Race(np.eye(thing.space.dim)[classes], lambda Y: bank.update(keys, Y))
+    yield Race(keys, bank.predict)
+
+
+def correctors(thing: tc.Corrector, keys: Any, classes: Any, P: Any) -> Iterator[Race]:
+    bank = tc.Bank(thing, streams=STREAMS)
+    yield Race(keys, lambda keys: bank.update(keys, classes, forecasts=P))
+    yield Race(P, lambda P: bank.update(keys, classes, forecasts=P))
+    yield Race(P, lambda P: bank.predict(keys, forecasts=P))
+
+
 def banks(rng: np.random.Generator) -> Iterator[Race]:
     keys, classes = rng.integers(STREAMS, size=ROWS), rng.integers(3, size=ROWS)
     P = rng.dirichlet(np.ones(3), ROWS)
-    things = [
-        tc.TreeCal(THREE),
-        tc.AdaptiveTreeCal(THREE),
-        tc.RunningMean(THREE),
-        tc.BinaryGrid(),
-    ]
-    for thing in things:
-        bank = tc.Bank(thing, streams=STREAMS)
-        own = classes % thing.space.dim
-        yield Race(keys, lambda keys, bank=bank, own=own: bank.update(keys, own))
-        yield Race(own, lambda own, bank=bank: bank.update(keys, own))
-        yield Race(np.eye(thing.space.dim)[own], lambda Y, bank=bank: bank.update(keys, Y))
-        yield Race(keys, lambda keys, bank=bank: bank.predict(keys))
+    for thing in (tc.TreeCal(THREE), tc.AdaptiveTreeCal(THREE), tc.RunningMean(THREE), tc.BinaryGrid()):
+        yield from forecasters(thing, keys, classes % thing.space.dim)
     for corrector in (tc.TemperatureScaling(THREE), tc.Recalibrator(THREE, forget=False)):
-        bank = tc.Bank(corrector, streams=STREAMS)
-        yield Race(keys, lambda keys, bank=bank: bank.update(keys, classes, forecasts=P))
-        yield Race(P, lambda P, bank=bank: bank.update(keys, classes, forecasts=P))
-        yield Race(P, lambda P, bank=bank: bank.predict(keys, forecasts=P))
+        yield from correctors(corrector, keys, classes, P)
     watched = tc.Bank(tc.TemperatureScaling(THREE), streams=STREAMS, scores=True, monitor=tc.Monitor(THREE))
     yield Race(P, lambda P: watched.update(keys, classes, forecasts=P))
     yield Race(np.eye(3)[classes], lambda Y: watched.update(keys, Y, forecasts=P))

@@ -39,7 +39,7 @@ class Counting(ColumnStreams):
 
 
 class Counted(tc.RunningMean):
-    def _streams(self) -> Counting:
+    def _streams(self) -> Any:
         return Counting(self)
 
 
