@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import check_names
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
+from treecal.columns import Forecasts, RowError
 from treecal.correctors import Corrector
 from treecal.engine._bank_reports import BankReports, kept
-from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
-from treecal.engine._kinds import streams_of
 from treecal.engine._names import Names
-from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._streams import RowError, Thing
+from treecal.engine._object_streams import Thing, streams_of
+from treecal.engine._outcomes import read_outcomes
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
@@ -37,7 +36,9 @@ class Bank(BankReports):
     an object for each stream.
 
     Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
-    take several steps: after one of these that was cut in half the bank refuses to go on.
+    take several steps: after one of these that was cut in half the bank refuses to go on. Keys, classes and forecasts
+    are copied before they are checked. Rows of outcomes are not, as that would take half as long again: what another
+    thread writes to them meanwhile may be learned.
 
     Parameters
     ----------

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from treecal._optional import require
 from treecal._states import check_rounds
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal.correctors import Corrector
-from treecal.engine import Outcomes
 from treecal.exceptions import FileError, SnapshotError
 from treecal.geometry import Simplex
 from treecal.keyed._forecaster import Keyed, recipe
@@ -155,7 +154,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
     """Return a column of outcomes as a bank takes them; null, or of another length, becomes −1 or NaN."""
     pa = arrow()
     if pa.types.is_integer(values.type):
-        return np.asarray(values.cast(pa.int64()).fill_null(-1).to_numpy())
+        return np.array(values.cast(pa.int64()).fill_null(-1).to_numpy())  # our own: classes are places
     import pyarrow.compute as pc
 
     right = pc.list_value_length(values).fill_null(-1).to_numpy() == dim
