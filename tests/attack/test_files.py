@@ -190,8 +190,8 @@ def read(how: str, path: Path) -> tuple[int, int, Any]:
         rounds = sum(len(chunk.rows) for chunk in outcomes)
         return rounds, outcomes.problems.count, None
     decoder, counts = Decoder(SPACE, outcome=["y"]), [0, 0]
-    with blocks(str(path), decoder) as found:
-        for row in (row for block in found for row in block.rows):
+    with blocks(str(path), decoder) as stream:
+        for row in (row for block in stream for row in block.rows):
             try:
                 decoder.outcome(row.read())
                 counts[0] += 1
