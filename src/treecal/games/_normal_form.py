@@ -231,7 +231,8 @@ class Game(Value):
 
     def _gains(self, gain: Callable[[Array], float], joint: ArrayLike) -> list[float]:
         """Return what each player gains by its best deviation, in payoff units."""
-        x, players = as_distribution("joint", joint, shape=self.shape), zip(self._losses, self.span, strict=True)
+        x = as_distribution("joint", joint, shape=self.shape)
+        players = zip(self._losses, self.span, strict=True)
         return [float(span) * gain(deviations(loss, x, player=i)) for i, (loss, span) in enumerate(players)]
 
     def correlated_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:

@@ -108,7 +108,8 @@ def check_pairs(
     Hint: classes=['yes', 'no'], in the shell --classes yes,no; or rename the columns.
     """
     if len(columns) == 1 and len(classes) == 2:
-        (column,), (first, second) = columns, classes
+        (column,) = columns
+        first, second = classes
         if paired_single(column, classes) == first:
             raise ParameterError(
                 f"{column} is named after {first}, the first of the classes {first}, {second}, but a single column is "
@@ -156,7 +157,8 @@ def check_hot(columns: Sequence[str], outcomes: Sequence[str]) -> None:
 
 def _common_start(names: Sequence[str]) -> str:
     """Return what all names begin with, up to the end of a word."""
-    least, most = min(names), max(names)
+    least = min(names)
+    most = max(names)
     same = least[: next((k for k, pair in enumerate(zip(least, most, strict=False)) if pair[0] != pair[1]), len(least))]
     return same[: max(k for k in range(len(same) + 1) if all(k in _cuts(name) for name in names))]
 
@@ -200,7 +202,8 @@ def pairing(columns: Sequence[str], classes: Sequence[str]) -> str:
 
 def _framed(columns: Sequence[str], frame: Named, labels: Collection[str]) -> tuple[str, ...] | None:
     """Return the classes of columns that are the same before and after them, if all labels are among them."""
-    before, after = frame.before, frame.after
+    before = frame.before
+    after = frame.after
     names = []
     for column in columns:
         if not (column.lower().startswith(before) and column.lower().endswith(after)):

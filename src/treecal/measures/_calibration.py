@@ -240,15 +240,19 @@ class SquareParts(EceParts, Square):
         """Return the law of the mean squared gap; without `rows`, estimated from pairs of different chunks."""
         weight, gap = np.split(self.sums(y, chunk, chunks), 2, axis=1)
         used = weight.any(axis=0)
-        weight, gap = weight[:, used], gap[:, used]
-        whole, total, twice = weight.sum(axis=0), gap.sum(axis=0), (weight**2).sum(axis=0)
+        weight = weight[:, used]
+        gap = gap[:, used]
+        whole = weight.sum(axis=0)
+        total = gap.sum(axis=0)
+        twice = (weight**2).sum(axis=0)
         everything = float(whole.sum())
         if rows:
             own, gaps, _ = self.cells.squares(y)
             value = _unbiased(whole, own[used], total, gaps[used]) / everything
         else:
             value = _unbiased(whole, twice, total, (gap**2).sum(axis=0)) / everything
-        mean, root = total / whole, np.sqrt(whole / everything)
+        mean = total / whole
+        root = np.sqrt(whole / everything)
         added = (gap - mean * weight) * (root / whole)
         # A cell of n chunks lost one of them to its mean.
         added *= np.sqrt(whole**2 / np.maximum(whole**2 - twice, whole**2 / chunks))
@@ -284,7 +288,8 @@ class ResolutionParts:
         weight, outcome = (part.reshape(*part.shape[:-1], columns, -1) for part in np.split(sums, 2, axis=-1))
         with np.errstate(invalid="ignore", divide="ignore"):
             within = np.where(weight > 0, outcome**2 / weight, 0).sum(axis=(-2, -1))
-        total, right = weight.sum(axis=-1), outcome.sum(axis=-1)
+        total = weight.sum(axis=-1)
+        right = outcome.sum(axis=-1)
         found: Array = (within - (right**2 / total).sum(axis=-1)) / total[..., 0]
         return found
 

@@ -42,7 +42,9 @@ class Cells:
         if kind not in ("mass", "width"):
             raise ParameterError.expected("kind", kind, "'mass' or 'width'")
         n, classes = forecasts.shape
-        self._forecasts, self._weights, self._every = forecasts, weights, view == "classes"
+        self._forecasts = forecasts
+        self._weights = weights
+        self._every = view == "classes"
         self._label: Integers | int = 0  # the class of each row whose probability and outcome are compared
         if view == "classes":
             self._probabilities = list(forecasts.T)
@@ -50,7 +52,8 @@ class Cells:
             self._label = np.argmax(forecasts, axis=1)
             self._probabilities = [forecasts[np.arange(n), self._label]]
         elif isinstance(view, int) and not isinstance(view, bool) and 0 <= view < classes:
-            self._label, self._probabilities = view, [forecasts[:, view]]
+            self._label = view
+            self._probabilities = [forecasts[:, view]]
         else:
             raise ParameterError.expected("view", view, f"'top', 'classes' or a class from 0 to {classes - 1}")
         self.columns = len(self._probabilities)
@@ -79,9 +82,11 @@ class Cells:
     def squares(self, y: Integers) -> tuple[Array, Array, Array]:
         """Return, for each cell, the sums over rows of `w²`, of `(w·(o − p))²` and of `(w·o)²`, o the outcome."""
         if self._fixed_squares is None:
-            weight, forecast = np.zeros(self.count), np.zeros(self.count)
+            weight = np.zeros(self.count)
+            forecast = np.zeros(self.count)
             for j, p in enumerate(self._probabilities):
-                at, square = self._cells[:, j], self._weights**2
+                at = self._cells[:, j]
+                square = self._weights**2
                 weight += sum_by(at, square, self.count)
                 forecast += sum_by(at, square * p**2, self.count)
             self._fixed_squares = weight, forecast
@@ -99,7 +104,8 @@ class Cells:
         return self._cells[:, 0], self._weights * (y == self._label), self._probabilities[0]
 
     def _without_outcomes(self, chunk: Integers, size: int) -> tuple[Array, Array]:
-        weight, forecast = np.zeros(size), np.zeros(size)
+        weight = np.zeros(size)
+        forecast = np.zeros(size)
         for j, p in enumerate(self._probabilities):
             at = chunk * self.count + self._cells[:, j]
             weight += sum_by(at, self._weights, size)

@@ -120,13 +120,15 @@ def interval(
     if isinstance(parts, Square):
         low, high = square_interval(parts.law(log.outcomes, chunk, chunks, rows=blocks is None), level)
         if isinstance(parts, SquareParts) and not parts.squared:
-            low, high = math.sqrt(low), math.sqrt(high)
+            low = math.sqrt(low)
+            high = math.sqrt(high)
         return Interval(parts.value(log.outcomes), low, high, level, AT_ZERO if low <= 0 else "")
     counts = _resampled(chunks, whole_number("draws", draws, least=100), rng)
     if parts is None:
         return _of_any(measure, log, chunk, counts, level)
     sums = parts.sums(log.outcomes, chunk, chunks)
-    value, base = parts.value(log.outcomes), float(parts.read(sums.sum(axis=0)[None])[0])
+    value = parts.value(log.outcomes)
+    base = float(parts.read(sums.sum(axis=0)[None])[0])
     if not math.isfinite(value):
         return Interval(value, value, value, level, "an outcome had forecast 0")
     found = parts.read(counts @ sums)
@@ -194,7 +196,8 @@ def _parts(measure: Measure, forecasts: Array, weights: Array) -> Parts | None:
     options: dict[str, Any] = {}
     while isinstance(measure, partial) and not measure.args:
         bound = cast("partial[float]", measure)
-        measure, options = bound.func, bound.keywords | options
+        measure = bound.func
+        options = bound.keywords | options
     make = _FROM_SUMS.get(measure)
     return None if make is None else make(forecasts, weights, **options)
 

@@ -47,7 +47,8 @@ def read_forecasts(P: ArrayLike) -> Array:
         raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
     if not (valid := valid_forecasts(given.T)).all():
         row = int(np.argmin(valid))
-        low, total = given[row].min(), given[row].sum()
+        low = given[row].min()
+        total = given[row].sum()
         problem = f"has least entry {low:.6g} and sum {total:.6g}, expected probabilities that sum to 1."
         raise ForecastError.at(row, problem, where="in row")
     return without_negatives(Simplex(given.shape[1]), given)

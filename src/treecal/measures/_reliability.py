@@ -149,9 +149,13 @@ class Bins:
     @property
     def resolution(self) -> float:
         """How far the mean outcomes of the bins lie from that of all rows, squared, without what noise adds to it."""
-        full, rows = self.weight > 0, self.rows
-        share, came, n = self.weight[full] / math.fsum(self.weight), self.outcome[full], rows[full]
-        mean, noise = self.mean_outcome, np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
+        full = self.weight > 0
+        rows = self.rows
+        share = self.weight[full] / math.fsum(self.weight)
+        came = self.outcome[full]
+        n = rows[full]
+        mean = self.mean_outcome
+        noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
         total = math.fsum(rows)
         own = mean * (1 - mean) / (total - 1) if total > 1 else 0.0
         return max(math.fsum(share * ((came - mean) ** 2 - noise)) + own, 0.0)
@@ -185,7 +189,8 @@ class Bins:
         `min(max(p̄, ō), 1 − min(p̄, ō))`: an error of 0.04 is nothing for a class of every second row, and all there is
         for a class of 4 %.
         """
-        said, came = self.mean_forecast, self.mean_outcome
+        said = self.mean_forecast
+        came = self.mean_outcome
         return min(max(said, came), 1 - min(said, came))
 
     def merged(self, count: int) -> Bins:
@@ -219,7 +224,8 @@ class Bins:
         full = self.weight > 0
         share = self.weight[full] / math.fsum(self.weight)
         rows = self.rows[full]
-        gap, outcome = (self.outcome - self.forecast)[full], self.outcome[full]
+        gap = (self.outcome - self.forecast)[full]
+        outcome = self.outcome[full]
         with np.errstate(divide="ignore", invalid="ignore"):
             lost = np.where(rows > 1, outcome * (1 - outcome) / (rows - 1), gap**2)  # one row says nothing of its gap
         # As if half a row of each kind had been seen besides: no bin is certain.
@@ -273,7 +279,8 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
     >>> round(top.mean_forecast, 2), top.mean_outcome, classes[1].weight[[1, 3]]
     (0.8, 0.5, array([1., 1.]))
     """
-    rows, top = np.arange(len(forecasts)), forecasts.argmax(axis=1)
+    rows = np.arange(len(forecasts))
+    top = forecasts.argmax(axis=1)
 
     def binned(p: Array, y: Array) -> Bins:
         p = np.clip(p, 0, 1)
@@ -311,10 +318,12 @@ def classwise_base(classes: Sequence[Bins]) -> float:
 
 def chance_of(classes: Sequence[Bins]) -> Luck:
     """Return what the mean ECE of some classes would be if the forecasts were right."""
-    means, variances = [], []
+    means = []
+    variances = []
     for bins in classes:
         full = bins.weight > 0
-        share, p = bins.weight[full] / math.fsum(bins.weight), np.clip(bins.forecast[full], 0, 1)
+        share = bins.weight[full] / math.fsum(bins.weight)
+        p = np.clip(bins.forecast[full], 0, 1)
         mean, variance = _absolute_gap(np.maximum(np.rint(bins.rows[full]), 1), p)
         means.append(math.fsum(share * mean))
         variances.append(math.fsum(share**2 * variance))
@@ -326,7 +335,9 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
 
 def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     """Return the root mean square gap of the bins of some classes, without noise, with its interval."""
-    moments, count, factor = [bins._moments for bins in classes], len(classes), together(classes)
+    moments = [bins._moments for bins in classes]
+    count = len(classes)
+    factor = together(classes)
     square = math.fsum(m.square for m in moments) / count
     plain = math.fsum(m.plain for m in moments) / count
     each = [m.variances / (m.n * count) for m in moments]
@@ -338,7 +349,8 @@ def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     if plain <= 1e-12 * total:
         scale = noise / total
     low, high = square_interval(Law(square, plain, scale, noise / scale**2), level)
-    low, high = math.sqrt(low), min(math.sqrt(high), 1.0)
+    low = math.sqrt(low)
+    high = min(math.sqrt(high), 1.0)
     return Interval(math.sqrt(max(square, 0.0)), low, high, level, AT_ZERO if low <= 0 else "")
 
 

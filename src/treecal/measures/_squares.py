@@ -55,7 +55,8 @@ def law_of(value: float, whole: Array, added: Array, moved: Array | float = 0.0)
     moved
         What each chunk adds to the square otherwise, to first order, `(chunks,)`.
     """
-    chunks, plain = len(added), float(whole @ whole)
+    chunks = len(added)
+    plain = float(whole @ whole)
     spread = added.T @ added if added.shape[1] <= chunks else added @ added.T  # the same traces
     # Of a covariance estimated from m chunks, the trace of the square is too large by (trace)²/m (Wishart).
     noise = float(np.sum(spread**2))
@@ -76,9 +77,11 @@ def _square_at(law: Law, seen: float, share: float) -> float:
     """Return the square under which the estimate is at most `seen` in this share of logs; 0 if there is none."""
     if law.scale <= 0 or _below(law, seen, 0.0) <= share:
         return 0.0
-    low, high = 0.0, max(law.plain, seen, law.scale)
+    low = 0.0
+    high = max(law.plain, seen, law.scale)
     while _below(law, seen, high) > share:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _below(law, seen, middle) > share else (low, middle)
@@ -89,7 +92,8 @@ def _below(law: Law, seen: float, square: float) -> float:
     """Return how often the estimate is at most `seen` where the square is this."""
     from scipy.special import chndtr, ndtr  # imported when needed: SciPy takes long
 
-    x, shift = seen / law.scale + law.freedom, square / law.scale
+    x = seen / law.scale + law.freedom
+    shift = square / law.scale
     if law.freedom + shift > 3000:  # where they agree to three digits, and the series is slow
         return float(ndtr((x - law.freedom - shift) / math.sqrt(2 * law.freedom + 4 * shift)))
     return float(chndtr(x, law.freedom, shift)) if x > 0 else 0.0

@@ -48,7 +48,8 @@ def plot_error_over_time(
     >>> [line.get_linestyle() for line in ax.lines]
     ['-', '--']
     """
-    t, e = finite_array("marks", marks, ndim=1), finite_array("errors", errors, ndim=1)
+    t = finite_array("marks", marks, ndim=1)
+    e = finite_array("errors", errors, ndim=1)
     bounds = None if certificate is None else finite_array("certificate", certificate, ndim=1)
     if not t.size or t[0] <= 0 or (np.diff(t) <= 0).any():
         raise ParameterError.expected("marks", marks, "one or more numbers of rounds, increasing")

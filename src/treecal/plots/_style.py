@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "0.5"
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREY = "0.5"
 PALETTE = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILION, "#B8A800", "#7F7F7F")
 """Okabe and Ito's colours, the yellow darkened so that it shows on white."""
 

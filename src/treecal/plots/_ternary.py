@@ -71,8 +71,10 @@ def plot_ternary(reading: Ledger | Reading, *, classes: Sequence[str] | None = N
             line = np.zeros((2, 3))
             line[:, i], line[0, (i + 1) % 3], line[1, (i + 2) % 3] = level, 1 - level, 1 - level
             ax.plot(*(line @ CORNERS).T, lw=0.6, color="0.5", alpha=0.4)
-    dots, ends = shown.forecasts @ CORNERS, shown.outcomes @ CORNERS
-    share, gaps = shown.weights / shown.weights.max(), np.stack([dots, ends], axis=1)
+    dots = shown.forecasts @ CORNERS
+    ends = shown.outcomes @ CORNERS
+    share = shown.weights / shown.weights.max()
+    gaps = np.stack([dots, ends], axis=1)
     lines = matplotlib("collections").LineCollection(gaps, lw=0.4 + 2 * np.sqrt(share), color=VERMILION, alpha=0.7)
     ax.add_collection(lines)
     ax.scatter(dots[:, 0], dots[:, 1], s=4 + 240 * share, color=BLUE, alpha=0.6, lw=0, zorder=3)

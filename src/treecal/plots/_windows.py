@@ -76,7 +76,8 @@ def plot_windows(
     intervals = [named.bins.interval() for named in found]
     value, low, high = (np.array([getattr(i, end) for i in intervals]) for end in ("value", "low", "high"))
     ax = axes(ax)
-    at, off = np.arange(len(parts)), low > 0
+    at = np.arange(len(parts))
+    off = low > 0
     top = 1.08 * max(high.max(), 0.01)
     ax.bar(at, 0.15 * top * rows / rows.max(), width=0.8, color=GREY, alpha=0.3, lw=0)
     keys = []

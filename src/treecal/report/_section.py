@@ -59,7 +59,8 @@ class Section:
     def __post_init__(self) -> None:
         if not self.entries:
             raise ParameterError(f"the section {self.title!r} has no entries, expected one or more.")
-        first, names = self.entries[0], [entry.name for entry in self.entries]
+        first = self.entries[0]
+        names = [entry.name for entry in self.entries]
         if len(set(names)) < len(names):
             raise ParameterError(f"entries are named {names}, expected distinct names.")
         for entry in self.entries:

@@ -82,12 +82,14 @@ class LedgerAdversary(Adversary):
 
     def __init__(self, space: ConvexSet, *, norm: Norm | str = "l1", rng: np.random.Generator | None = None) -> None:
         super().__init__(space)
-        self.norm, self.rng = as_norm(norm), rng
+        self.norm = as_norm(norm)
+        self.rng = rng
         self._biases: dict[bytes, Array] = {}
 
     def outcome(self, forecast: Forecast) -> Array:
         """Return a candidate of greatest error."""
-        x, names = forecast, _names(forecast)
+        x = forecast
+        names = _names(forecast)
         if len(set(names)) < len(names):
             x = forecast.merged()
             names = _names(x)

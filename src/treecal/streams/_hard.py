@@ -22,7 +22,8 @@ def sign_tree(depth: int, width: int, rng: np.random.Generator) -> Array:
     >>> sign_tree(3, 2, np.random.default_rng(0)).shape
     (8, 13)
     """
-    depth, width = whole_number("depth", depth, least=1), whole_number("width", width, least=1)
+    depth = whole_number("depth", depth, least=1)
+    width = whole_number("width", width, least=1)
     rounds = 2**depth
     signs = np.concatenate(
         [
@@ -49,7 +50,8 @@ def alternation(space: ConvexSet, rounds: int, *, arity: int) -> Array:
     >>> alternation(Simplex(2), 4, arity=2)[:, 0]
     array([1., 0., 0., 1.])
     """
-    rounds, arity = whole_number("rounds", rounds, least=1), whole_number("arity", arity, least=2)
+    rounds = whole_number("rounds", rounds, least=1)
+    arity = whole_number("arity", arity, least=2)
     corners = vertices(space)
     if corners is None:
         axes = np.eye(space.dim)
@@ -57,7 +59,8 @@ def alternation(space: ConvexSet, rounds: int, *, arity: int) -> Array:
             corners = np.concatenate([space.minimise(-axes), space.minimise(axes)])
         except UnsupportedError as error:
             raise UnsupportedError(f"alternation needs extreme points of the set. {error}") from None
-    left, swing = np.arange(rounds), np.zeros(rounds, np.int64)
+    left = np.arange(rounds)
+    swing = np.zeros(rounds, np.int64)
     while left.any():
         left, digit = np.divmod(left, arity)
         swing += digit

@@ -53,7 +53,9 @@ class QuadraticLoss(Loss):
 
     def _made(self, matrix: Array, vector: Array, constant: float) -> Self:
         made = object.__new__(type(self))
-        made.matrix, made.vector, made.constant = matrix, vector, constant
+        made.matrix = matrix
+        made.vector = vector
+        made.constant = constant
         return made
 
     @property
@@ -149,7 +151,8 @@ class CallableLoss(Loss):
 
     def _made(self, terms: list[_Term]) -> Self:
         made = object.__new__(type(self))
-        made._dim, made._terms = self._dim, terms
+        made._dim = self._dim
+        made._terms = terms
         return made
 
     def _plus(self, other: Self) -> Self:

@@ -25,26 +25,33 @@ def descend(value: Callable[[Array], Array], gradient: Callable[[Array], Array],
         return np.clip(gradient(point), -_STEEPEST, _STEEPEST)
 
     point = np.array(space.centre)
-    here, g, rate = float(value(point)), slope(point), 1.0
-    recent, best, least = [here], point, here
+    here = float(value(point))
+    g = slope(point)
+    rate = 1.0
+    recent = [here]
+    best = point
+    least = here
     for _ in range(_STEPS):
         if np.abs(space.project(point - g) - point).max() <= 1e-10 * (1 + np.abs(point).max()):
             return point
         direction = space.project(point - rate * g) - point
-        fall, length = float(g @ direction), 1.0
+        fall = float(g @ direction)
+        length = 1.0
         goal = max(recent)
         while (there := float(value(point + length * direction))) > goal + 1e-4 * length * fall:
             length /= 2
             if length < 1e-12:  # no step is an improvement that float64 can see
                 return best
         step = length * direction
-        point, before = point + step, g
+        point = point + step
+        before = g
         g = slope(point)
         bend = float(step @ (g - before))
         rate = min(max(float(step @ step) / bend, 1e-10), 1e10) if bend > 0 else 1e10
         recent = [*recent[-9:], there]  # the last ten: the value may rise between, which spectral steps need
         if there < least:
-            best, least = point, there
+            best = point
+            least = there
     raise UnsupportedError.by(space, "minimiser of this loss", f"projected gradients took {_STEPS} steps")
 
 

@@ -39,7 +39,8 @@ def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter:
     >>> round(block_regret(64**4, arity=64, diameter=2.0) / 64**4, 2)  # per round
     0.21
     """
-    tree, rounds = Tree(arity, depth), whole_number("rounds", rounds, least=0)
+    tree = Tree(arity, depth)
+    rounds = whole_number("rounds", rounds, least=0)
     tree.check(rounds)
     epochs = tree.epochs(rounds)
     return math.fsum(_epoch_regret(end - begin, arity, m, grows=depth is None) for begin, end, m in epochs) * diameter

@@ -39,5 +39,6 @@ def log_rounds_ball(dim: int, error: float, *, c: float) -> float:
 
 def _log_rounds(dim: int, error: float, c: float, root: int) -> float:
     dim = whole_number("dim", dim, least=1)
-    error, c = positive_number("error", error), positive_number("c", c)
+    error = positive_number("error", error)
+    c = positive_number("c", c)
     return c * min(math.exp(math.log(dim) / 14), math.pow(error, -1 / root))

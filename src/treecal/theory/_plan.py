@@ -97,7 +97,8 @@ def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan
 
 
 def _for_error(space: ConvexSet, norm: Norm, gap: JensenGap, error: float) -> Plan:
-    radius, diameter = float(space.radius(norm)), float(space.diameter(norm))
+    radius = float(space.radius(norm))
+    diameter = float(space.diameter(norm))
 
     def bound(arity: int, depth: int) -> float:
         return from_shares(complete(arity, depth), gap, radius, diameter, 0, arity, None).bound

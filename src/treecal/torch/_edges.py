@@ -20,8 +20,11 @@ def measure_slices(
     Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
     of the one node of a slice that is not whole is the last row of the next such slice.
     """
-    dim, at, left = len(first), 0, 0
-    room, last = np.empty((carried.shape[0], dim)), np.empty(dim)
+    dim = len(first)
+    at = 0
+    left = 0
+    room = np.empty((carried.shape[0], dim))
+    last = np.empty(dim)
     for i in range(len(slices)):
         height, start, heights, count, whole = slices[i]
         rows = np.empty((count + left, dim))
@@ -62,10 +65,12 @@ def measure(
         total = np.zeros(dim)
         for i in range(count):
             number = start + i
-            digit, own = number % arity, min(rounds - number * length, length)
+            digit = number % arity
+            own = min(rounds - number * length, length)
             if digit == 0:
                 total[:] = 0.0
-            one, two = 0.0, 0.0
+            one = 0.0
+            two = 0.0
             for k in range(dim):
                 point = first[k] if digit == 0 else total[k] / float(digit * length)
                 gap = rows[i, k] - own * point

@@ -46,17 +46,22 @@ def _projected(slope, bias, a, b, c, radius, STEPS: tl.constexpr):
     tangent = tl.where(b == 0.0, 0.0, sign / (tl.abs(tilt) + tl.sqrt(1.0 + tilt * tilt)))
     cosine = 1.0 / tl.sqrt(1.0 + tangent * tangent)
     sine = tangent * cosine
-    one, two = tl.maximum(a - tangent * b, 1e-300), tl.maximum(c + tangent * b, 1e-300)
-    u, v = cosine * slope - sine * bias, sine * slope + cosine * bias
+    one = tl.maximum(a - tangent * b, 1e-300)
+    two = tl.maximum(c + tangent * b, 1e-300)
+    u = cosine * slope - sine * bias
+    v = sine * slope + cosine * bias
     size = tl.sqrt(tl.sum(slope * slope + bias * bias, axis=0))
     low = tl.min(tl.minimum(one, two), axis=0) * (size / radius - 1.0)
     high = tl.max(tl.maximum(one, two), axis=0) * (size / radius - 1.0)
     for _ in tl.range(0, STEPS):
         middle = 0.5 * (low + high)
-        x, y = one * u / (one + middle), two * v / (two + middle)
+        x = one * u / (one + middle)
+        y = two * v / (two + middle)
         outside = tl.sqrt(tl.sum(x * x + y * y, axis=0)) > radius
-        low, high = tl.where(outside, middle, low), tl.where(outside, high, middle)
-    x, y = one * u / (one + high), two * v / (two + high)
+        low = tl.where(outside, middle, low)
+        high = tl.where(outside, high, middle)
+    x = one * u / (one + high)
+    y = two * v / (two + high)
     scale = radius / tl.sqrt(tl.sum(x * x + y * y, axis=0))
     return (cosine * x + sine * y) * scale, (cosine * y - sine * x) * scale
 
@@ -68,8 +73,11 @@ def step_vector(
 ):  # fmt: skip
     """Take the steps of one copy with a slope and a bias for each class; write its losses."""
     copy = tl.program_id(0)
-    rounds, begins = tl.load(seen), _threshold(copy, FIRST)
-    rate, ridge, radius = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2)
+    rounds = tl.load(seen)
+    begins = _threshold(copy, FIRST)
+    rate = tl.load(numbers)
+    ridge = tl.load(numbers + 1)
+    radius = tl.load(numbers + 2)
     if (copy == 0) | (FORGET and rounds + rows >= begins):
         k = tl.arange(0, BLOCK)
         inside = k < CLASSES
@@ -101,7 +109,8 @@ def step_vector(
                 rounds += 1.0
                 if (rounds >= begins) & (joined == 0):
                     part = tl.minimum(1.0, 1.0 / (1.0 - own) / rounds)
-                    a, b = part * a + (1.0 - part) * ridge, part * b
+                    a = part * a + (1.0 - part) * ridge
+                    b = part * b
                     c = part * c + (1.0 - part) * ridge
                     joined = rounds >= begins
         if joined:
@@ -121,14 +130,19 @@ def step_temperature(
 ):  # fmt: skip
     """Take the steps of one copy with one number for all classes; write its losses."""
     copy = tl.program_id(0)
-    rounds, begins = tl.load(seen), _threshold(copy, FIRST)
-    rate, ridge, radius = tl.load(numbers), tl.load(numbers + 1), tl.load(numbers + 2)
+    rounds = tl.load(seen)
+    begins = _threshold(copy, FIRST)
+    rate = tl.load(numbers)
+    ridge = tl.load(numbers + 1)
+    radius = tl.load(numbers + 2)
     if (copy == 0) | (FORGET and rounds + rows >= begins):
         k = tl.arange(0, BLOCK)
         inside = k < CLASSES
         joined = rounds >= begins
         source = tl.where(joined, copy, 0)
-        slope, a, own = tl.load(theta + source), tl.load(curvature + source), tl.load(kept + copy)
+        slope = tl.load(theta + source)
+        a = tl.load(curvature + source)
+        own = tl.load(kept + copy)
         for row in tl.range(0, rows):
             if tl.load(valid + row) != 0:
                 x = tl.load(logs + row * CLASSES + k, mask=inside, other=0.0)
@@ -157,9 +171,11 @@ def trust_copies(
 ):  # fmt: skip
     """Go through the losses in order: update the trust in the copies, and count rounds."""
     copy = tl.arange(0, BLOCK)
-    share, lasting = tl.load(numbers + 3), tl.load(numbers + 4)
+    share = tl.load(numbers + 3)
+    lasting = tl.load(numbers + 4)
     own = tl.load(trust + copy, mask=copy < COPIES, other=0.0)
-    weight, before = tl.load(seen), tl.load(seen)
+    weight = tl.load(seen)
+    before = tl.load(seen)
     count = tl.full((), 1, tl.int32)
     begins = _threshold(count, FIRST)  # of the next copy
     if FORGET:
