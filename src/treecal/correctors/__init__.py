@@ -43,17 +43,11 @@ from treecal.correctors._valid import (
 from treecal.correctors._base import Scored as Scored
 from treecal.correctors._batch import one_each as one_each
 from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton import Design as Design
+from treecal.correctors._newton import FIRST as FIRST
 from treecal.correctors._newton import Newton as Newton
-from treecal.correctors._newton_kernels import _law as _law
-from treecal.correctors._newton_kernels import _room as _room
-from treecal.correctors._newton_kernels import _step as _step
-from treecal.correctors._scaling import FIRST as FIRST
-from treecal.correctors._scores import BINS as BINS
-from treecal.correctors._scores import FLOOR as FLOOR
-from treecal.correctors._scores import binning as binning
-from treecal.correctors._scores import squared_gaps as squared_gaps
-from treecal.correctors._trust_kernels import mixed as mixed
+from treecal.correctors._stream_scores import BankScores as BankScores
+from treecal.correctors._stream_scores import Scorecards as Scorecards
+from treecal.correctors._stream_scores import StreamScores as StreamScores
 from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms

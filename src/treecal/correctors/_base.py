@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal._validate import sample_weight
+from treecal.columns import Streams
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
 from treecal.correctors._books import Books, Page
 from treecal.correctors._kept import Kept
@@ -164,6 +165,13 @@ class Corrector(Kept):
         A function with a parameter `groups` is given the rule of `--groups`.
         """
         return {}
+
+    def _streams(self) -> Streams | None:
+        """Return no streams yet, in arrays, each of which will be a copy of this one; None where objects have to do.
+
+        Banks ask the class that defines it, and none of its subclasses, which may do anything.
+        """
+        return None
 
     @property
     def rounds(self) -> int:

@@ -39,6 +39,8 @@ class PlattScaling(Scaling):
 
     method = "platt"
 
+    _streams = Scaling._streams
+
     def _identity(self) -> Array:
         if self.space.dim != 2:
             raise ParameterError.expected("space", self.space, "Simplex(2)", hint="for more classes, VectorScaling.")

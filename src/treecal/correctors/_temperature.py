@@ -35,6 +35,8 @@ class TemperatureScaling(Scaling):
     # knowledge. A slope of its own for a class is thrown off by them.
     _least = 1e-15
 
+    _streams = Scaling._streams
+
     def _identity(self) -> Array:
         return np.ones(1)
 

@@ -82,6 +82,8 @@ class VectorScaling(Scaling):
         with suppress(ParameterError):
             yield cls(space, curvature="by class", ridge=10.0, forget=False)
 
+    _streams = Scaling._streams
+
     def _identity(self) -> Array:
         return np.repeat([1.0, 0.0], self.space.dim)
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
+from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
@@ -174,6 +175,13 @@ class Forecaster(ABC):
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         return twin
+
+    def _streams(self) -> Streams | None:
+        """Return no streams yet, in arrays, each of which will be a copy of this one; None where objects have to do.
+
+        Banks ask the class that defines it, and none of its subclasses, which may do anything.
+        """
+        return None
 
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""

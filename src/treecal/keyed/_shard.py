@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treecal._typing import Integers
+from treecal._typing import Integers, Outcomes
+from treecal.columns import Streams
 from treecal.correctors import Corrector
-from treecal.engine import GuardedRun, Outcomes, Run, Streams, is_compiled, replay
+from treecal.engine import GuardedRun, Run, is_compiled, replay
 from treecal.exceptions import FileError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
 from treecal.geometry import Distance, as_distance, read_forecast_rows
