@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._bins import bin_edges, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
+from treecal.measures._cells import bin_edges, bin_of
 from treecal.measures._levels import AT_ZERO, Interval
 from treecal.measures._squares import Law, square_interval
 

@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from treecal._bins import MOST_BINS, bin_of
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
 from treecal.ledger import Ledger, Reading
-from treecal.measures import Bins
+from treecal.measures import MOST_BINS, Bins, bin_of
 from treecal.monitor import Alarm
 from treecal.plots._style import as_reading, short
 

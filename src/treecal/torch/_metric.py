@@ -8,11 +8,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing import AuditCounts, Calibration, Groups
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
+from treecal.measures import MOST_BINS
 from treecal.torch import _tally as tally
 from treecal.torch._device import MOST_BINS as MOST_BINS_OF_KERNELS
 from treecal.torch._device import MOST_CLASSES, has_kernels
