@@ -35,7 +35,7 @@ def _digits(values, valid):
 
 @triton.jit
 def _bin(p, BINS: tl.constexpr):
-    """Return the bin of probabilities: that of `treecal.measures`, since a float32 times the bins is exact in float64."""
+    """Return the bin of probabilities, by the rule of `bin_of`: a float32 times the bins is exact in float64."""
     return tl.minimum(tl.floor(p * BINS).to(tl.int32), BINS - 1)
 
 
