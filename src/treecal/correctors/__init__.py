@@ -3,7 +3,7 @@
 import inspect
 
 from treecal.correctors import _forgetting
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import REGISTRY, Corrector
 
 # For the other rooms.
 # isort: off
@@ -53,6 +53,7 @@ from treecal.correctors._vector import VectorScaling
 forgetting = _forgetting  # for the other rooms
 
 __all__ = [
+    "REGISTRY",
     "BetaCalibration",
     "ByGroup",
     "ByKey",
@@ -85,16 +86,18 @@ __all__ = [
 
 
 def all_correctors() -> list[type[Corrector]]:
-    """Return every class of this package that corrects one model, for the command line, reports and the tests.
+    """Return every class that corrects one model, for the command line, the server, reports and the tests.
+
+    They are those of this package, and others that have a name.
 
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
     ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
-    things = (globals()[name] for name in __all__)
+    things = (*(globals()[name] for name in __all__), *REGISTRY.values())
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
-    return [kind for kind in kinds if not kind._several]
+    return list(dict.fromkeys(kind for kind in kinds if not kind._several))
 
 
 def method_of(kind: str) -> str:

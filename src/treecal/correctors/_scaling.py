@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -105,8 +105,6 @@ class Scaling(Corrector):
     """
 
     _state: Newton
-    method: ClassVar[str]
-    """Its name in `treecal recalibrate --method`."""
     _fields: ClassVar[tuple[str, ...]] = ("space", "rate", "ridge", "radius", "forget", "scores", "tolerance")
     _least: ClassVar[float] = LEAST
     _blocks = 1
@@ -148,11 +146,6 @@ class Scaling(Corrector):
         with suppress(ParameterError):
             yield cls(space)
             yield cls(space, rate=0.2, ridge=0.5, radius=1.01 * math.sqrt(space.dim))
-
-    @classmethod
-    def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the one method of the class."""
-        return {cls.method: cls}
 
     def _streams(self) -> ScalingStreams:
         """Those of a class that says so itself: a scaling of your own may take other steps."""

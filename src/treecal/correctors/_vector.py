@@ -51,7 +51,7 @@ class VectorScaling(Scaling):
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
 
-    method = "vector"
+    name = "vector"
     _fields = ("space", "curvature", *Scaling._fields[1:])
 
     def __init__(

@@ -3,6 +3,7 @@
 from treecal.forecasters._base import REGISTRY, Forecaster
 from treecal.forecasters._base import checked_space as checked_space
 from treecal.forecasters._base import reach as reach
+from treecal.forecasters._base import register as register
 from treecal.forecasters._binary_grid import Biases as Biases
 from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._binary_grid import choose_points as choose_points

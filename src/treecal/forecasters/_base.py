@@ -23,6 +23,18 @@ from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
 from treecal.theory import Certificate
 
+REGISTRY: dict[str, type[Forecaster]] = {}
+"""The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
+
+
+def register(registry: dict[str, Any], cls: Any) -> None:
+    """Put a class into a registry under its own name, if it has one; raise if another class has that."""
+    if name := vars(cls).get("name"):
+        known = registry.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):  # not defined again
+            raise ParameterError(f"the name {name!r} of {cls.__name__} is taken by {known.__name__}; choose another.")
+        registry[name] = cls
+
 
 class Forecaster(ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
@@ -208,13 +220,7 @@ class Forecaster(ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        if name := vars(cls).get("name"):
-            known = REGISTRY.get(name, cls)
-            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):  # not defined again
-                raise ParameterError(
-                    f"the name {name!r} of {cls.__name__} is taken by {known.__name__}; choose another."
-                )
-            REGISTRY[name] = cls
+        register(REGISTRY, cls)
 
     def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
         """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
@@ -281,10 +287,6 @@ class LockedForecaster(Forecaster):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=RLock())
-
-
-REGISTRY: dict[str, type[Forecaster]] = {}
-"""The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
 
 
 def _copy(value: Any) -> Any:
