@@ -13,8 +13,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import Box, ConvexSet, NegativeEntropy, QuadraticForm, Regularizer, Simplex, SquaredEuclidean
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss
-from treecal.swap._numeric_losses import QuadraticLoss
-from treecal.swap._solve import descend
+from treecal.swap._numeric_losses import QuadraticLoss, descend
 
 
 class FollowTheRegularizedLeader(Learner):
