@@ -11,8 +11,8 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
+from treecal.measures._levels import Law, Square, law_of
 from treecal.measures._log import read_log
-from treecal.measures._squares import Law, Square, law_of
 
 
 def ece(

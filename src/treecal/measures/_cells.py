@@ -14,7 +14,7 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.measures._parts import sum_by
+from treecal.measures._log import sum_by
 
 
 def bin_edges(bins: int) -> Array:

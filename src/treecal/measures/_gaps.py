@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.measures._log import read_log
-from treecal.measures._parts import sum_by
-from treecal.measures._squares import Law, Square, law_of
+from treecal.measures._levels import Law, Square, law_of
+from treecal.measures._log import read_log, sum_by
 
 
 @dataclass(frozen=True, eq=False)

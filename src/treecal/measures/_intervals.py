@@ -24,12 +24,10 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
-from treecal.measures._levels import AT_ZERO, Chance, Interval, with_rare
-from treecal.measures._log import Log, read_forecasts, read_log, read_weights
-from treecal.measures._parts import Parts
+from treecal.measures._levels import AT_ZERO, Chance, Interval, Square, square_interval, with_rare
+from treecal.measures._log import Log, Parts, read_forecasts, read_log, read_weights
 from treecal.measures._payoff import PayoffParts, payoff_loss
 from treecal.measures._scores import ScoreParts, SkillParts, accuracy, brier, log_score, skill
-from treecal.measures._squares import Square, square_interval
 
 Measure = Callable[..., float]
 """A function of forecasts, outcomes and `weights=`."""

@@ -15,8 +15,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
 from treecal.measures._levels import Chance, Interval
-from treecal.measures._log import read_log
-from treecal.measures._parts import sum_by
+from treecal.measures._log import read_log, sum_by
 
 _MOST = 1 << 24
 _RARE = 1 << 22

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.measures._cells import bin_edges, bin_of
-from treecal.measures._levels import AT_ZERO, Interval
-from treecal.measures._squares import Law, square_interval
+from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""

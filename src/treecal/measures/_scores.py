@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
-from treecal.measures._log import read_forecasts, read_log
-from treecal.measures._parts import sum_by, whole
+from treecal.measures._log import read_forecasts, read_log, sum_by, whole
 
 Score = Literal["brier", "log", "accuracy"]
 
