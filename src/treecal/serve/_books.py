@@ -55,10 +55,20 @@ class Books:
         Where they are kept.
     clock
         What tells the time, in seconds since 1970.
+    receivers
+        Returns the names of the webhooks that are sent the alarms of a stream.
     """
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
-        self.store, self._clock = store, clock
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.time,
+        receivers: Callable[[str], Iterable[str]] = lambda stream: (),
+    ) -> None:
+        self.store = store
+        self._clock = clock
+        self._receivers = receivers
         self.events: list[Event] = []
         self._kept: dict[str, StreamRow] = {}
         self._names: list[str] = []
@@ -349,6 +359,8 @@ class Books:
             more = {"words": alarm.in_outcomes(), "since": since}
             body = msgspec.json.encode(_plain(asdict(alarm) | more)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
+            if owed := [(kept.stream, arrival, watched, receiver) for receiver in self._receivers(kept.name)]:
+                self.store.run("add_delivery", owed)
             announced_alarm = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
             self.events.append({"event": "alarm", **msgspec.to_builtins(announced_alarm)})
 

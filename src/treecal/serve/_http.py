@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treecal.serve._log import Log
     from treecal.serve._metrics import Metrics
     from treecal.serve._store import Store
+    from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 
 MOST_BYTES = 8 * 2**20
@@ -71,6 +72,7 @@ def application(
     most_bytes: int = MOST_BYTES,
     most_seconds: float = MOST_SECONDS,
     operations: Sequence[Operation] = OPERATIONS,
+    webhooks: Webhooks | None = None,
 ) -> Starlette:
     """Return the server's application.
 
@@ -88,8 +90,10 @@ def application(
         How long a body may be, and how long it may take to come.
     operations
         What the server does.
+    webhooks
+        What sends alarms; None if there are no receivers.
     """
-    context = Context(writer, store, access, log)
+    context = Context(writer, store, access, log, webhooks)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
