@@ -11,9 +11,9 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
+from treecal.measures._levels import Law, Square, law_of
 from treecal.measures._log import read_log
 from treecal.measures._reliability import Bins, law_of_bins
-from treecal.measures._squares import Law, Square, law_of
 
 
 def ece(
@@ -247,11 +247,15 @@ class SquareParts(EceParts, Square):
             return law_of_bins(self._bins(y))._replace(value=self._square(y))
         weight, gap = np.split(self.sums(y, chunk, chunks), 2, axis=1)
         used = weight.any(axis=0)
-        weight, gap = weight[:, used], gap[:, used]
-        whole, total, twice = weight.sum(axis=0), gap.sum(axis=0), (weight**2).sum(axis=0)
+        weight = weight[:, used]
+        gap = gap[:, used]
+        whole = weight.sum(axis=0)
+        total = gap.sum(axis=0)
+        twice = (weight**2).sum(axis=0)
         everything = float(whole.sum())
         value = _unbiased(whole, twice, total, (gap**2).sum(axis=0)) / everything
-        mean, root = total / whole, np.sqrt(whole / everything)
+        mean = total / whole
+        root = np.sqrt(whole / everything)
         added = (gap - mean * weight) * (root / whole)
         # A cell of n chunks lost one of them to its mean.
         added *= np.sqrt(whole**2 / np.maximum(whole**2 - twice, whole**2 / chunks))
@@ -295,7 +299,8 @@ class ResolutionParts:
         weight, outcome = (part.reshape(*part.shape[:-1], columns, -1) for part in np.split(sums, 2, axis=-1))
         with np.errstate(invalid="ignore", divide="ignore"):
             within = np.where(weight > 0, outcome**2 / weight, 0).sum(axis=(-2, -1))
-        total, right = weight.sum(axis=-1), outcome.sum(axis=-1)
+        total = weight.sum(axis=-1)
+        right = outcome.sum(axis=-1)
         found: Array = (within - (right**2 / total).sum(axis=-1)) / total[..., 0]
         return found
 

@@ -24,12 +24,19 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
-from treecal.measures._levels import AT_ZERO, IMPOSSIBLE, Chance, Interval, unseen, with_rare
-from treecal.measures._log import Log, read_forecasts, read_log, read_weights
-from treecal.measures._parts import Parts
+from treecal.measures._levels import (
+    AT_ZERO,
+    IMPOSSIBLE,
+    Chance,
+    Interval,
+    Square,
+    square_interval,
+    unseen,
+    with_rare,
+)
+from treecal.measures._log import Log, Parts, read_forecasts, read_log, read_weights
 from treecal.measures._payoff import PayoffParts, payoff_loss
 from treecal.measures._scores import ScoreParts, SkillParts, accuracy, brier, log_score, skill
-from treecal.measures._squares import Square, square_interval
 
 Measure = Callable[..., float]
 """A function of forecasts, outcomes and `weights=`."""
@@ -126,7 +133,8 @@ def interval(
     if isinstance(parts, Square):
         low, high = square_interval(parts.law(log.outcomes, chunk, chunks, rows=blocks is None), level)
         if isinstance(parts, SquareParts) and not parts.squared:
-            low, high = math.sqrt(low), math.sqrt(high)
+            low = math.sqrt(low)
+            high = math.sqrt(high)
         low, high = _with_unseen(sums, value, low, high, level, size, rng)
         return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
     found = sums.resampled(size, rng)
@@ -200,7 +208,8 @@ def _parts(measure: Measure, forecasts: Array, weights: Array) -> Parts | None:
     options: dict[str, Any] = {}
     while isinstance(measure, partial) and not measure.args:
         bound = cast("partial[float]", measure)
-        measure, options = bound.func, bound.keywords | options
+        measure = bound.func
+        options = bound.keywords | options
     make = _FROM_SUMS.get(measure)
     return None if make is None else make(forecasts, weights, **options)
 

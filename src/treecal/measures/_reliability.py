@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._bins import bin_edges, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.measures._levels import AT_ZERO, Interval, unseen
-from treecal.measures._squares import Law, square_interval
+from treecal.measures._cells import bin_edges, bin_of
+from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
@@ -150,9 +149,13 @@ class Bins:
     @property
     def resolution(self) -> float:
         """How far the mean outcomes of the bins lie from that of all rows, squared, without what noise adds to it."""
-        full, rows = self.weight > 0, self.rows
-        share, came, n = self.weight[full] / math.fsum(self.weight), self.outcome[full], rows[full]
-        mean, noise = self.mean_outcome, np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
+        full = self.weight > 0
+        rows = self.rows
+        share = self.weight[full] / math.fsum(self.weight)
+        came = self.outcome[full]
+        n = rows[full]
+        mean = self.mean_outcome
+        noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
         total = math.fsum(rows)
         own = mean * (1 - mean) / (total - 1) if total > 1 else 0.0
         return max(math.fsum(share * ((came - mean) ** 2 - noise)) + own, 0.0)
@@ -186,7 +189,8 @@ class Bins:
         `min(max(p̄, ō), 1 − min(p̄, ō))`: an error of 0.04 is nothing for a class of every second row, and all there is
         for a class of 4 %.
         """
-        said, came = self.mean_forecast, self.mean_outcome
+        said = self.mean_forecast
+        came = self.mean_outcome
         return min(max(said, came), 1 - min(said, came))
 
     def merged(self, count: int) -> Bins:
@@ -220,7 +224,8 @@ class Bins:
         full = self.weight > 0
         share = self.weight[full] / math.fsum(self.weight)
         rows = self.rows[full]
-        gap, outcome = (self.outcome - self.forecast)[full], self.outcome[full]
+        gap = (self.outcome - self.forecast)[full]
+        outcome = self.outcome[full]
         with np.errstate(divide="ignore", invalid="ignore"):
             lost = np.where(rows > 1, outcome * (1 - outcome) / (rows - 1), gap**2)  # one row says nothing of its gap
         # As if half a row of each kind had been seen besides: no bin is certain.
@@ -274,7 +279,8 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
     >>> round(top.mean_forecast, 2), top.mean_outcome, classes[1].weight[[1, 3]]
     (0.8, 0.5, array([1., 1.]))
     """
-    rows, top = np.arange(len(forecasts)), forecasts.argmax(axis=1)
+    rows = np.arange(len(forecasts))
+    top = forecasts.argmax(axis=1)
 
     def binned(p: Array, y: Array) -> Bins:
         p = np.clip(p, 0, 1)
@@ -312,10 +318,12 @@ def classwise_base(classes: Sequence[Bins]) -> float:
 
 def chance_of(classes: Sequence[Bins]) -> Luck:
     """Return what the mean ECE of some classes would be if the forecasts were right."""
-    means, variances = [], []
+    means = []
+    variances = []
     for bins in classes:
         full = bins.weight > 0
-        share, p = bins.weight[full] / math.fsum(bins.weight), np.clip(bins.forecast[full], 0, 1)
+        share = bins.weight[full] / math.fsum(bins.weight)
+        p = np.clip(bins.forecast[full], 0, 1)
         mean, variance = _absolute_gap(np.maximum(np.rint(bins.rows[full]), 1), p)
         means.append(math.fsum(share * mean))
         variances.append(math.fsum(share**2 * variance))
