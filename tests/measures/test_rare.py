@@ -114,7 +114,8 @@ def coverage(classes: int, sure: float, right: float, count: int, logs: int) -> 
     truth |= {"bins": top.debiased_ece, "bins by class": each, "log in an audit": truth["log"]}
     held = dict.fromkeys(truth, 0.0)
     for _ in range(logs):
-        for name, found in all_intervals(*nearly_perfect(classes, sure, right, count, rng), rng).items():
+        P, y = nearly_perfect(classes, sure, right, count, rng)
+        for name, found in all_intervals(P, y, rng).items():
             assert found.high > found.low or math.isinf(found.value), name
             held[name] += (found.low <= truth[name] + 1e-12 and truth[name] <= found.high + 1e-12) / logs
     return held
