@@ -25,6 +25,7 @@ def serve(
     allow_host: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     rate: float = 5000.0,
     body: int = 8,
+    keep: int | None = None,
     demo: bool = False,
     log_level: Literal["info", "warning", "error"] = "info",
 ) -> int:
@@ -54,6 +55,8 @@ def serve(
         Requests a second of one token, or of one address where there is none.
     body
         Megabytes that a request may have.
+    keep
+        Days for which forecasts are kept, of streams that do not say so themselves; then they are deleted.
     demo
         Replay flights, so that there is something to see. Without --data the books are in a temporary folder.
     log_level
@@ -65,6 +68,8 @@ def serve(
         raise ParameterError.expected("--rate", rate, "a number above 0")
     if not 1 <= body <= 1024:
         raise ParameterError.expected("--body", body, "a number from 1 to 1024")
+    if keep is not None and not 1 <= keep <= 100_000:
+        raise ParameterError.expected("--keep", keep, "a number of days from 1 to 100,000")
     for package in ("starlette", "uvicorn"):
         require(package, extra="serve", what="the server")
     from treecal.serve import NotNowError
@@ -83,6 +88,7 @@ def serve(
                 hosts=allow_host,
                 rate=rate,
                 most_bytes=body * 2**20,
+                keep=keep,
                 demo=demo,
                 log_level=log_level,
                 say=say,

@@ -53,6 +53,7 @@ def serve(
     hosts: Iterable[str] = (),
     rate: float = 5000.0,
     most_bytes: int = MOST_BYTES,
+    keep: int | None = None,
     demo: bool = False,
     log_level: Level = "info",
     say: Callable[[str], None] = lambda text: None,
@@ -71,6 +72,8 @@ def serve(
         Requests a second of one token, or of one address where there is none.
     most_bytes
         Bytes of a body.
+    keep
+        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     demo
         Whether to play flights into the books.
     log_level
@@ -102,7 +105,7 @@ def serve(
 
                 stack.enter_context(Demo(writer, say=say))
             access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
-            app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
+            app = application(writer, store, access=access, log=log, most_bytes=most_bytes, keep=keep)
             server = signals.server = Server(app)
             bound = listening.getsockname()[1]
             address, here = _address(host, bound), _address(_HERE.get(host, host), bound)
