@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from treecal.forecasters import REGISTRY
+from treecal import correctors, forecasters
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)```python\b[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*\n", re.M | re.S)
@@ -25,7 +25,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def run(page: Path) -> None:
     """Run the page's python blocks in order in one namespace, as if a reader typed them in."""
-    with patch.dict(REGISTRY):  # a forecaster that a page adds is gone after it
+    # What a page adds is gone after it.
+    with patch.dict(forecasters.REGISTRY), patch.dict(correctors.REGISTRY):
         _run(page)
 
 

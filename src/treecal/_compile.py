@@ -25,6 +25,7 @@ from types import CodeType, FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,6 +135,20 @@ def also_compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Return the function as it is, for Python; kernels that name it compile it."""
     vars(function)["kernel"] = strict(function)
     return function
+
+
+def unlocked(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that kernels only read as one that is not locked: for a locked one they are compiled again."""
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
+
+
+class _Unlocked:
+    """A locked array's memory, as NumPy asks for it."""
+
+    def __init__(self, locked: NDArray[Any]) -> None:
+        interface = locked.__array_interface__
+        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
+        self._locked = locked  # so that its memory stays
 
 
 def _bound(function: Callable[P, R], form: Callable[[Kernel[..., Any]], Any]) -> Callable[P, R]:

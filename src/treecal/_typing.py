@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Outcomes = NDArray[Any]
+"""Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""

@@ -23,7 +23,7 @@ from treecal._states import check_names
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank
 from treecal.exceptions import FileError, SnapshotError, TreeCalError
-from treecal.forecasters import MOST_POINTS, REGISTRY, Forecaster, points
+from treecal.forecasters import MOST_POINTS, Forecaster, points
 from treecal.geometry import ConvexSet, Value
 from treecal.late import Late
 from treecal.ledger import Ledger
@@ -288,7 +288,7 @@ _OURS: dict[str, type[Any]] = {
     )
     if _is_ours(kind)
 } | {"CorrectorBank": Bank}
-"""The classes that a snapshot may name, one by an older name, too. Users' forecasters are named as in the registry."""
+"""The classes that a snapshot may name, one by an older name, too. Users' classes are named as in their registries."""
 
 
 def _encode(value: Any) -> Any:
@@ -306,21 +306,26 @@ def _encode(value: Any) -> Any:
     kind, name = type(value), type(value).__name__
     if _OURS.get(name) is kind:
         return {"class": name, "arguments": _encoded_arguments(value)}
-    if isinstance(value, Forecaster) and REGISTRY.get(vars(kind).get("name", "")) is kind:
-        return {"class": name, "name": kind.name, "arguments": _encoded_arguments(value)}
+    if kind in _registered(registered := vars(kind).get("name", "")):
+        return {"class": name, "name": registered, "arguments": _encoded_arguments(value)}
     if isinstance(value, Value) and not isinstance(value, Groups):
         return {"custom": name}
     if isinstance(value, Savable):
         raise SnapshotError(
-            f"{name} cannot be saved: it is neither part of treecal nor a forecaster with a name.",
+            f"{name} cannot be saved: it is neither part of treecal nor a class with a name.",
             hint=f'in the class body, name = "{name.lower()}" registers it.'
-            if isinstance(value, Forecaster)
+            if isinstance(value, Forecaster | Corrector)
             else "save what get_state() returns, and resume with set_state().",
         )
     raise SnapshotError(
         f"{value!r} cannot be saved: a snapshot holds data, not code.",
         hint="use the groups of treecal.correctors: TopClass, Cells or Centroids.",
     )
+
+
+def _registered(name: str) -> list[type[Any]]:
+    """Return the classes that have this name: a forecaster, a corrector, or both."""
+    return [registry[name] for registry in (forecasters.REGISTRY, correctors.REGISTRY) if name in registry]
 
 
 def _encoded_arguments(value: Any) -> dict[str, Any]:
@@ -373,8 +378,10 @@ class _Decoder:
 
     def _kind(self, code: dict[str, Any]) -> type[Any]:
         name, registered = code["class"], code.get("name")
-        kind = _OURS.get(name) if registered is None else REGISTRY.get(registered)
-        if kind is None or (registered is not None and kind.__name__ != name):
+        kind = _OURS.get(name)
+        if registered is not None:
+            kind = next((each for each in _registered(registered) if each.__name__ == name), None)
+        if kind is None:
             raise SnapshotError(
                 f"the snapshot holds the class {name}, which is not known here.",
                 hint="import the module that defines it first.",

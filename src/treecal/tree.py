@@ -16,6 +16,7 @@ from typing import overload
 
 import numpy as np
 
+from treecal._compile import also_compiled
 from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.exceptions import HorizonError, ParameterError
@@ -24,6 +25,7 @@ MOST_LEAVES = 2**63
 """The leaves of the largest tree: nodes are counted in 64 bits."""
 
 
+@also_compiled
 def digits(t: int, arity: int) -> int:
     """Return how many digits `t` has in base `arity`: the heights of a growing tree after `t` rounds.
 
@@ -39,6 +41,7 @@ def digits(t: int, arity: int) -> int:
     return count
 
 
+@also_compiled
 def carries(t: int, arity: int) -> int:
     """Return how many zeros `t > 0` ends in: the t-th round is the last of the nodes up to that height, and no higher.
 

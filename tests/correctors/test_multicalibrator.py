@@ -16,7 +16,7 @@ import treecal as tc
 from tests.correctors.models import some_rounds
 from treecal._typing import Array
 from treecal.correctors import multicalibration_bound
-from treecal.correctors._multicalibrator import STEP, balance
+from treecal.correctors._multicalibrator import FLOOR, STEP, balance
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.state import dumps, loads
 from treecal.streams import new_york_flights_model
@@ -41,17 +41,29 @@ def test_with_equal_curves_it_is_a_projection(dim: int, seed: int) -> None:
     assert_allclose(balance(3.0 * point, np.full(dim, 3.0)), tc.Simplex(dim).project(point), atol=1e-12)
 
 
-def literal(f: tc.Multicalibrator, past: list[tuple[Array, Array, Array, Any]], b: Array, group: Any) -> Array:
+Round = tuple[Array, Array, Array, Any]
+"""The model's forecast, the one announced, what is learned as the outcome, and the groups."""
+
+
+def literal(past: list[Round], b: Array, group: Any) -> Array:
     """Return the forecast from the definition, with every sum added up anew."""
-    h, w = b.copy(), np.ones(len(b))
+    height, curve = b.copy(), np.ones(len(b))
     for name in {None, *group}:
         for k in range(len(b)):
             terms = [(y - p)[k] * np.array([1, p[k], c[k]]) for c, p, y, its in past if name in {None, *its}]
             S, V = (np.sum([v**e for v in terms] or [np.zeros(3)], axis=0) for e in (1, 2))
             alpha, beta, gamma = S * STEP / np.sqrt(1 + V)
-            h[k] += alpha + gamma * b[k]
-            w[k] -= beta
-    return balance(h, w)
+            height[k] += alpha + gamma * b[k]
+            curve[k] -= beta
+    part = min(FLOOR, 1 / math.sqrt(1 + len(past)))
+    return part * b + (1 - part) * balance(height - curve * part * b, (1 - part) * curve)
+
+
+def learned(p: Array, b: Array, y: Array, rounds: float) -> Array:
+    """Return what is learned as the outcome: the floors' share of it goes to the classes that are held there."""
+    floors = min(FLOOR, 1 / math.sqrt(1 + rounds)) * b
+    held = np.where(p <= floors * (1 + 1e-12), floors, 0.0)
+    return np.asarray(y + held - held.sum() * y)
 
 
 def against_the_mean(f: tc.Multicalibrator, b: Array, p: Array, group: Any) -> int:
@@ -66,10 +78,16 @@ def against_a_group(f: tc.Multicalibrator, b: Array, p: Array, group: Any) -> in
     return int((f._tested.read()[name].sums[0] - p).argmax())
 
 
+def what_is_held(f: tc.Multicalibrator, b: Array, p: Array, group: Any) -> int:
+    """Return the class of which least is announced, beside the model's probability: one at its floor, if any is."""
+    return int((p / np.maximum(b, 1e-300)).argmin())
+
+
 ADVERSARIES: dict[str, Callable[..., int] | None] = {
     "random": None,
     "against the mean": against_the_mean,
     "against a group": against_a_group,
+    "what is held": what_is_held,
 }
 
 
@@ -85,21 +103,28 @@ ADVERSARIES: dict[str, Callable[..., int] | None] = {
 def test_every_group_is_within_its_bound(
     adversary: Any, dim: int, groups: list[Any], model: str, heavy: bool, seed: int
 ) -> None:
-    rng, f, weights = np.random.default_rng(seed), tc.Multicalibrator(tc.Simplex(dim)), []
-    past: list[tuple[Array, Array, Array, Any]] = []
+    rng, f = np.random.default_rng(seed), tc.Multicalibrator(tc.Simplex(dim))
+    weights: list[float] = []
+    past: list[Round] = []
+    played: list[Round] = []
+    held = 0.0
     for group in groups:
         b = {"drawn": rng.dirichlet(np.ones(dim)), "sure": np.eye(dim)[0], "uniform": np.full(dim, 1 / dim)}[model]
         p = f.predict(b, group=group).mean
         if not heavy:
-            assert_allclose(p, literal(f, past, b, group), atol=1e-7)
+            assert_allclose(p, literal(past, b, group), atol=1e-7)
         y = np.eye(dim)[rng.integers(dim) if adversary is None else adversary(f, b, p, group)]
+        assert p @ y >= min(FLOOR, 1 / math.sqrt(1 + sum(weights))) * (b @ y)  # the log score is bounded, too
+        seen = learned(p, b, y, sum(weights))
         weights.append(float(rng.choice([0.1, 1.0, 20.0])) if heavy else 1.0)
         f.update(y, weight=weights[-1])
-        past.append((b, p, y, group))
+        held += weights[-1] * float(np.abs(y - seen).max())
+        past.append((b, p, seen, group))
+        played.append((b, p, y, group))
     met = {None, *(name for group in groups for name in group)}
     assert set(f.groups) == met
     for name in met:
-        own = [(w, y - p) for w, (_, p, y, group) in zip(weights, past, strict=True) if name is None or name in group]
+        own = [(w, y - p) for w, (_, p, y, group) in zip(weights, played, strict=True) if name is None or name in group]
         error = np.abs(np.sum([w * e for w, e in own], axis=0)).sum() / sum(w for w, _ in own)
         assert f.error(name) == pytest.approx(error, abs=1e-9)
         assert error <= f.bound(name) + 1e-9
@@ -107,8 +132,38 @@ def test_every_group_is_within_its_bound(
             most = max(len(set(group)) for group in groups)
             args = {"classes": dim, "groups": len(met) - 1, "each": most}
             assert f.bound(name) <= multicalibration_bound(len(groups), **args, size=len(own)) + 1e-9
-    brier = [w * (((y - p) ** 2).sum() - ((y - b) ** 2).sum()) for w, (b, p, y, _) in zip(weights, past, strict=True)]
-    assert sum(brier) <= 2 * f._spent + 1e-9  # no worse than the model by more
+    gains = [w * (((y - p) ** 2).sum() - ((y - b) ** 2).sum()) for w, (b, p, y, _) in zip(weights, played, strict=True)]
+    assert sum(gains) <= 2 * f._spent + 2 * held + 1e-9  # no worse than the model by more
+
+
+def test_no_class_is_excluded_that_the_model_allows() -> None:
+    """A class that is rare in a group was given 0 there, and the log score was infinite when it was the outcome."""
+    f = tc.Multicalibrator(tc.Simplex(3), scores=None)
+    for _ in range(300):
+        f.learn([0.6, 0.3, 0.1], [1, 0, 0], group="winter")
+    p = f.predict([0.6, 0.3, 0.1], group="winter").mean
+    assert_allclose(p[1:], 0.03 * np.array([0.3, 0.1]))
+    assert p.sum() == pytest.approx(1, abs=1e-15)
+    f.update([0, 0, 1])
+    assert f.error("winter") < f.bound("winter")
+
+
+def test_the_floor_sinks_as_rounds_go_by() -> None:
+    f = tc.Multicalibrator(tc.Simplex(2), scores=None)
+    for rounds in (1000, 2000):
+        f.update_many(np.full((1000, 2), 0.5), np.tile([1, 0], (1000, 1)))
+        assert f.predict([0.5, 0.5]).mean[1] == pytest.approx(0.5 * min(0.03, 1 / math.sqrt(1 + rounds)))
+        f.cancel()
+
+
+def test_snapshots_without_floors_resume() -> None:
+    f = tc.Multicalibrator(tc.Simplex(3))
+    P, Y = some_rounds(3, 6, 0)
+    f.update_many(P, Y, groups=[("a",)] * 6)
+    state = f.get_state()
+    older = {name: value for name, value in state["own"].items() if name != "lifted"}
+    f.set_state(state | {"own": older})
+    assert not f.get_state()["own"]["lifted"].any()
 
 
 @pytest.mark.parametrize("rounds", [200, 1500])
@@ -202,6 +257,7 @@ def test_states_that_cannot_be() -> None:
         {"sums": own["sums"][:, :1]},
         {"squares": -own["squares"]},
         {"squares": own["squares"] * np.nan},
+        {"lifted": own["lifted"][:1]},
         {"spent": -1.0},
     ):
         with pytest.raises(SnapshotError):

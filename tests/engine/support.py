@@ -13,7 +13,7 @@ import treecal as tc
 from treecal._typing import Array
 from treecal.engine import Run
 from treecal.engine import _climb as climb
-from treecal.forecasters._adaptive import Rule
+from treecal.forecasters import Rule
 from treecal.ledger import Reading
 
 Make = Callable[[], tc.TreeCal | tc.AdaptiveTreeCal]

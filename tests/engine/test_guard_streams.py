@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import treecal as tc
 from tests.strategies import streams
 from treecal._typing import Array, Integers
+from treecal.columns import RowError
 from treecal.engine import _guard_streams as engine
 from treecal.engine._guard_streams import GuardStreams, is_compiled
-from treecal.engine._streams import RowError
 from treecal.exceptions import HorizonError, SnapshotError, TreeCalError
 from treecal.streams import LedgerAdversary, regime_switches
 

@@ -28,7 +28,7 @@ from tests.strategies import play, spaces, streams
 from treecal._typing import Array
 from treecal.engine import Run
 from treecal.exceptions import HorizonError, ParameterError
-from treecal.forecasters._adaptive import Rule
+from treecal.forecasters import Rule
 from treecal.geometry import Lp, Norm
 
 ROUNDS = 100

@@ -9,9 +9,9 @@ import pytest
 
 import treecal as tc
 from treecal._typing import Integers
-from treecal.engine._tree_args import node_costs
-from treecal.engine._tree_kernels import costs_of
 from treecal.exceptions import OutcomeError
+from treecal.forecasters import node_costs
+from treecal.forecasters._tree.wide import costs_of
 
 STREAMS = 384
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
-from treecal.engine._kinds import streams_of
+from treecal.engine import streams_of
 from treecal.exceptions import SnapshotError
 from treecal.keyed import advance, forecasts, local, no_state, shard_of
 from treecal.keyed._packing import dumps, loads, packed, repack

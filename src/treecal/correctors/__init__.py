@@ -3,7 +3,7 @@
 import inspect
 
 from treecal.correctors import _forgetting
-from treecal.correctors._base import Corrector
+from treecal.correctors._base import REGISTRY, Corrector
 
 # For the other rooms.
 # isort: off
@@ -43,22 +43,17 @@ from treecal.correctors._valid import (
 from treecal.correctors._base import Scored as Scored
 from treecal.correctors._batch import one_each as one_each
 from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton import Design as Design
+from treecal.correctors._newton import FIRST as FIRST
 from treecal.correctors._newton import Newton as Newton
-from treecal.correctors._newton_kernels import _law as _law
-from treecal.correctors._newton_kernels import _room as _room
-from treecal.correctors._newton_kernels import _step as _step
-from treecal.correctors._scaling import FIRST as FIRST
-from treecal.correctors._scores import BINS as BINS
-from treecal.correctors._scores import FLOOR as FLOOR
-from treecal.correctors._scores import binning as binning
-from treecal.correctors._scores import squared_gaps as squared_gaps
-from treecal.correctors._trust_kernels import mixed as mixed
+from treecal.correctors._stream_scores import BankScores as BankScores
+from treecal.correctors._stream_scores import Scorecards as Scorecards
+from treecal.correctors._stream_scores import StreamScores as StreamScores
 from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms
 
 __all__ = [
+    "REGISTRY",
     "BetaCalibration",
     "ByGroup",
     "ByKey",
@@ -91,16 +86,18 @@ __all__ = [
 
 
 def all_correctors() -> list[type[Corrector]]:
-    """Return every class of this package that corrects one model, for the command line, reports and the tests.
+    """Return every class that corrects one model, for the command line, the server, reports and the tests.
+
+    They are those of this package, and others that have a name.
 
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
     ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
     """
-    things = (globals()[name] for name in __all__)
+    things = (*(globals()[name] for name in __all__), *REGISTRY.values())
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
-    return [kind for kind in kinds if not kind._several]
+    return list(dict.fromkeys(kind for kind in kinds if not kind._several))
 
 
 def method_of(kind: str) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array
 from treecal._validate import sample_weight
+from treecal.columns import Streams
 from treecal.correctors._batch import Batch, Group, one_each, read_weights
 from treecal.correctors._books import Books, Page
 from treecal.correctors._kept import Kept
@@ -31,7 +32,7 @@ from treecal.exceptions import (
     UnsupportedError,
 )
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters import checked_space
+from treecal.forecasters import checked_space, register
 from treecal.geometry import (
     ConvexSet,
     checked_tolerance,
@@ -103,6 +104,8 @@ class Corrector(Kept):
     _fields: ClassVar[tuple[str, ...]] = ("space", "scores", "tolerance")
     _takes: ClassVar[frozenset[str]] = frozenset()
     """Which of `group` and `weight` the class is given."""
+    name: ClassVar[str | None] = None
+    """Its name on the command line and in the server. A class that defines a name is in `REGISTRY` under it."""
     _several: ClassVar[bool] = False
     """Whether its forecast of a round is one of each of several models."""
     _state: Any
@@ -128,6 +131,7 @@ class Corrector(Kept):
         for name in ("_played", "_announce_many", "_forecasts"):
             if _place(cls, name) > hooks:  # a faster way of a base class knows nothing of hooks that came later
                 setattr(cls, name, getattr(Corrector, name))
+        register(REGISTRY, cls)
 
     @abstractmethod
     def _announce(self, forecast: Array, *args: Any, **given: Any) -> Forecast:
@@ -161,9 +165,17 @@ class Corrector(Kept):
     def methods(cls) -> dict[str, Callable[..., Corrector]]:
         """Return its names in `treecal recalibrate --method`, each with a function that makes it from a set.
 
-        A function with a parameter `groups` is given the rule of `--groups`.
+        By default that is its `name`, with the class. A function with a parameter `groups` is given the rule of
+        `--groups`.
         """
-        return {}
+        return {} if cls.name is None else {cls.name: cls}
+
+    def _streams(self) -> Streams | None:
+        """Return no streams yet, in arrays, each of which will be a copy of this one; None where objects have to do.
+
+        Banks ask the class that defines it, and none of its subclasses, which may do anything.
+        """
+        return None
 
     @property
     def rounds(self) -> int:
@@ -558,6 +570,10 @@ class Corrector(Kept):
             f"came in a thread that made no forecast, and those of {len(awaiting)} others await their outcomes.",
             hint="call predict(b) and update(y) of a round in one thread.",
         )
+
+
+REGISTRY: dict[str, type[Corrector]] = {}
+"""Every corrector that has a name, in the order of their definition."""
 
 
 def _place(cls: type, name: str) -> int:

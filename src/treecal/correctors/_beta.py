@@ -40,7 +40,7 @@ class BetaCalibration(Scaling):
     Kull, Silva Filho and Flach, "Beta calibration", 2017.
     """
 
-    method = "beta"
+    name = "beta"
 
     def _identity(self) -> Array:
         if self.space.dim != 2:

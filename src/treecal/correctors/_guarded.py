@@ -80,6 +80,7 @@ class GuardedCorrector(Corrector):
     890
     """
 
+    name = "guarded"
     _fields = ("space", "corrector", "safe", "budget", "norm", "error", "measured", "scores", "tolerance")
 
     def __init__(
@@ -200,4 +201,4 @@ class GuardedCorrector(Corrector):
         def scaled(space: ConvexSet) -> GuardedCorrector:
             return cls(space, corrector=VectorScaling(space))
 
-        return {"guarded": cls, "vector-then-guarded": scaled}
+        return super().methods() | {"vector-then-guarded": scaled}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +64,7 @@ class IsotonicCalibration(Corrector):
     Zadrozny and Elkan, "Transforming classifier scores into accurate multiclass probability estimates", 2002.
     """
 
+    name = "isotonic"
     _state: Tally
 
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
@@ -80,11 +81,6 @@ class IsotonicCalibration(Corrector):
         """Yield the only one there is."""
         with suppress(ParameterError):
             yield cls(space)
-
-    @classmethod
-    def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return its one method."""
-        return {"isotonic": cls}
 
     def _places(self, forecasts: Array) -> Integers:
         """Return the cell of each probability: its arcsine is cut into equal parts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from treecal.geometry import ConvexSet, Simplex
 
 STEP = 0.2
 """The first step of each coefficient; after errors with sum of squares `V` it is `STEP/√(1 + V)`."""
+FLOOR = 0.03
+"""The most that a floor is of the model's probability; after `t` rounds it is at most `1/√(1 + t)`."""
 TESTS = 3
 """Of each class in each group: the error itself, its product with the announced `p_k`, and with the model's `b_k`."""
 _FLAT = 1e-12  # of the coefficients: a curvature that counts as none
@@ -29,10 +31,11 @@ _FLAT = 1e-12  # of the coefficients: a curvature that counts as none
 class _Tested:
     """What a group's tests have found, in arrays that are replaced and never changed."""
 
-    def __init__(self, weight: float, sums: Array, squares: Array) -> None:
+    def __init__(self, weight: float, sums: Array, squares: Array, lifted: Array) -> None:
         self.weight = weight  # of its rounds
-        self.sums = sums  # (TESTS, dim): of the errors y_k − p_k, times 1, p_k, b_k
+        self.sums = sums  # (TESTS, dim): of the errors y'_k − p_k, times 1, p_k, b_k
         self.squares = squares  # (TESTS, dim): of what was added
+        self.lifted = lifted  # (dim,): the sum of y − y', what floors took from the outcomes
         self.steps = STEP / np.sqrt(1.0 + squares)
         self.coefficients = sums * self.steps
 
@@ -55,25 +58,37 @@ class Multicalibrator(Corrector):
     that no small change improves. It always exists and is found by sorting: one point, where tests that mix the classes
     would need a distribution over the iterates of an inner loop (Farina and Perdomo).
 
+    **Floors.** A shift alone would take probabilities to 0, which the log score punishes without limit. So no class is
+    given less than its floor, `ε·b_k` with `ε = min(0.03, 1/√(1 + W))`, `W` the weight of the rounds before: the log
+    score of a round is at most the model's plus `ln(1/ε)`. The forecast is as above among the points with `p >= ε·b`:
+    there is a level `λ` with `h_k = λ` where `p_k` is more than its floor, and `h_k <= λ` in the set `A` of the classes
+    that are held there. In place of `y` is learned `y' = y + Σ_A ε·b_k·(e_k − y)`, the outcome with the floors' share
+    taken out. Then `y' − p` sums to 0, in `A` it is `(1 − |a|)·y_k >= 0` with `|a| = Σ_A ε·b_k`, and so
+    `⟨h(p), y' − p⟩ = Σ_A (h_k − λ)·(1 − |a|)·y_k <= 0`. What is not learned is `y − y'`, of size `2|a| <= 2ε` at most;
+    and it is 0 in a round in which no class is held.
+
     **Guarantee**, for any forecasts, outcomes and groups. Let `x` be all coefficients, `x_1` their start, `η` the
-    steps, `g_t` the errors of round `t`, and `F_t(S) = max_x ⟨S, x⟩ − Σ_i (x_i − x_1i)²/(2η_ti)`, whose gradient at the
-    past sums is `x_t`. `F_t` falls as steps do, and `F_t(S + g) <= F_t(S) + ⟨g, x_t⟩ + Σ_i η_ti·g_i²/2`. Because
-    `⟨g_t, x_t⟩ = ⟨h(p_t), y_t − p_t⟩ <= 0`, after all rounds `F(S) <= X = Σ_t Σ_i η_ti·g_ti²/2`: for every `u`
+    steps, `g_t` the learned errors of round `t`, of `y' − p`, and `F_t(S) = max_x ⟨S, x⟩ − Σ_i (x_i − x_1i)²/(2η_ti)`,
+    whose gradient at the past sums is `x_t`. `F_t` falls as steps do, and
+    `F_t(S + g) <= F_t(S) + ⟨g, x_t⟩ + Σ_i η_ti·g_i²/2`. Because `⟨g_t, x_t⟩ = ⟨h(p_t), y'_t − p_t⟩ <= 0`, after all
+    rounds `F(S) <= X = Σ_t Σ_i η_ti·g_ti²/2`: for every `u`
 
         `⟨S, u⟩ <= X + Σ_i (u_i − x_1i)²/(2η_i)`.
 
-    - With `u` in the directions of one group's errors, and the best length: `Σ_k |Σ_t (y_k − p_k)|`, over the group's
+    - With `u` in the directions of one group's errors, and the best length: `Σ_k |Σ_t (y'_k − p_k)|`, over the group's
       rounds, is at most `√(2·(X + Z)·Σ_k 1/η_gk)`, where `Z = Σ_k (1/η_βk + 1/η_γk)/2` of the group of all is the cost
-      of leaving the start. That is `bound(group)`. In weights of 1 it is `O(√T)` (`multicalibration_bound`): on one
-      coordinate `X` is at most `STEP·√V`.
-    - With `u` the start, `Σ⟨b − p, y − p⟩ <= X`: the Brier score is at most that of the model plus `2X`, also `O(√T)`;
-      and with `b − p` in one group, so it is there.
+      of leaving the start. The errors `y − p` have at most `Σ_k |Σ_t (y_k − y'_k)|` more, which is kept. The sum of
+      both is `bound(group)`. In weights of 1 it is `O(√T)` (`multicalibration_bound`): on one coordinate `X` is at most
+      `STEP·√V`, and `Σ_t 2·ε_t <= 4√T`.
+    - With `u` the start, `Σ⟨b − p, y' − p⟩ <= X`. Since `⟨b − p, y − y'⟩ = |a|·(b − p)_y − Σ_A ε·b_k·(b_k − p_k)`,
+      where `b_k >= p_k` in `A`, the Brier score is at most that of the model plus `2X + 2·Σ|a|`, also `O(√T)`; and with
+      `b − p` in one group, so it is there.
 
     Any weights keep the guarantee: weighted errors are added up, and `X` is counted as it comes. Calibration in the
     usual sense, an error of each distinct forecast in each group, cannot be had at this rate.
 
-    A round costs `O(dim·log dim + groups·dim)`, `groups` those of the round. Memory is `6·dim` numbers for each group
-    met. A forecast may be 0 for a class, which the log score punishes without limit.
+    A round costs `O(dim·log dim + groups·dim)`, `groups` those of the round. Memory is `7·dim` numbers for each group
+    met.
 
     Parameters
     ----------
@@ -104,6 +119,8 @@ class Multicalibrator(Corrector):
     Duchi, Hazan and Singer, "Adaptive Subgradient Methods", 2011.
     """
 
+    name = "multicalibrate"
+
     def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because tests are of one class each")
@@ -116,11 +133,6 @@ class Multicalibrator(Corrector):
         """Yield the one there is."""
         if isinstance(space, Simplex):
             yield cls(space)
-
-    @classmethod
-    def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the one method."""
-        return {"multicalibrate": cls}
 
     @property
     def groups(self) -> tuple[Hashable, ...]:
@@ -138,7 +150,7 @@ class Multicalibrator(Corrector):
         """
         with self._lock:
             own = self._one(group)
-            return float(np.abs(own.sums[0]).sum()) / own.weight
+            return float(np.abs(own.sums[0] + own.lifted).sum()) / own.weight
 
     def bound(self, group: Group = None) -> float:
         """Return what `error(group)` is guaranteed not to exceed, whatever the outcomes were.
@@ -149,9 +161,10 @@ class Multicalibrator(Corrector):
             The name of one group.
         """
         with self._lock:
-            own, start = self._one(group), self._one(None).steps[1:]
-            leaving = float((1 / start).sum()) / 2
-            return math.sqrt(2 * (self._spent + leaving) * float((1 / own.steps[0]).sum())) / own.weight
+            own = self._one(group)
+            leaving = float((1 / self._one(None).steps[1:]).sum()) / 2
+            learned = math.sqrt(2 * (self._spent + leaving) * float((1 / own.steps[0]).sum()))
+            return (learned + float(np.abs(own.lifted).sum())) / own.weight
 
     def _check_given(self, group: Group, weight: float) -> None:
         read_name(group)
@@ -163,55 +176,74 @@ class Multicalibrator(Corrector):
         return own
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
-        height, curve = forecast.copy(), np.ones(len(forecast))  # h = height − curve·p, at the start b − p
+        return self._point(self._balanced(forecast, group)[0])
+
+    def _balanced(self, forecast: Array, group: Group) -> tuple[Array, Array]:
+        """Return the forecast to announce, and the floors of the classes that are held there, 0 for the others."""
+        height = forecast.copy()  # h = height − curve·p, at the start b − p
+        curve = np.ones(len(forecast))
         met = self._tested.read()
         for name in _names(group):
             if (own := met.get(name)) is not None:
                 constant, slope, model = own.coefficients
                 height += constant + model * forecast
                 curve -= slope
-        return self._point(balance(height, curve))
+        part = min(FLOOR, 1 / math.sqrt(1 + met[None].weight)) if met else FLOOR
+        floors = part * forecast
+        above = balance(height - curve * floors, (1 - part) * curve)
+        return floors + (1 - part) * above, np.where(above > 0, 0.0, floors)
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None, weight: float = 1.0) -> dict[str, Any]:
-        p = self._announce(forecast, group=group).points[0]
-        added = weight * (outcome - p) * np.stack([np.ones(len(p)), p, forecast])
-        squares, met, spent = added**2, self._tested.read(), self._spent
+        p, held = self._balanced(forecast, group)
+        lifted = weight * (float(held.sum()) * outcome - held)  # y − y'
+        added = (weight * (outcome - p) - lifted) * np.stack([np.ones(len(p)), p, forecast])
+        squares = added**2
+        met = self._tested.read()
+        spent = self._spent
         newest: dict[Hashable, _Tested] = {}
         for name in _names(group):
-            own = met.get(name) or _Tested(0.0, np.zeros_like(added), np.zeros_like(added))
+            own = met.get(name) or _Tested(0.0, np.zeros_like(added), np.zeros_like(added), np.zeros_like(lifted))
             spent += float((own.steps * squares).sum()) / 2
-            newest[name] = _Tested(own.weight + weight, own.sums + added, own.squares + squares)
+            sums = own.sums + added
+            newest[name] = _Tested(own.weight + weight, sums, own.squares + squares, own.lifted + lifted)
         return {"_tested": self._tested.after(newest), "_spent": spent}
 
     def _own_state(self) -> dict[str, Any]:
-        met, shape = self._tested.read(), (-1, TESTS, self.space.dim)
+        met = self._tested.read()
+        dim = self.space.dim
         return {
             "names": list(met),
             "weight": np.array([own.weight for own in met.values()]),
-            "sums": np.array([own.sums for own in met.values()]).reshape(shape),
-            "squares": np.array([own.squares for own in met.values()]).reshape(shape),
+            "sums": np.array([own.sums for own in met.values()]).reshape(-1, TESTS, dim),
+            "squares": np.array([own.squares for own in met.values()]).reshape(-1, TESTS, dim),
+            "lifted": np.array([own.lifted for own in met.values()]).reshape(-1, dim),
             "spent": self._spent,
         }
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
-        check_names("the groups", state, ("names", "weight", "sums", "squares", "spent"))
+        if isinstance(state, dict) and "lifted" not in state:  # older snapshots are of no floors
+            state = {**state, "lifted": np.zeros((len(state.get("names", ())), self.space.dim))}
+        check_names("the groups", state, ("names", "weight", "sums", "squares", "lifted", "spent"))
         names = saved_names(state["names"])
-        weight, sums, squares = state["weight"], state["sums"], state["squares"]
+        weight = state["weight"]
         check_array("weight", weight, (len(names),))
-        for name, array in (("sums", sums), ("squares", squares)):
-            check_array(name, array, (len(names), TESTS, self.space.dim))
+        for name in ("sums", "squares"):
+            check_array(name, state[name], (len(names), TESTS, self.space.dim))
+        check_array("lifted", state["lifted"], (len(names), self.space.dim))
         if (names and not rounds) or (names and (names[0] is not None or (weight > weight[0] * (1 + 1e-9)).any())):
             raise SnapshotError("the groups' first is not that of all rounds.")
         if (weight < 1 / HEAVIEST).any() or (weight > HEAVIEST * MOST_ROUNDS).any():
             raise SnapshotError("the groups' weights are not those of rounds.")
-        if (squares < 0).any():
+        if (state["squares"] < 0).any():
             raise SnapshotError("the groups' squares are less than 0.")
         check_number("spent", state["spent"], least=0.0, most=float(np.finfo(np.float64).max))
-        rows = zip(names, weight, sums, squares, strict=True)
-        met = {name: _Tested(float(w), s.copy(), v.copy()) for name, w, s, v in rows}
+        arrays = (state[name].copy() for name in ("sums", "squares", "lifted"))
+        rows = zip(names, weight.tolist(), *arrays, strict=True)
+        met = {name: _Tested(*own) for name, *own in rows}
 
         def resume() -> None:
-            self._tested, self._spent = Store(met), float(state["spent"])
+            self._tested = Store(met)
+            self._spent = float(state["spent"])
 
         return resume
 
@@ -274,8 +306,9 @@ def multicalibration_bound(rounds: int, *, classes: int, groups: int, each: int,
 
     With `n_g` rounds in group `g`, that of all included, `X <= STEP·(2 + √2)·Σ_g √(classes·n_g)`, because over the
     classes the squared errors add up to 2 a round at most, and with `p` or `b` to 1. By Cauchy and Schwarz `Σ_g √n_g`
-    is at most the root of `groups + 1` times all memberships, `(each + 1)·rounds`. The rest is as for
-    `Multicalibrator`, with `Σ_k √(1 + V_k) <= √(classes·(classes + Σ_k V_k))`.
+    is at most the root of `groups + 1` times all memberships, `(each + 1)·rounds`. The floors of `n` rounds are at most
+    `Σ_{t<=n} 2·min(0.03, 1/√t)`. The rest is as for `Multicalibrator`, with
+    `Σ_k √(1 + V_k) <= √(classes·(classes + Σ_k V_k))`.
 
     Parameters
     ----------
@@ -293,11 +326,14 @@ def multicalibration_bound(rounds: int, *, classes: int, groups: int, each: int,
     Examples
     --------
     >>> round(multicalibration_bound(336_000, classes=5, groups=25, each=3), 3)
-    0.05
+    0.057
     """
     rounds, classes = whole_number("rounds", rounds, least=1), whole_number("classes", classes, least=1)
     groups, each = whole_number("groups", groups, least=0), whole_number("each", each, least=0)
     size = rounds if size is None else whole_number("size", size, least=1)
     spent = STEP * (2 + math.sqrt(2)) * math.sqrt(classes * (groups + 1) * (each + 1) * rounds)
     leaving = math.sqrt(classes * (classes + rounds)) / STEP
-    return math.sqrt(2 * (spent + leaving) * math.sqrt(classes * (classes + 2 * size)) / STEP) / size
+    learned = math.sqrt(2 * (spent + leaving) * math.sqrt(classes * (classes + 2 * size)) / STEP)
+    short = min(size, int(FLOOR**-2))  # rounds in which the floor is 3 %; from there on the sum is below an integral
+    lifted = 2 * FLOOR * short + 4 * (math.sqrt(size) - math.sqrt(short))
+    return (learned + lifted) / size

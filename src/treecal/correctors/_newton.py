@@ -8,6 +8,9 @@ from typing import NamedTuple
 from treecal._states import State
 from treecal._typing import Array, Integers
 
+FIRST = 6
+"""The shortest half-life is `2^6` rounds: at the usual rate the step forgets about ten times as fast."""
+
 
 @dataclass(eq=False)
 class Newton(State):

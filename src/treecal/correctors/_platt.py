@@ -37,7 +37,9 @@ class PlattScaling(Scaling):
     Hazan, Agarwal and Kale, "Logarithmic regret algorithms for online convex optimization", 2007.
     """
 
-    method = "platt"
+    name = "platt"
+
+    _streams = Scaling._streams
 
     def _identity(self) -> Array:
         if self.space.dim != 2:

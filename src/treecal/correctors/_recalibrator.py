@@ -20,6 +20,7 @@ from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._group_state import GroupState, check_copies, check_seen, checked_names
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
+from treecal.correctors._mean_streams import MeanStreams
 from treecal.correctors._report import Correction
 from treecal.correctors._store import Store
 from treecal.correctors._trust_kernels import mixed
@@ -204,6 +205,11 @@ class Recalibrator(Corrector):
             return cls(space, groups=groups, make=lambda: AdaptiveTreeCal(space))
 
         return {name: partial(cls, make=name) for name in get_args(Simple)} | {"adaptive": adaptive}
+
+    def _streams(self) -> MeanStreams | None:
+        """Those of groups that are a few numbers each, and as many for all streams."""
+        plain = not self.forget and isinstance(self.make, str) and isinstance(self.groups, TopClass)
+        return MeanStreams(self) if plain else None
 
     def _key(self, forecast: Array) -> Hashable:
         """Return the forecast's group; the rule is called once a round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -19,7 +19,8 @@ from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered
-from treecal.correctors._newton import Design, Newton
+from treecal.correctors._newton import FIRST, Design, Newton
+from treecal.correctors._scaling_streams import ScalingStreams
 from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
@@ -32,8 +33,6 @@ TINIEST = 1e-9
 """Of rate and ridge: with less, curvatures of rounds and ridge differ by more than floats can hold."""
 LARGEST = 1e9
 """Of the radius."""
-FIRST = 6
-"""The shortest half-life is `2^6` rounds: at the usual rate the step forgets about ten times as fast."""
 _AT_ONCE = 2**20  # probabilities that `predict_many` holds at a time
 PRIOR = 0.03
 """The share of the ridge that pulls a fit to all rows: with all of it, fits to a few hundred rows change too little.
@@ -106,8 +105,6 @@ class Scaling(Corrector):
     """
 
     _state: Newton
-    method: ClassVar[str]
-    """Its name in `treecal recalibrate --method`."""
     _fields: ClassVar[tuple[str, ...]] = ("space", "rate", "ridge", "radius", "forget", "scores", "tolerance")
     _least: ClassVar[float] = LEAST
     _blocks = 1
@@ -150,10 +147,9 @@ class Scaling(Corrector):
             yield cls(space)
             yield cls(space, rate=0.2, ridge=0.5, radius=1.01 * math.sqrt(space.dim))
 
-    @classmethod
-    def methods(cls) -> dict[str, Callable[..., Corrector]]:
-        """Return the one method of the class."""
-        return {cls.method: cls}
+    def _streams(self) -> ScalingStreams:
+        """Those of a class that says so itself: a scaling of your own may take other steps."""
+        return ScalingStreams(self)
 
     @property
     def theta(self) -> Array:

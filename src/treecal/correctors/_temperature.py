@@ -30,10 +30,12 @@ class TemperatureScaling(Scaling):
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
 
-    method = "temperature"
+    name = "temperature"
     # One number for all rounds can make use of how small the smallest are, which tells naive Bayes' guesses from its
     # knowledge. A slope of its own for a class is thrown off by them.
     _least = 1e-15
+
+    _streams = Scaling._streams
 
     def _identity(self) -> Array:
         return np.ones(1)

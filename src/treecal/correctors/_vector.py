@@ -51,7 +51,7 @@ class VectorScaling(Scaling):
     Guo, Pleiss, Sun and Weinberger, "On Calibration of Modern Neural Networks", 2017.
     """
 
-    method = "vector"
+    name = "vector"
     _fields = ("space", "curvature", *Scaling._fields[1:])
 
     def __init__(
@@ -81,6 +81,8 @@ class VectorScaling(Scaling):
         yield from super().examples(space)
         with suppress(ParameterError):
             yield cls(space, curvature="by class", ridge=10.0, forget=False)
+
+    _streams = Scaling._streams
 
     def _identity(self) -> Array:
         return np.repeat([1.0, 0.0], self.space.dim)

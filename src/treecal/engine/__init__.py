@@ -1,36 +1,20 @@
 """Faster and wider: whole arrays of outcomes at once, and many streams at once."""
 
+from treecal.correctors import BankScores, StreamScores
 from treecal.engine._bank import Bank
 from treecal.engine._climb import KERNEL_DISTANCES as KERNEL_DISTANCES
 from treecal.engine._climb import Above as Above
 from treecal.engine._climb import Errors as Errors
 from treecal.engine._climb import Plan as Plan
+from treecal.engine._climb import TreeForecaster as TreeForecaster
 from treecal.engine._climb import climb_piece as climb_piece
-from treecal.engine._column_streams import ColumnStreams
-from treecal.engine._compile import digits as digits
-from treecal.engine._forecasts import Forecasts
+from treecal.engine._climb import new_treecal as new_treecal
 from treecal.engine._guard_streams import is_compiled as is_compiled
 from treecal.engine._guarded import GuardedRun
-from treecal.engine._kinds import register_streams
-from treecal.engine._kinds import streams_of as streams_of
-from treecal.engine._outcomes import Outcomes as Outcomes
+from treecal.engine._object_streams import streams_of as streams_of
 from treecal.engine._outcomes import first_refused as first_refused
 from treecal.engine._outcomes import read_outcomes as read_outcomes
 from treecal.engine._replay import replay
 from treecal.engine._run import Run
-from treecal.engine._stream_scores import BankScores, StreamScores
-from treecal.engine._streams import Streams as Streams
-from treecal.engine._tree_args import TreeForecaster as TreeForecaster
-from treecal.engine._tree_args import new_treecal as new_treecal
 
-__all__ = [
-    "Bank",
-    "BankScores",
-    "ColumnStreams",
-    "Forecasts",
-    "GuardedRun",
-    "Run",
-    "StreamScores",
-    "register_streams",
-    "replay",
-]
+__all__ = ["Bank", "BankScores", "GuardedRun", "Run", "StreamScores", "replay"]

@@ -12,16 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._states import check_names
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
+from treecal.columns import Forecasts, RowError
 from treecal.correctors import Corrector
 from treecal.engine._bank_reports import BankReports, kept
-from treecal.engine._forecasts import Forecasts
 from treecal.engine._keys import Numbers
-from treecal.engine._kinds import streams_of
 from treecal.engine._names import Names
-from treecal.engine._outcomes import Outcomes, read_outcomes
-from treecal.engine._streams import RowError, Thing
+from treecal.engine._object_streams import Thing, streams_of
+from treecal.engine._outcomes import read_outcomes
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from treecal.columns import Streams
+from treecal.correctors import BankScores
 from treecal.engine._kept_streams import KeptStreams
 from treecal.engine._keys import Numbers
 from treecal.engine._names import Names
-from treecal.engine._stream_scores import BankScores
-from treecal.engine._streams import Streams
 from treecal.exceptions import UnsupportedError
 from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 

@@ -16,17 +16,40 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._typing import Array, Integers
-from treecal.engine._outcomes import Outcomes, as_array, as_float_or_class, as_leaves, first_refused, refuse
-from treecal.engine._tree_args import TreeForecaster, kernel_args
-from treecal.forecasters import Path
-from treecal.geometry import TOLERANCE, Distance, Simplex, l1, l2
+from treecal._typing import Array, Integers, Outcomes
+from treecal.engine._outcomes import as_array, as_float_or_class, as_leaves, first_refused, refuse
+from treecal.exceptions import ParameterError
+from treecal.forecasters import AdaptiveTreeCal, Path, TreeCal, kernel_args, place_rows
+from treecal.geometry import TOLERANCE, ConvexSet, Distance, Simplex, l1, l2
 from treecal.tree import Tree
 
 _PIECE = 2**22  # numbers in a piece, at most: 32 MB
 _MANY = 10_000  # terms of a sum that are kept
 KERNEL_DISTANCES: tuple[Distance, ...] = (l1, l2, l2.squared)
 """What kernels measure errors in on their way up."""
+
+TreeForecaster = TreeCal | AdaptiveTreeCal
+"""What can be replayed on the tree."""
+
+
+def new_tree_forecaster(forecaster: ConvexSet | TreeForecaster) -> TreeForecaster:
+    """Return the forecaster if it is new and on the tree; for a set, TreeCal on it."""
+    if isinstance(forecaster, ConvexSet):
+        return TreeCal(forecaster)
+    if type(forecaster) not in (TreeCal, AdaptiveTreeCal):
+        raise ParameterError.expected("forecaster", forecaster, "a set, a TreeCal or an AdaptiveTreeCal")
+    if forecaster.rounds:
+        raise ParameterError.expected("forecaster", forecaster, "a new one", hint="this one has seen outcomes.")
+    return forecaster
+
+
+def new_treecal(forecaster: ConvexSet | TreeCal, *, hint: str) -> TreeCal:
+    """Return the forecaster if it is a new TreeCal; for a set, TreeCal on it. The hint says who takes others."""
+    if not isinstance(forecaster, ConvexSet) and type(forecaster) is not TreeCal:
+        raise ParameterError.expected("forecaster", forecaster, "a set or a TreeCal", hint=hint)
+    found = new_tree_forecaster(forecaster)
+    assert isinstance(found, TreeCal)
+    return found
 
 
 class Level(NamedTuple):
@@ -89,8 +112,6 @@ class Plan:
 
         `rounds` are the piece's, the first of them number `index`.
         """
-        from treecal.engine._kernels import place_rows
-
         tree, mix = kernel_args(self.path)
         levels = []
         for height in range(lowest, self.heights):

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treecal._compile import loose, strict
-from treecal._typing import Array, Integers
-from treecal.engine._compile import digits
-from treecal.engine._lanes import (
+from treecal._lanes import (
     WIDTH,
     added,
     any_sign,
@@ -34,7 +32,9 @@ from treecal.engine._lanes import (
     with_chunk,
     with_signs,
 )
-from treecal.engine._tree_args import Mix, TreeArgs
+from treecal._typing import Array, Integers
+from treecal.forecasters import Mix, TreeArgs
+from treecal.tree import digits
 
 _FEW = 8  # chunks of a row, at most, that are kept in registers
 _TOGETHER = 32  # nodes, about, whose norms are added up together

@@ -12,9 +12,9 @@ import numpy as np
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
+from treecal.columns import add_outcome
 from treecal.engine._guard_pages import ROOM, SLOT_ROOM, Pages, Pool, add_columns, add_slots, opened
 from treecal.engine._guard_parts import Spoken, learn, size, speak
-from treecal.engine._kernels import add_outcome
 from treecal.forecasters import CHANCE
 
 

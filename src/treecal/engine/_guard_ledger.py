@@ -8,8 +8,8 @@ import numpy as np
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
+from treecal.columns import add_outcome
 from treecal.engine._guard_parts import GridParts, Spoken, learn, speak
-from treecal.engine._kernels import add_outcome
 
 
 @inlined

@@ -12,10 +12,8 @@ from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine._compile import carries, digits
-from treecal.engine._kernels import carry_up, place, rises
-from treecal.engine._simple_kernels import choose_points
-from treecal.engine._tree_args import TreeArgs
+from treecal.forecasters import TreeArgs, carry_up, choose_points, place, rises
+from treecal.tree import carries, digits
 
 
 class TreeParts(NamedTuple):

@@ -9,15 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from treecal._compile import unlocked
 from treecal._states import MOST_ROUNDS, check_names
-from treecal._typing import Array, Integers
-from treecal.columns import ROUNDS, Field, Schema
-from treecal.engine._column_streams import ColumnStreams
-from treecal.engine._forecasts import Forecasts
-from treecal.engine._outcomes import Outcomes, unlocked
-from treecal.engine._streams import RowError
-from treecal.engine._tree_args import kernel_args
-from treecal.engine._tree_streams import heights_of
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, RowError, Schema
 from treecal.exceptions import HorizonError, SnapshotError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters import (
@@ -37,6 +32,8 @@ from treecal.forecasters import (
     Tracker,
     TreeCal,
     TreeState,
+    heights_of,
+    kernel_args,
 )
 from treecal.geometry import ConvexSet, Lp
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
 from treecal.engine._guard_streams import GuardStreams, is_compiled
-from treecal.engine._outcomes import Outcomes, read_outcomes
+from treecal.engine._outcomes import read_outcomes
 from treecal.engine._run import Run
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast, uniform

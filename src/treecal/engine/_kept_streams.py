@@ -7,12 +7,9 @@ from typing import Any, Self
 import numpy as np
 
 from treecal._states import check_names
-from treecal._typing import Array, Integers
-from treecal.correctors import Corrector
-from treecal.engine._forecasts import Forecasts
-from treecal.engine._outcomes import Outcomes
-from treecal.engine._stream_scores import Scorecards
-from treecal.engine._streams import RowError, Streams
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import Forecasts, RowError, Streams
+from treecal.correctors import Corrector, Scorecards
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.monitor import Monitor, WatchedStreams
 

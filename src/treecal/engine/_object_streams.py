@@ -1,22 +1,40 @@
-"""Streams of anything else: an object for each."""
+"""Streams in arrays where the class has some, and an object for each where not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from typing import Any, Self, cast
 
 import numpy as np
 
 from treecal._states import check_names, check_rounds
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import Forecasts, ListedForecasts, RowError, Streams
 from treecal.correctors import Batch, Corrector
-from treecal.engine._forecasts import Forecasts, ListedForecasts
-from treecal.engine._outcomes import Outcomes
-from treecal.engine._streams import RowError, Streams, Thing
-from treecal.exceptions import HorizonError, SnapshotError
+from treecal.engine._guard_streams import GuardStreams, is_compiled
+from treecal.exceptions import HorizonError, ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster
+
+Thing = Forecaster | Corrector
+"""What each stream of a bank is a copy of."""
+
+
+def streams_of(thing: Any) -> Streams:
+    """Return no streams yet, each of which will be a copy of the thing: in arrays where its own class says how."""
+    if isinstance(thing, Corrector):
+        own: Any = thing._unscored()
+    elif not isinstance(thing, Forecaster):
+        raise ParameterError.expected("thing", thing, "a forecaster, a corrector, or a set for TreeCal on it")
+    elif thing.rounds:
+        raise ParameterError.expected("thing", thing, "a new one", hint="this one has seen outcomes.")
+    else:
+        own = copy(thing)
+    if is_compiled(own):
+        return GuardStreams(own)
+    found: Streams | None = own._streams() if "_streams" in vars(type(own)) else None
+    return ObjectStreams(own) if found is None else found
 
 
 class ObjectStreams(Streams):

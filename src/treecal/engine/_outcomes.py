@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from treecal._compile import unlocked
 from treecal._processors import parts, side_by_side
-from treecal._typing import Array
+from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
 from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed
 
-Outcomes = NDArray[Any]
-"""Rows `(n, d)` of float64, or `(n,)` classes, which stand for the corners of a simplex."""
 _ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
 
 
@@ -77,20 +76,6 @@ def as_leaves(raw: NDArray[Any]) -> NDArray[Any]:
     with np.errstate(over="ignore"):  # infinite values are refused later
         leaves = np.require(raw, raw.dtype if raw.dtype in kinds else kinds[0], ["C", "A", "E"])
     return unlocked(leaves)
-
-
-def unlocked(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that kernels only read as one that is not locked: for a locked one they are compiled again."""
-    return array if array.flags.writeable else np.asarray(_Unlocked(array))
-
-
-class _Unlocked:
-    """A locked array's memory, as NumPy asks for it."""
-
-    def __init__(self, locked: NDArray[Any]) -> None:
-        interface = locked.__array_interface__
-        self.__array_interface__ = {**interface, "data": (interface["data"][0], False)}
-        self._locked = locked  # so that its memory stays
 
 
 def first_refused(space: ConvexSet, rows: Outcomes, threads: int | None = 1) -> int | None:

@@ -7,10 +7,9 @@ from typing import Any, overload
 
 from treecal._processors import processors
 from treecal._validate import whole_number
-from treecal.engine._climb import KERNEL_DISTANCES
+from treecal.engine._climb import KERNEL_DISTANCES, TreeForecaster, new_tree_forecaster
 from treecal.engine._guarded import GuardedRun, guarded_run
 from treecal.engine._run import Run
-from treecal.engine._tree_args import TreeForecaster, new_tree_forecaster
 from treecal.forecasters import Guarded, TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
 

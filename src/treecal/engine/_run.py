@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from treecal._processors import processors
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, climb_piece
+from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, TreeForecaster, climb_piece
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
-from treecal.engine._tree_args import TreeForecaster, kernel_args
 from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState
+from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState, carry, kernel_args
 from treecal.geometry import ConvexSet, Distance, as_distance
 from treecal.ledger import Ledger, Reading, Table
 
@@ -141,8 +140,6 @@ class Run:
 
     def _carried(self, pieces: int, left: Array) -> Array:
         """Return the carried sums after some whole pieces and the outcomes that are left."""
-        from treecal.engine._kernels import carry
-
         plan, above = self._plan, Above(self._plan)
         inner = np.zeros((plan.heights, self.space.dim))
         tree, _ = kernel_args(plan.path)

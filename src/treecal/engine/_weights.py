@@ -8,8 +8,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.engine._tree_args import node_costs
-from treecal.forecasters import AdaptiveState, AdaptiveTreeCal
+from treecal.forecasters import AdaptiveState, AdaptiveTreeCal, node_costs, weigh_piece
 
 
 class State(NamedTuple):
@@ -32,8 +31,6 @@ class Weights:
 
     def piece(self, levels: list[Level], ended: list[Level]) -> list[Array]:
         """Return the weights of the nodes within the next piece, by level, then of those above that end with it."""
-        from treecal.engine._kernels import weigh_piece
-
         state, rule = self.states[-1], self._forecaster._weighting
         costs, weights = state.costs.copy(), state.weights.copy()
         inner = [self._costs(level) for level in levels]

@@ -17,10 +17,23 @@ from numpy.typing import ArrayLike
 from treecal._states import Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
+from treecal.columns import Streams
 from treecal.exceptions import GeometryError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Norm, as_norm, is_outcome, read_outcome
 from treecal.theory import Certificate
+
+REGISTRY: dict[str, type[Forecaster]] = {}
+"""The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
+
+
+def register(registry: dict[str, Any], cls: Any) -> None:
+    """Put a class into a registry under its own name, if it has one; raise if another class has that."""
+    if name := vars(cls).get("name"):
+        known = registry.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):  # not defined again
+            raise ParameterError(f"the name {name!r} of {cls.__name__} is taken by {known.__name__}; choose another.")
+        registry[name] = cls
 
 
 class Forecaster(ABC):
@@ -175,6 +188,13 @@ class Forecaster(ABC):
         vars(twin).update(vars(self))
         return twin
 
+    def _streams(self) -> Streams | None:
+        """Return no streams yet, in arrays, each of which will be a copy of this one; None where objects have to do.
+
+        Banks ask the class that defines it, and none of its subclasses, which may do anything.
+        """
+        return None
+
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name."""
         return {name: getattr(self, name) for name in self._fields}
@@ -200,13 +220,7 @@ class Forecaster(ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        if name := vars(cls).get("name"):
-            known = REGISTRY.get(name, cls)
-            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):  # not defined again
-                raise ParameterError(
-                    f"the name {name!r} of {cls.__name__} is taken by {known.__name__}; choose another."
-                )
-            REGISTRY[name] = cls
+        register(REGISTRY, cls)
 
     def certificate(self, norm: Norm | str, *, rounds: int) -> Certificate | None:
         """Return the bound on the error per round that is guaranteed on every sequence; None where none is known.
@@ -273,10 +287,6 @@ class LockedForecaster(Forecaster):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, _lock=RLock())
-
-
-REGISTRY: dict[str, type[Forecaster]] = {}
-"""The forecasters that have a name, for `recommend`, the arena, the command line, snapshots and tests."""
 
 
 def _copy(value: Any) -> Any:

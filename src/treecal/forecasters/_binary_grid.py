@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
+from treecal._compile import strict
 from treecal._states import State, check_array
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
+from treecal.columns import ROUNDS, ColumnStreams, Field, Forecasts, Schema, add_outcome
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.forecasters._base import Forecaster
@@ -141,6 +144,9 @@ class BinaryGrid(Forecaster):
         least = int((b + math.sqrt(b * b + 8 * a * b)) / (2 * a))
         return min((cls(space, bins=n) for n in (least, least + 1)), key=lambda f: f._bound(rounds))
 
+    def _streams(self) -> GridStreams:
+        return GridStreams(self)
+
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[BinaryGrid]:
         """Yield an even and an odd grid, for two outcomes."""
@@ -153,3 +159,94 @@ def _middlemost(rows: Integers, last: int) -> Integers:
     distance = np.abs(2 * rows - last)
     nearest: Integers = rows[distance == distance.min()]
     return nearest
+
+
+class GridStreams(ColumnStreams):
+    """Many grids: of each stream the biases of its points."""
+
+    def __init__(self, thing: BinaryGrid) -> None:
+        super().__init__(thing, Schema((ROUNDS, Field("bias", (thing.bins + 1,)))))
+
+    def announce(self, rows: Integers, forecasts: Array | None) -> Forecasts:
+        points, weights = np.zeros((len(rows), 4, 2)), np.zeros((len(rows), 4))
+        sizes = np.empty(len(rows), np.int64)
+        announce_grids(rows, self.columns["bias"], points, weights, sizes)
+        most = int(sizes.max(initial=1))
+        return Forecasts(points[:, :most], weights[:, :most], sizes, self.thing.space)
+
+    def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> None:
+        play_grids(rows, outcomes, self.columns["bias"], self.rounds)  # which nothing interrupts
+
+    def with_rows(self, columns: Any) -> Self:
+        twin = super().with_rows(columns)
+        self.thing.check_bias(twin.columns["bias"])
+        return twin
+
+
+@strict
+def _keep_middlemost(rows: Integers, count: int, last: int) -> int:
+    """Keep those rows that are nearest to the middle, one or two; return how many."""
+    least = abs(2 * rows[0] - last)
+    for i in range(1, count):
+        least = min(least, abs(2 * rows[i] - last))
+    kept = 0
+    for i in range(count):
+        if abs(2 * rows[i] - last) == least:
+            rows[kept] = rows[i]
+            kept += 1
+    return kept
+
+
+@strict
+def choose_points(bias: Array, chosen: Integers, weights: Array) -> int:
+    """Write the points of a grid to play, and their weights; return how many. `chosen` has room for all points."""
+    bins, found = len(bias) - 1, 0
+    for i in range(bins + 1):
+        if bias[i] == 0:
+            chosen[found] = i
+            found += 1
+    if found:
+        count = _keep_middlemost(chosen, found, bins)
+        for c in range(count):
+            weights[c] = 1 / count
+        return count
+    for i in range(bins):
+        if bias[i] > 0 and bias[i + 1] < 0:
+            chosen[found] = i
+            found += 1
+    cells = _keep_middlemost(chosen, found, bins - 1)
+    for c in range(cells - 1, -1, -1):
+        i = chosen[c]
+        both = abs(bias[i + 1]) + abs(bias[i])
+        chosen[2 * c], chosen[2 * c + 1] = i, i + 1
+        weights[2 * c], weights[2 * c + 1] = abs(bias[i + 1]) / both / cells, abs(bias[i]) / both / cells
+    return 2 * cells
+
+
+@strict
+def announce_grids(rows: Integers, biases: Array, points: Array, weights: Array, sizes: Integers) -> None:
+    """Write the points of each stream's forecast, their weights, and how many there are."""
+    bins = biases.shape[1] - 1
+    chosen = np.empty(bins + 4, np.int64)
+    for i in range(len(rows)):
+        sizes[i] = choose_points(biases[rows[i]], chosen, weights[i])
+        for c in range(sizes[i]):
+            points[i, c, 0], points[i, c, 1] = (bins - chosen[c]) / bins, chosen[c] / bins
+
+
+@strict
+def play_grids(rows: Integers, outcomes: Any, biases: Array, rounds: Integers) -> None:
+    """Play a round of each row's stream, in order."""
+    bins = biases.shape[1] - 1
+    chosen, weights, outcome = np.empty(bins + 4, np.int64), np.empty(4), np.empty(2)
+    for i in range(len(rows)):
+        bias = biases[rows[i]]
+        count = choose_points(bias, chosen, weights)
+        outcome[:] = 0.0
+        add_outcome(outcome, outcomes, i)
+        for c in range(count):
+            high = chosen[c] / bins
+            low = (bins - chosen[c]) / bins
+            gap = ((outcome[1] - high) - (outcome[0] - low)) / 2
+            bias[chosen[c]] += weights[c] * min(max(gap, -high), low)
+        rounds[rows[i]] += 1

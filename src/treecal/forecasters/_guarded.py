@@ -20,7 +20,7 @@ from treecal.forecasters._binary_grid import BinaryGrid
 from treecal.forecasters._codebook import Codebook
 from treecal.forecasters._tally import Tally
 from treecal.forecasters._tracker import Tracker
-from treecal.forecasters._treecal import TreeCal
+from treecal.forecasters._tree.treecal import TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm
 from treecal.theory import Certificate
 

@@ -16,9 +16,9 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast, uniform
-from treecal.forecasters._adaptive import AdaptiveTreeCal
 from treecal.forecasters._base import Forecaster, LockedForecaster
-from treecal.forecasters._treecal import TreeCal
+from treecal.forecasters._tree.adaptive import AdaptiveTreeCal
+from treecal.forecasters._tree.treecal import TreeCal
 from treecal.geometry import ConvexSet
 
 _Now = tuple[Forecaster, Array, int, int | None]

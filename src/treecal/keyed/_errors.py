@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from treecal.engine import GuardedRun, Outcomes, Run, is_compiled, replay
+from treecal._typing import Outcomes
+from treecal.engine import GuardedRun, Run, is_compiled, replay
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
 from treecal.geometry import Distance, as_distance
 from treecal.keyed._forecaster import check_new, horizon

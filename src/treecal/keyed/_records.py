@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from treecal._typing import Array, Integers
-from treecal.columns import check_records
-from treecal.engine import ColumnStreams, Streams, streams_of
+from treecal.columns import ColumnStreams, Streams, check_records
+from treecal.engine import streams_of
 from treecal.exceptions import SnapshotError, UnsupportedError
 from treecal.keyed._forecaster import Keyed
 from treecal.keyed._tables import arrow

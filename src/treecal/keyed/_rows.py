@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treecal._typing import Array, Integers
-from treecal.engine import Outcomes, first_refused
+from treecal._typing import Array, Integers, Outcomes
+from treecal.engine import first_refused
 from treecal.exceptions import ForecastError, OutcomeError
 from treecal.geometry import ConvexSet, read_forecast, read_forecast_rows, read_outcome
 from treecal.keyed._tables import Mask, arrow, numbers, schemas

@@ -13,8 +13,8 @@ import numpy as np
 
 from treecal._typing import Integers
 from treecal._validate import whole_number
+from treecal.columns import Streams
 from treecal.correctors import Corrector
-from treecal.engine import Streams
 from treecal.exceptions import FileError
 from treecal.forecasters import Forecaster
 from treecal.geometry import read_forecast_rows

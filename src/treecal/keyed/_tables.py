@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from treecal._optional import require
 from treecal._states import check_rounds
-from treecal._typing import Array, Integers
+from treecal._typing import Array, Integers, Outcomes
 from treecal.correctors import Corrector
-from treecal.engine import Outcomes
 from treecal.exceptions import FileError, SnapshotError
 from treecal.geometry import Simplex
 from treecal.keyed._forecaster import Keyed, recipe

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.engine import digits
+from treecal.tree import digits
 
 
 @strict

@@ -9,14 +9,14 @@ from typing import Any, Self
 import numpy as np
 
 from treecal._states import MOST_ROUNDS, check_array, check_names, check_rounds
-from treecal._typing import Array, Integers
-from treecal.columns import ROUNDS, Columns, Field, Schema
-from treecal.correctors import FIRST, Scaling, forgetting
-from treecal.engine._column_streams import ColumnStreams
-from treecal.engine._outcomes import Outcomes
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import ROUNDS, Columns, ColumnStreams, Field, Schema
+from treecal.correctors import _forgetting as forgetting
+from treecal.correctors import _scaling_steps as kernels
+from treecal.correctors._newton import FIRST
 
 
-def scaling_schema(thing: Scaling) -> Schema:
+def scaling_schema(thing: Any) -> Schema:
     """Return what is kept of a stream: parameters and curvature of each copy, the trust in it, and the rounds seen."""
     copies = partial(_copies_of, thing.forget)
     own = thing._state
@@ -38,14 +38,10 @@ def _copies_of(forget: bool, columns: Any) -> Integers:
 class ScalingStreams(ColumnStreams):
     """The state of `Scaling` with an axis for streams; all have room for the copies of the longest stream."""
 
-    thing: Scaling
-
-    def __init__(self, thing: Scaling) -> None:
+    def __init__(self, thing: Any) -> None:
         super().__init__(thing, scaling_schema(thing))
 
     def announce(self, rows: Integers, forecasts: Array | None) -> Array:
-        from treecal.engine import _scaling_kernels as kernels
-
         assert forecasts is not None
         of, means = self.thing, np.empty(forecasts.shape)
         now, values = _scalings(self.columns), of._values(of._logs(forecasts))
@@ -54,8 +50,6 @@ class ScalingStreams(ColumnStreams):
 
     def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array:
         """Learn on copies of the states, which are put in place at the end."""
-        from treecal.engine import _scaling_kernels as kernels
-
         assert forecasts is not None
         of, means = self.thing, np.empty(forecasts.shape)
         Y = np.array(outcomes) if outcomes.ndim == 2 else np.eye(of.space.dim)[outcomes]
@@ -77,9 +71,7 @@ class ScalingStreams(ColumnStreams):
         return forgetting.copies(float(seen), FIRST) if self.thing.forget else 1
 
     @cached_property
-    def _speeds(self) -> Any:
-        from treecal.engine import _scaling_kernels as kernels
-
+    def _speeds(self) -> kernels.Speeds:
         most = self._copies(MOST_ROUNDS * 1e12) if self.thing.forget else 1
         kept, ends = np.ones((most + 2, most + 1)), np.full(most + 2, math.inf)
         for count in range(1, most + 1 if self.thing.forget else 0):
@@ -105,7 +97,5 @@ class ScalingStreams(ColumnStreams):
         return self.with_rows({"rounds": rounds} | rest | copies)
 
 
-def _scalings(columns: Columns) -> Any:
-    from treecal.engine._scaling_kernels import Scalings
-
-    return Scalings(*(columns[name] for name in ("theta", "curvature", "trust", "seen")))
+def _scalings(columns: Columns) -> kernels.Scalings:
+    return kernels.Scalings(*(columns[name] for name in ("theta", "curvature", "trust", "seen")))

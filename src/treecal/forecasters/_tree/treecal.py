@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import check_rounds
-from treecal._typing import Array
+from treecal._states import MOST_ROUNDS, check_names, check_rounds
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import ROUNDS, ColumnStreams, Field, RowError, Schema, TreeForecasts
+from treecal.exceptions import HorizonError
 from treecal.forecast import Forecast, TreeForecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.forecasters._path import Path, TreeState
+from treecal.forecasters._tree.path import Path, TreeState
+from treecal.forecasters._tree.steps import kernel_args
 from treecal.geometry import ConvexSet, Norm
 from treecal.theory import Certificate, certificate, plan
-from treecal.tree import Tree
+from treecal.tree import MOST_LEAVES, Tree
 
 
 class TreeCal(Forecaster):
@@ -120,6 +126,9 @@ class TreeCal(Forecaster):
     def _state(self, state: TreeState) -> None:
         self._now = self._path.resume(int(state.rounds[0]), state.sums[:, 0])
 
+    def _streams(self) -> TreeStreams:
+        return TreeStreams(self)
+
     name = "treecal"
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
@@ -137,3 +146,95 @@ class TreeCal(Forecaster):
     def examples(cls, space: ConvexSet) -> Iterator[Forecaster]:
         """Yield a growing tree, one of fixed depth, and one mixed with the centre."""
         yield from (cls(space, arity=3), cls(space, arity=2, depth=6), cls(space, arity=4, mix=0.1))
+
+
+def heights_of(tree: Tree, rounds: str, columns: Any) -> Integers:
+    """Return the heights of the tree of each row, given the column of rounds that it has played."""
+    played: Integers = columns[rounds]
+    return tree.heights(played)
+
+
+class TreeStreams(ColumnStreams):
+    """Many streams of `TreeCal`: their carried sums, with room for the heights of the longest."""
+
+    def __init__(self, thing: Any) -> None:
+        super().__init__(thing, Schema(self._fields(thing)))
+
+    def _fields(self, thing: Any) -> tuple[Field, ...]:
+        """Return what is kept of a stream: what the forecaster's own state has."""
+        rounds = replace(ROUNDS, most=min(thing.tree.horizon or MOST_ROUNDS, MOST_ROUNDS))
+        heights = partial(heights_of, thing.tree, "rounds")
+        return rounds, Field("sums", (thing.space.dim,), new=thing._state.sums[:, 0], length=heights)
+
+    @property
+    def _room(self) -> int:
+        """Rounds for which there are heights: with one more a tree grows, or one of fixed depth is full."""
+        return int(min(self.thing.tree.arity ** self.columns["sums"].shape[1], MOST_LEAVES)) - 1
+
+    def _grow(self) -> None:
+        """Make room for one height more."""
+        heights = self.columns["sums"].shape[1] + 1
+        for field in self.schema.of(length=True):
+            self.columns.widen(field.name, heights)
+
+    def check(self, rows: Integers, *, predict: bool = False) -> None:
+        """Raise if one more round for each row would be more than a tree of fixed depth has."""
+        tree = self.thing.tree
+        if tree.horizon is None:
+            return
+        if predict:
+            rows = np.unique(rows)
+        if int(self.rounds[rows].max(initial=0)) + len(rows) <= tree.horizon:
+            return
+        streams, counts = np.unique(rows, return_counts=True)
+        after = self.rounds[streams] + counts
+        try:
+            tree.check(int(after.max()))
+        except HorizonError as error:
+            raise RowError(int(streams[after.argmax()]), error) from None
+
+    def _trees(self) -> Any:
+        from treecal.forecasters._tree.wide import Trees
+
+        return Trees(self.rounds, self.columns["sums"])
+
+    def announce(self, rows: Integers, forecasts: Array | None) -> TreeForecasts:
+        from treecal.forecasters._tree.wide import places
+
+        tree = self.thing.tree
+        rounds = self.rounds[rows]
+        heights = tree.heights(rounds)
+        points = np.empty((len(rows), int(heights.max(initial=1)), self.thing.space.dim))
+        places(rows, self._trees(), *kernel_args(self.thing._path), points)
+        weights = self._weights(rows, points.shape[1])
+        return TreeForecasts(points, weights, heights, rounds, tree.arity, self.thing.space)
+
+    def _weights(self, rows: Integers, heights: int) -> Array | None:
+        """Return the weights of so many heights of each row; None where all are equal."""
+        return None
+
+    def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> None:
+        from treecal.forecasters._tree.wide import learn
+
+        tree, _ = kernel_args(self.thing._path)
+        done = 0
+        while (done := learn(rows, outcomes, done, self._room, tree, self._trees())) < len(rows):
+            self.torn = True
+            self._grow()
+        self.torn = False
+
+    def state(self, rows: Integers) -> dict[str, Any]:
+        """Return the state as the forecaster has it, with a column for each stream."""
+        return self._turned(self.rows(rows))
+
+    def resumed(self, state: dict[str, Any]) -> Self:
+        check_names("the state", state, [field.name for field in self.schema.fields])
+        return self.with_rows(self._turned(state))
+
+    def _turned(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Return a state with the axes of streams and of heights exchanged."""
+        entries = {field.name for field in self.schema.of(length=True)}
+        return {
+            name: np.ascontiguousarray(array.swapaxes(0, 1)) if name in entries and np.ndim(array) > 1 else array
+            for name, array in state.items()
+        }

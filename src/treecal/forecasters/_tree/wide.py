@@ -1,7 +1,7 @@
-"""The loops of many streams on trees.
+"""The loops of many streams on trees, by the vectors and the memory of the processor.
 
-Sums, divisions and norms are those of the forecasters, in their order and never fused, so that all is the same bit for
-bit.
+This module imports the compiler, so it is imported when a bank learns. Sums, divisions and norms are those of the
+forecasters, in their order and never fused, so that all is the same bit for bit.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
+from treecal import _lanes as lanes
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine import _lanes as lanes
-from treecal.engine._compile import remainder, weigh
-from treecal.engine._kernels import carry_up, coordinate, place, rises
-from treecal.engine._tree_args import Mix, TreeArgs
-from treecal.forecasters import Weighting
+from treecal.forecasters._tree.steps import Mix, TreeArgs, carry_up, coordinate, place, remainder, rises
+from treecal.forecasters._tree.weighting import Weighting, weigh
 
 AHEAD = 16
 """The memory of outcomes so far ahead is fetched meanwhile."""
@@ -49,30 +46,19 @@ def fetch(array: Any, start: int, size: int) -> None:
         lanes.prefetch(array, start + k)
 
 
+@strict
 def add_at(sums: Array, at: int, outcomes: Any, i: int, dim: int) -> None:
     """Add outcome `i` to the sum that starts at `at`: `add_outcome`, without a slice, which counts references."""
-    raise NotImplementedError
-
-
-@overload(add_at)
-def _add_at(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> Any:
-    if outcomes.ndim == 1:
-
-        def add(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> None:
-            place = at + lanes.get(outcomes, i)
-            lanes.put(sums, place, lanes.get(sums, place) + 1.0)
-
+    if outcomes.ndim == 1:  # known to the compiler, which leaves out the other branch
+        place = at + lanes.get(outcomes, i)
+        lanes.put(sums, place, lanes.get(sums, place) + 1.0)
     else:
-
-        def add(sums: Any, at: Any, outcomes: Any, i: Any, dim: Any) -> None:
-            last = dim - dim % lanes.WIDTH
-            for k in range(0, last, lanes.WIDTH):
-                total = lanes.plus(lanes.load(sums, at + k), lanes.load(outcomes, i * dim + k))
-                lanes.store(sums, at + k, total)
-            for k in range(last, dim):
-                lanes.put(sums, at + k, lanes.get(sums, at + k) + lanes.get(outcomes, i * dim + k))
-
-    return add
+        last = dim - dim % lanes.WIDTH
+        for k in range(0, last, lanes.WIDTH):
+            total = lanes.plus(lanes.load(sums, at + k), lanes.load(outcomes, i * dim + k))
+            lanes.store(sums, at + k, total)
+        for k in range(last, dim):
+            lanes.put(sums, at + k, lanes.get(sums, at + k) + lanes.get(outcomes, i * dim + k))
 
 
 @strict

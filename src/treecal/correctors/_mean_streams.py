@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
 from treecal._states import check_array, check_names
 from treecal._sums import two_sum
-from treecal._typing import Array, Integers
-from treecal.columns import ROUNDS, Field, Schema
-from treecal.correctors import Recalibrator, TopClass
-from treecal.engine._column_streams import ColumnStreams
-from treecal.engine._outcomes import Outcomes
-from treecal.engine._streams import waves
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import ROUNDS, ColumnStreams, Field, Schema, waves
 from treecal.exceptions import SnapshotError
-
-
-def has_columns(corrector: Recalibrator) -> bool:
-    """Return whether each group of a stream is a few numbers, and there are equally many groups for all."""
-    return not corrector.forget and isinstance(corrector.make, str) and isinstance(corrector.groups, TopClass)
 
 
 class MeanStreams(ColumnStreams):
@@ -29,22 +20,20 @@ class MeanStreams(ColumnStreams):
     a few array operations.
     """
 
-    thing: Recalibrator
-
-    def __init__(self, thing: Recalibrator) -> None:
-        self._dim, self._groups = thing.space.dim, cast(TopClass, thing.groups)
+    def __init__(self, thing: Any) -> None:
+        self._dim, self._groups = thing.space.dim, thing.groups
         self._places = self._dim * self._groups.bins
         first, sums = self._start(thing)
         super().__init__(
             thing, Schema((ROUNDS, Field("first", first.shape, new=first), Field("sums", sums.shape, new=sums)))
         )
 
-    def _start(self, thing: Recalibrator) -> tuple[Array, Array]:
+    def _start(self, thing: Any) -> tuple[Array, Array]:
         """Return what a new stream has: a corrector that was fitted has met some groups."""
         d = self._dim
         first, sums = np.zeros((self._places, d)), np.zeros((self._places, 2, 1 + 2 * d))
         for name, group in thing._groups().items():
-            top, at = cast(tuple[int, int], name)  # as TopClass names them
+            top, at = name  # as TopClass names them
             row = top * self._groups.bins + at
             first[row] = group.first
             sums[row] = group.sums[:2, [0, *range(3, 3 + 2 * d)]]

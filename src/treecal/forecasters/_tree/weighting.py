@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from treecal._compile import also_compiled
 from treecal._elementary import exp
 from treecal._typing import Array
 from treecal.theory import hedge_rate
@@ -46,6 +47,7 @@ def weighting(tree: Tree, *, block: bool, rate: float) -> Weighting:
     return Weighting(tree.arity, tree.depth or 0, block, rates, longest)
 
 
+@also_compiled
 def weigh(
     rule: Weighting, rounds: int, heights: int, ended: Numbers, scale: float, costs: Numbers, weights: Numbers
 ) -> float:

@@ -11,18 +11,25 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._processors import parts, side_by_side
 from treecal._states import check_array, check_rounds
-from treecal._typing import Array
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import Field
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast, TreeForecast
 from treecal.forecasters._base import Forecaster, checked_space
-from treecal.forecasters._path import Path, PathState, TreeState
-from treecal.forecasters._weighting import WeightState, weigh, weighting
+from treecal.forecasters._tree.path import Path, PathState, TreeState
+from treecal.forecasters._tree.steps import kernel_args
+from treecal.forecasters._tree.treecal import TreeStreams
+from treecal.forecasters._tree.weighting import WeightState, weigh, weighting
 from treecal.geometry import ConvexSet, Lp, Norm, as_norm
 from treecal.theory import Certificate, certificate
 from treecal.tree import Tree
 
 Rule = Literal["stick", "block"]
+_GAPS = 2**14  # numbers in the gaps of nodes that are held at once: they stay near the processor
+_COMPILED = {1.0: 1, 2.0: 2, math.inf: 3}
+"""The exponents of the norms that kernels know, with their numbers there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +183,9 @@ class AdaptiveTreeCal(Forecaster):
         path = self._path.resume(int(state.rounds[0]), state.sums[:, 0])
         self._now = path, (state.costs[:, 0].tolist(), state.weights[:, 0].tolist(), float(state.scale[0]))
 
+    def _streams(self) -> WeightedStreams:
+        return WeightedStreams(self)
+
     name = "adaptive"
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
@@ -196,3 +206,74 @@ class AdaptiveTreeCal(Forecaster):
         yield from (cls(space, arity=3), cls(space, arity=2, depth=6, norm="linf", mix=0.1))
         with suppress(UnsupportedError):
             yield cls(space, arity=3, rule="block")
+
+
+class WeightedStreams(TreeStreams):
+    """Many streams of `AdaptiveTreeCal`: sums, costs and weights of their heights, and the scale of costs."""
+
+    def __init__(self, thing: AdaptiveTreeCal) -> None:
+        super().__init__(thing)
+        self._norm = _COMPILED.get(thing.norm.p, 0) if isinstance(thing.norm, Lp) else 0
+
+    def _fields(self, thing: Any) -> tuple[Field, ...]:
+        rounds, sums = super()._fields(thing)
+        new = thing._state
+        weighted = (Field(name, new=getattr(new, name)[:, 0], length=sums.length) for name in ("costs", "weights"))
+        return rounds, sums, *weighted, Field("scale", new=new.scale[0])
+
+    def _weights(self, rows: Integers, heights: int) -> Array:
+        weights: Array = self.columns["weights"]
+        return weights[rows, :heights]
+
+    def learn(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> None:
+        """Learn outcomes and update weights; if there are many, threads share the streams."""
+        shares = [(low, high, 0) for low, high in parts(len(self.rounds), len(rows), self.threads)]
+        self.torn = True
+        while True:
+            done = side_by_side(lambda share: self._learn_share(rows, outcomes, *share), shares)
+            if min(done) == len(rows):
+                break
+            self._grow()
+            shares = [(low, high, at) for (low, high, _), at in zip(shares, done, strict=True)]
+        self.torn = False
+
+    def _learn_share(self, rows: Integers, outcomes: Outcomes, low: int, high: int, at: int) -> int:
+        """Learn for some of the streams, until a tree has to grow; return the first outcome that was not learned.
+
+        Rounds are played some at a time: first their sums and gaps, then the norms of the gaps, then the weights.
+        """
+        from treecal.forecasters._tree import wide as kernels
+
+        rule = self.thing._weighting
+        dim = self.thing.space.dim
+        columns = self.columns
+        weighted = kernels.Weights(columns["costs"], columns["weights"], columns["scale"])
+        gaps = np.empty((dim, max(_GAPS // dim, 2 * columns["costs"].shape[1])))
+        places, nows, ended = np.empty((3, min(gaps.shape[1], len(rows))), np.int64)
+        noted = kernels.Gaps(places, nows, ended, gaps)
+        args = self._room, (low, high), *kernel_args(self.thing._path), self._trees(), noted
+        while at < len(rows):
+            at, count, used = kernels.learn_gaps(rows, outcomes, at, *args)
+            if count == 0:
+                break
+            kernels.weigh_rows(rows, count, noted, self._costs(gaps, used), rule, weighted)
+        return at
+
+    def _costs(self, gaps: Array, count: int) -> Array:
+        """Return the norms of the first gaps, the columns of an array, which may be overwritten."""
+        from treecal.forecasters._tree import wide as kernels
+
+        if not self._norm or len(gaps) > kernels.MOST:
+            return node_costs(self.thing.norm, gaps[:, :count].T)
+        costs = np.empty(count)
+        kernels.costs_of(gaps, self._norm, costs)
+        return costs
+
+
+def node_costs(norm: Norm, gaps: Array) -> Array:
+    """Return the norm of each gap, rounded as AdaptiveTreeCal rounds that of one."""
+    if isinstance(norm, Lp):
+        gaps = np.sort(gaps, axis=1)
+        if norm.p in (1, 2, math.inf):
+            return norm(gaps)
+    return np.array([norm(gap) for gap in gaps])  # powers and products of one row are rounded in their own way

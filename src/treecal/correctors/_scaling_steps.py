@@ -8,7 +8,9 @@ import numpy as np
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.correctors import Design, _law, _room, _step, mixed
+from treecal.correctors._newton import Design
+from treecal.correctors._newton_kernels import _law, _room, _step
+from treecal.correctors._trust_kernels import mixed
 
 
 class Scalings(NamedTuple):

@@ -1,21 +1,47 @@
-"""The tree's hot loops: points of whole levels, the sums of rounds, and the weights of heights.
+"""The steps of trees on rows: points of nodes, sums that are carried, and the weights of heights along a piece.
 
 Sums and divisions are those of `Path`, in its order and never fused, so that points are the same bit for bit.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba.extending import overload
 
 from treecal._compile import inlined, strict
 from treecal._typing import Array, Integers
-from treecal.engine import _lanes as lanes
-from treecal.engine._compile import carries, digits, remainder, weigh
-from treecal.engine._tree_args import Mix, TreeArgs
-from treecal.forecasters import Weighting
+from treecal.forecasters._tree.path import Path
+from treecal.forecasters._tree.weighting import Weighting, weigh
+from treecal.tree import carries, digits
+
+
+class TreeArgs(NamedTuple):
+    """The tree, and the point of first children; `depth` is 0 for a growing tree."""
+
+    arity: int
+    depth: int
+    first: Array
+
+
+class Mix(NamedTuple):
+    """Points are `share·point + pull`. Without mixing, kernels take None and are compiled without it."""
+
+    share: float
+    pull: Array
+
+
+def kernel_args(path: Path) -> tuple[TreeArgs, Mix | None]:
+    """Return the tree with its start point, and how points are mixed: None if they are not."""
+    tree = TreeArgs(path.tree.arity, path.tree.depth or 0, path.first.copy())  # never locked: one compilation
+    return tree, Mix(1 - path.mix, path.pull) if path.mix else None
+
+
+@inlined
+def remainder(number: int, length: int) -> int:
+    """Return `number % length`, of numbers that are not negative; fast where lengths are powers of two."""
+    return number & (length - 1) if length & (length - 1) == 0 else number % length
+
 
 # Points.
 
@@ -69,35 +95,16 @@ def after_round(now: int, arity: int, depth: int) -> tuple[int, int]:
     return digits(now, arity), min(carries(now, arity) + 1, digits(now - 1, arity))
 
 
-def add_outcome(total: Array, outcomes: Any, i: int) -> None:
-    """Add outcome `i`, a row of numbers or a class, to a sum."""
-
-
-@overload(add_outcome, inline="always")
-def _add_outcome(total: Any, outcomes: Any, i: Any) -> Any:
-    if outcomes.ndim == 1:
-
-        def add(total: Any, outcomes: Any, i: Any) -> None:
-            total[outcomes[i]] += 1.0
-
-    else:
-
-        def add(total: Any, outcomes: Any, i: Any) -> None:
-            for k in range(len(total)):
-                total[k] += outcomes[i, k]
-
-    return add
-
-
 @strict
 def carry_up(sums: Array, start: int, dim: int, risen: int) -> None:
     """Carry sums one height up, from the lowest of so many heights on: those of the nodes that ended with a round.
 
     It is the odometer of `Path`. The sums lie one height after the other, from entry `start` of an array on.
     """
+    flat = sums.reshape(sums.size)
     for k in range(start, start + risen * dim):
-        lanes.put(sums, k + dim, lanes.get(sums, k + dim) + lanes.get(sums, k))
-        lanes.put(sums, k, 0.0)
+        flat[k + dim] += flat[k]
+        flat[k] = 0.0
 
 
 @strict

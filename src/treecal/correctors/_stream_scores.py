@@ -6,13 +6,12 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from treecal._compile import strict
 from treecal._elementary import log_losses
 from treecal._states import check_names
-from treecal._typing import Array, Integers
-from treecal.columns import Columns, Field, Schema
-from treecal.correctors import BINS, FLOOR, binning, squared_gaps
-from treecal.engine._forecasts import Forecasts
-from treecal.engine._outcomes import Outcomes
+from treecal._typing import Array, Integers, Outcomes
+from treecal.columns import Columns, Field, Forecasts, Schema, add_outcome
+from treecal.correctors._scores import BINS, FLOOR, binning, squared_gaps
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex
 
@@ -86,6 +85,37 @@ class BankScores(NamedTuple):
     mean: StreamScores
 
 
+class Points(NamedTuple):
+    """Forecasts of rounds: points `(n, most, d)`, their weights, how many they are, and their log scores."""
+
+    points: Array
+    weights: Array
+    sizes: Integers
+    logs: Array
+
+
+@strict
+def add_scores(
+    rows: Integers, forecasts: Points, outcomes: Any, low: Array, width: Array, totals: Array, cells: Array
+) -> None:
+    """Add rounds to the sums of their streams: `totals[row]`, and `cells[row, coordinate, bin]`."""
+    y, bins = np.empty(len(low)), cells.shape[2] - 1
+    for i in range(len(rows)):
+        y[:] = 0.0
+        add_outcome(y, outcomes, i)
+        own, sums = cells[rows[i]], totals[rows[i]]
+        for c in range(forecasts.sizes[i]):
+            point, share, miss = forecasts.points[i, c], forecasts.weights[i, c], 0.0
+            for j in range(len(y)):
+                miss += (y[j] - point[j]) ** 2
+                at = int(min(max(np.rint((point[j] - low[j]) / width[j]), 0.0), float(bins)))
+                own[j, at, 0] += 1.0 * share
+                own[j, at, 1] += point[j] * share
+                own[j, at, 2] += y[j] * share
+            sums[0] += miss * share
+            sums[1] += forecasts.logs[i, c] * share
+
+
 class ScoredRows:
     """The sums of one role of many streams, a row for each: as `Tallies` keeps them, in `O(dim)` memory a stream."""
 
@@ -105,8 +135,6 @@ class ScoredRows:
 
     def learn(self, rows: Integers, points: Array, weights: Array, sizes: Integers, outcomes: Outcomes) -> None:
         """Learn the points, `(n, most, d)`, that rows announced, and their outcomes, in order."""
-        from treecal.engine._score_kernels import Points, add_scores
-
         # Copies, which compiled code may write to: so it is compiled once.
         given = Points(np.array(points), np.array(weights), np.array(sizes), self._logs(points, outcomes))
         add_scores(rows, given, outcomes, self._low, self._width, self.columns["totals"], self.columns["cells"])
