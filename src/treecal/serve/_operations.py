@@ -209,6 +209,9 @@ async def archive_stream(context: Context, call: Request) -> Response:
 async def change_stream(context: Context, call: Request) -> Response:
     """Change settings of a stream."""
     changes: wire.StreamChange = call.body
+    if changes == wire.StreamChange():
+        hint = f"there are {', '.join(changes.__struct_fields__)}."
+        raise Refusal("invalid", "no setting is given.", hint=hint)
     kept = await context.kept(call)
     taught = None
     if changes.relearn:
