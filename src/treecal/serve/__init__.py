@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from treecal.serve._doctor import check_books as check_books
     from treecal.serve._move import move_books as move_books
     from treecal.serve._run import serve as serve
+    from treecal.serve._settings import Settings as Settings, read_settings as read_settings
     from treecal.serve._store import NotNowError as NotNowError
     from treecal.serve._tokens import (
         Token as Token,
@@ -54,11 +55,13 @@ if TYPE_CHECKING:
         make_token as make_token,
         revoke_token as revoke_token,
         tokens_of as tokens_of,
+        utc as utc,
     )
 # isort: on
 
 _MODULES = {
     "NotNowError": "_store",
+    "Settings": "_settings",
     "Token": "_tokens",
     "add_token": "_tokens",
     "back_up": "_backup",
@@ -67,9 +70,11 @@ _MODULES = {
     "move_books": "_move",
     "open_reader": "_connections",
     "open_store": "_connections",
+    "read_settings": "_settings",
     "revoke_token": "_tokens",
     "serve": "_run",
     "tokens_of": "_tokens",
+    "utc": "_tokens",
 }
 
 

@@ -60,10 +60,20 @@ class Books:
         Where they are kept.
     clock
         What tells the time, in seconds since 1970.
+    receivers
+        Returns the names of the webhooks that are sent the alarms of a stream.
     """
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
-        self.store, self._clock = store, clock
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.time,
+        receivers: Callable[[str], Iterable[str]] = lambda stream: (),
+    ) -> None:
+        self.store = store
+        self._clock = clock
+        self._receivers = receivers
         self.events: list[Event] = []
         self._kept: dict[str, StreamRow] = {}
         self._names: list[str] = []
@@ -178,7 +188,7 @@ class Books:
         kept = self.kept(name)
         ((last,),) = self.store.query("last_arrival", kept.stream)
         self.store.run("bury_stream", [(f"#{kept.stream}", f"{last} arrivals", self._now(), kept.stream)])
-        for statement in ("drop_snapshot", "drop_base", "drop_alarms"):
+        for statement in ("drop_snapshot", "drop_base", "drop_deliveries", "drop_alarms"):
             self.store.run(statement, [(kept.stream,)])
         self.store.purge()
         self._players.pop(name, None)
@@ -455,6 +465,8 @@ class Books:
             more = {"words": alarm.in_outcomes(), "since": rows[0][0] if rows else kept.created}  # it may be deleted
             body = msgspec.json.encode(_plain(asdict(alarm) | more)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
+            if owed := [(kept.stream, arrival, watched, receiver) for receiver in self._receivers(kept.name)]:
+                self.store.run("add_delivery", owed)
             announced_alarm = wire_alarm(kept.name, watched, now, msgspec.json.decode(body))
             self.events.append({"event": "alarm", **msgspec.to_builtins(announced_alarm)})
 

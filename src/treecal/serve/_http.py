@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treecal.serve._log import Log
     from treecal.serve._metrics import Metrics
     from treecal.serve._store import Store
+    from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 
 MOST_BYTES = 8 * 2**20
@@ -72,6 +73,7 @@ def application(
     most_seconds: float = MOST_SECONDS,
     keep: int | None = None,
     operations: Sequence[Operation] = OPERATIONS,
+    webhooks: Webhooks | None = None,
 ) -> Starlette:
     """Return the server's application.
 
@@ -91,8 +93,10 @@ def application(
         Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     operations
         What the server does.
+    webhooks
+        What sends alarms; None if there are no receivers.
     """
-    context = Context(writer, store, access, log, keep)
+    context = Context(writer, store, access, log, webhooks, keep)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from treecal.serve._metrics import Series
     from treecal.serve._replay import StreamRow
     from treecal.serve._store import Reader, Store
+    from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 
 T = TypeVar("T")
@@ -60,15 +62,33 @@ class Context:
         Who is let in.
     log
         Where requests and failures are written.
+    webhooks
+        What sends alarms; None if there are no receivers.
     keep
         Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     """
 
-    def __init__(self, writer: Writer, store: Store, access: Access, log: Log, keep: int | None = None) -> None:
-        self.access, self.log, self.hub, self.metrics, self.page = access, log, Hub(), Metrics(), Page()
+    def __init__(
+        self,
+        writer: Writer,
+        store: Store,
+        access: Access,
+        log: Log,
+        webhooks: Webhooks | None = None,
+        keep: int | None = None,
+    ) -> None:
+        self.writer = writer
+        self.access = access
+        self.log = log
+        self.webhooks = webhooks
         self.keep = keep
-        self.writer, self._store, self._verdicts = writer, store, reading.Verdicts()
-        self._beating, self._next_beat = asyncio.Lock(), 0.0
+        self.hub = Hub()
+        self.metrics = Metrics()
+        self.page = Page()
+        self._store = store
+        self._verdicts = reading.Verdicts()
+        self._beating = asyncio.Lock()
+        self._next_beat = 0.0
         self._problem: Refusal | None = None
 
     def open(self) -> None:
@@ -76,15 +96,19 @@ class Context:
         self.read = Readers(self._store)
         self.study = Readers(self._store)  # what takes long: others do not wait for it
         self._tokens = Readers(self._store, threads=1)  # nobody waits at the door for somebody else's scores
-        self.access.read_by(lambda: self._tokens(tokens_of))
+        self.access.read_by(
+            lambda: self._tokens(tokens_of),
+            lambda rows: self.writer.submit(lambda books: books.store.run("use_token", rows)),
+        )
         self.hub.open()
-        self.writer.on_commit = self.hub.publish
+        self.writer.listeners.append(self.hub.publish)
         self.untidy = asyncio.Event()
         self._tidying = asyncio.get_running_loop().create_task(self._tidy())
 
     def close(self) -> None:
         """End."""
         self._tidying.cancel()
+        self.access.write_use()
         self.hub.close()
         self.read.close()
         self.study.close()
@@ -431,6 +455,24 @@ async def list_alarms(context: Context, call: Request) -> Response:
     return answer(await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
 
+async def list_webhooks(context: Context, call: Request) -> Response:
+    """List webhooks."""
+    if call.grant.prefix:
+        raise Refusal("forbidden", "webhooks are of all streams, and the token is for some.", at="authorization")
+    return answer(wire.Webhooks(await _webhooks(context)))
+
+
+async def _webhooks(context: Context) -> list[wire.Webhook]:
+    pending: dict[str, int] = dict(await context.read(lambda reader: reader.query("count_deliveries")))
+    found = []
+    if context.webhooks is not None:
+        for name, receiver in context.webhooks.receivers.items():
+            course = context.webhooks.courses[name]
+            count = pending.pop(name, 0)
+            found.append(wire.Webhook(name, receiver.origin, list(receiver.streams), count, **asdict(course)))
+    return found + [wire.Webhook(name, None, [], count) for name, count in pending.items()]
+
+
 async def listen(context: Context, call: Request) -> Response:
     """Listen to events."""
     only, grant = _only(call), call.grant
@@ -463,6 +505,7 @@ async def metrics(context: Context, call: Request) -> Response:
         raise Refusal("forbidden", "the counts are of all streams, and the token is for some.", at="authorization")
     names = await context.look(lambda books: books.names())
     shown = [await context.look(lambda books, name=name: books.picture(name)) for name in names[:MOST_STREAMS]]  # type: ignore[misc]
+    webhooks = await _webhooks(context)
 
     def by_stream(field: str) -> Series:
         return [((("stream", each.kept.name),), getattr(each, field)) for each in shown]
@@ -479,6 +522,18 @@ async def metrics(context: Context, call: Request) -> Response:
         "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),
         "treecal_void": ("Rounds given up.", by_stream("void")),
         "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
+        "treecal_webhook_pending": (
+            "Alarms that a receiver has not taken yet.",
+            [((("webhook", each.name),), each.pending) for each in webhooks],
+        ),
+        "treecal_webhook_delivered": (
+            "Alarms that a receiver took since the start.",
+            [((("webhook", each.name),), each.delivered) for each in webhooks],
+        ),
+        "treecal_webhook_failed": (
+            "Attempts since the start that a receiver did not take.",
+            [((("webhook", each.name),), each.failed) for each in webhooks],
+        ),
         "treecal_evidence": (
             "Where a monitor stands, as a share of its threshold: an alarm is raised at 1.",
             [
@@ -615,6 +670,10 @@ OPERATIONS = (
     Operation(
         method="GET", path="/v1/alarms", does=list_alarms, scope="read", query=StreamQuery,
         about="List alarms, the latest first", gives={200: wire.Alarms}, codes=("not_found",),
+    ),
+    Operation(
+        method="GET", path="/v1/webhooks", does=list_webhooks, about="List webhooks, and how sending alarms goes",
+        scope="admin", gives={200: wire.Webhooks},
     ),
     Operation(
         method="GET", path="/v1/events", does=listen, scope="read", query=StreamQuery,

@@ -29,7 +29,7 @@ _TOGETHER = 32  # rows of one statement: between two of them other threads may t
 _VALUES = re.compile(r"(.*VALUES )(\((?:\?, )*\?\))(\)?\s*)", re.DOTALL)
 _CHECKED_BYTES = 2**28  # of books that are checked whenever they are opened: two seconds, a million forecasts
 _LISTED = 20  # damages
-_SECURE = 3  # the first version of books in which what is deleted is overwritten
+_SECURE = 4  # the first version of books in which what is deleted is overwritten
 _RETRY = 1.0  # seconds after which the write-ahead log is emptied again, if somebody was reading it
 _CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 

@@ -368,6 +368,31 @@ class Alarms(Struct, frozen=True):
     alarms: list[Alarm]
 
 
+class Webhook(Struct, frozen=True):
+    """A receiver of alarms. The counts and times are since the server started."""
+
+    name: str
+    url: str | None
+    """Without its path; null where it is not configured any more, and what it is owed waits."""
+    streams: list[str]
+    """The names of streams of which it gets the alarms; `*` stands for any letters."""
+    pending: int
+    """Alarms that it has not taken yet."""
+    delivered: int = 0
+    failed: int = 0
+    """Attempts that it did not take."""
+    last: float | None = None
+    """When it took an alarm last."""
+    problem: str | None = None
+    """What went wrong since then."""
+
+
+class Webhooks(Struct, frozen=True):
+    """Receivers of alarms."""
+
+    webhooks: list[Webhook]
+
+
 class Problem(Struct, frozen=True, omit_defaults=True):
     """What was wrong, where, and what would be right."""
 

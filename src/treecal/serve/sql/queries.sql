@@ -40,6 +40,9 @@ DELETE FROM pending WHERE stream = ? AND round <= (
 -- name: drop_alarms
 DELETE FROM alarms WHERE stream = ?
 
+-- name: drop_deliveries
+DELETE FROM deliveries WHERE stream = ?
+
 -- name: add_round
 INSERT INTO rounds (stream, round, id, at, arrivals, model, announced, points, told, copy, used, tags, due, state)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -155,6 +158,24 @@ WHERE substr(s.name, 1, CAST(? AS INTEGER)) = ? ORDER BY a.at DESC, a.stream, a.
 -- name: alarms_of
 SELECT stream, watched, at, body FROM alarms WHERE stream = ? ORDER BY arrival DESC LIMIT ?
 
+-- name: add_delivery
+INSERT INTO deliveries (stream, arrival, watched, webhook) VALUES (?, ?, ?, ?)
+
+-- name: close_delivery
+DELETE FROM deliveries WHERE (stream, arrival, watched, webhook) IN (VALUES (?, ?, ?, ?))
+
+-- name: next_delivery
+SELECT d.stream, d.arrival, d.watched, s.name, s.created, a.at, a.body
+FROM deliveries d JOIN streams s ON s.stream = d.stream
+JOIN alarms a ON a.stream = d.stream AND a.arrival = d.arrival AND a.watched = d.watched
+WHERE d.webhook = ? AND s.name = ? ORDER BY d.arrival, d.watched LIMIT 1
+
+-- name: due_deliveries
+SELECT DISTINCT d.webhook, s.name FROM deliveries d JOIN streams s ON s.stream = d.stream
+
+-- name: count_deliveries
+SELECT webhook, COUNT(*) FROM deliveries GROUP BY webhook ORDER BY webhook
+
 -- name: outcomes_back
 SELECT a.arrival, a.kind, a.at, a.class, a.point,
     r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
@@ -171,13 +192,16 @@ SELECT COUNT(*) FROM pending p WHERE p.stream = ? AND NOT EXISTS (
     SELECT 1 FROM arrivals a WHERE a.stream = p.stream AND a.round = p.round AND a.kind IN ('outcome', 'late', 'void'))
 
 -- name: tokens
-SELECT id, name, hash, prefix, scopes, created, revoked FROM tokens
+SELECT id, name, hash, prefix, scopes, created, revoked, expires, used FROM tokens
 
 -- name: add_token
-INSERT INTO tokens (id, name, hash, prefix, scopes, created) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO tokens (id, name, hash, prefix, scopes, created, expires) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: revoke_token
 UPDATE tokens SET revoked = ? WHERE id = ?
+
+-- name: use_token
+UPDATE tokens SET used = ? WHERE id = ?
 
 -- name: amendments
 SELECT round, class, point FROM arrivals WHERE stream = ? AND kind = 'amended' ORDER BY arrival
