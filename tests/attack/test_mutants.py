@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
-from treecal._processors import processors
+from treecal._platform import processors
 from treecal.exceptions import TreeCalError
 
 ROOT = Path(__file__).parents[2]
