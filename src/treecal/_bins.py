@@ -43,7 +43,8 @@ def bin_of(p: Any, bins: float) -> Any:
 
 def bin_sql(p: str, bins: int) -> str:
     """Return SQL for `bin_of`, for DuckDB and Spark."""
-    guess, count = f"FLOOR({p} * {bins}e0)", f"{bins}e0"
+    guess = f"FLOOR({p} * {bins}e0)"
+    count = f"{bins}e0"
     up = f"CASE WHEN {p} >= ({guess} + 1) / {count} THEN 1 ELSE 0 END"
     down = f"CASE WHEN {p} < {guess} / {count} THEN 1 ELSE 0 END"
     return f"CAST(LEAST({guess} + {up} - {down}, {bins - 1}) AS BIGINT)"

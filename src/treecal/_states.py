@@ -131,7 +131,8 @@ def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, round
     light = counts < _NO_WEIGHT
     if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
         raise SnapshotError(f"{name} are not 0 where nothing was added up.")
-    sums, counts = sums[~light], counts[~light]
+    sums = sums[~light]
+    counts = counts[~light]
     with np.errstate(over="ignore"):
         means = sums / counts[:, None]
     if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():

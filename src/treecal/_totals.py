@@ -33,7 +33,9 @@ class Totals:
     """
 
     def __init__(self, names: Integers, totals: Array) -> None:
-        self.names, self.totals, self.size = names, totals, len(names)
+        self.names = names
+        self.totals = totals
+        self.size = len(names)
         self._index: dict[bytes, int] | None = None  # the row of each name, made when first needed
 
     def rows(self) -> tuple[Integers, Array]:
@@ -45,7 +47,8 @@ class Totals:
         first, group = group_rows(names)
         rows = self._find(names[first])
         totals = self.totals[rows]
-        order, times = np.argsort(group, kind="stable"), np.bincount(group, minlength=len(rows))
+        order = np.argsort(group, kind="stable")
+        times = np.bincount(group, minlength=len(rows))
         start = np.cumsum(times) - times
         for count in np.unique(times):  # rows that appear equally often are added up together
             those = np.flatnonzero(times == count)
@@ -58,21 +61,25 @@ class Totals:
 
     def _find(self, names: Integers) -> Integers:
         """Return the row of each name, making those that are new."""
-        index, self._index = self._index, None  # if interrupted, the index is made again
+        index = self._index
+        self._index = None  # if interrupted, the index is made again
         if index is None:
             index = {name: row for row, name in enumerate(_as_bytes(self.names[: self.size]))}
         rows = np.array([index.setdefault(name, len(index)) for name in _as_bytes(names)], np.int64)
-        size, new = len(index), rows >= self.size
+        size = len(index)
+        new = rows >= self.size
         if size > len(self.totals):  # double, so that rows cost O(1) each
             room = max(2 * self.size, size)
             self.names, self.totals = _longer(self.names, room), _longer(self.totals, room)
         self.names[rows[new]] = names[new]
-        self.size, self._index = size, index
+        self.size = size
+        self._index = index
         return rows
 
 
 def _as_bytes(names: Integers) -> list[bytes]:
-    raw, width = names.tobytes(), 8 * names.shape[1]
+    raw = names.tobytes()
+    width = 8 * names.shape[1]
     return [raw[i : i + width] for i in range(0, len(raw), width)]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.engine._climb import Level
-from treecal.forecasters import AdaptiveState, AdaptiveTreeCal, node_costs, weigh_piece
+from treecal.forecasters import AdaptiveState, AdaptiveTreeCal, Costs, Weighed, node_costs, weigh_piece
 
 
 class State(NamedTuple):
@@ -31,14 +31,16 @@ class Weights:
 
     def piece(self, levels: list[Level], ended: list[Level]) -> list[Array]:
         """Return the weights of the nodes within the next piece, by level, then of those above that end with it."""
-        state, rule = self.states[-1], self._forecaster._weighting
-        costs, weights = state.costs.copy(), state.weights.copy()
+        state = self.states[-1]
+        rule = self._forecaster._weighting
+        costs = state.costs.copy()
+        weights = state.weights.copy()
         inner = [self._costs(level) for level in levels]
         offsets = np.cumsum([0, *map(len, inner)])
-        given, above = np.empty(offsets[-1]), np.array([self._costs(level)[0] for level in ended])
-        scale = weigh_piece(
-            state.rounds, offsets, np.concatenate(inner), above, rule, state.scale, costs, weights, given
-        )
+        given = np.empty(offsets[-1])
+        above = np.array([self._costs(level)[0] for level in ended])
+        ended_costs = Costs(offsets, np.concatenate(inner), above)
+        scale = weigh_piece(state.rounds, ended_costs, rule, state.scale, Weighed(costs, weights, given))
         self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
         return [*np.split(given, offsets[1:-1]), *(state.weights[level.height :][:1] for level in ended)]
 

@@ -58,7 +58,8 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
     >>> errors(day, tc.TreeCal(tc.Simplex(2), arity=2)).errors.to_pylist()[0]
     {'key': 'a', 'rounds': 3, 'forecasts': 2, 'exact': 0.5, 'per_node': 0.5}
     """
-    pa, measure = arrow(), as_distance(distance)
+    pa = arrow()
+    measure = as_distance(distance)
     check_new(forecaster, Forecaster)
     check_columns(outcomes.schema, forecaster)
     rows = arrange(no_state(), outcomes, forecaster.space, horizon=horizon(forecaster))

@@ -110,7 +110,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     >>> step.announced.select(["key", "round", "seq", "mean"]).to_pylist()
     [{'key': 'a', 'round': 1, 'seq': 1, 'mean': [0.5, 0.5]}, {'key': 'a', 'round': 2, 'seq': 3, 'mean': [0.0, 1.0]}]
     """
-    pa, corrects = arrow(), isinstance(forecaster, Corrector)
+    pa = arrow()
+    corrects = isinstance(forecaster, Corrector)
     check_new(forecaster)
     check_columns(outcomes.schema, forecaster)
     _check_state(state, forecaster)
@@ -132,7 +133,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
-    keys, last = rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
+    keys = rows.keys.take(pa.array(touched))
+    last = rows.seq[starts + counts - 1]
     columns = [keys, own.rounds.copy(), first, last, pack(own), np.full(len(touched), FORMAT, np.int32)]
     rest = np.ones(len(state), bool)
     rest[known] = False
@@ -175,7 +177,8 @@ def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
     check_columns(table.schema, corrector, ("key", "forecast"))
     _check_state(state, corrector)
     space = corrector.space
-    own, new = _streams(state, corrector), len(state)
+    own = _streams(state, corrector)
+    new = len(state)
     own.reserve(new + 1)
     keys = table.column("key").combine_chunks()
     if keys.null_count:
@@ -202,7 +205,8 @@ def forecasts(state: pa.Table, forecaster: Forecaster) -> pa.Table:
     """
     check_new(forecaster, Forecaster)
     _check_state(state, forecaster)
-    keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
+    keys = state.column("key").combine_chunks()
+    seq = state.column("seq").to_numpy()
     return _forecasts(keys, seq, _streams(state, forecaster))
 
 
@@ -230,7 +234,8 @@ def shard_of(keys: pa.Array, shards: int) -> Integers:
     """
     from treecal.keyed._kernels import fnv1a
 
-    pa, shards = arrow(), whole_number("shards", shards, least=1)
+    pa = arrow()
+    shards = whole_number("shards", shards, least=1)
     names = pa.concat_arrays([keys.cast(pa.large_binary()).fill_null(b"")])  # whole buffers, also of a slice
     hashes = np.zeros(len(names), np.uint64)
     if len(names):
@@ -278,7 +283,9 @@ def _columns(found: Any) -> list[pa.Array]:
 
 
 def _forecasts(keys: pa.Array, seq: Integers, own: Streams) -> pa.Table:
-    pa, rounds, last = arrow(), own.rounds.copy(), horizon(own.thing)
+    pa = arrow()
+    rounds = own.rounds.copy()
+    last = horizon(own.thing)
     open_ = np.arange(len(rounds)) if last is None else np.flatnonzero(rounds < last)
     columns = _columns(own.announce(open_, None))
     if len(open_) < len(rounds):

@@ -30,7 +30,8 @@ OTHER_FORMAT = "upgrade treecal, if it is a newer one; play the outcomes of an o
 SAID = ("forecasts", "announced", "problems")
 """What an epoch says, besides the state."""
 
-_OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
+_OWNER = b"treecal.forecaster"
+_SHOWN = b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 
 Mask = NDArray[np.bool_]
@@ -44,7 +45,9 @@ def arrow() -> Any:
 def schemas() -> dict[str, pa.Schema]:
     """Return the schema of each table, by name; `shards` is one of others, packed."""
     pa = arrow()
-    text, whole, numbers = pa.string(), pa.int64(), pa.list_(pa.float64())
+    text = pa.string()
+    whole = pa.int64()
+    numbers = pa.list_(pa.float64())
     head = {"key": text, "rounds": whole, "first": whole, "seq": whole}
     said = pa.schema(
         {"key": text, "round": whole, "seq": whole, **dict.fromkeys(("points", "weights", "mean"), numbers)}
@@ -82,7 +85,8 @@ def columns(thing: Keyed) -> list[str]:
 
 def check_columns(schema: pa.Schema, thing: Keyed, names: Sequence[str] = ()) -> None:
     """Raise unless rows have these columns, by default those that an epoch reads, and the types of their cells."""
-    types, space = arrow().types, thing.space
+    types = arrow().types
+    space = thing.space
     simplex = isinstance(space, Simplex)
 
     def whole(kind: Any) -> bool:
@@ -124,7 +128,8 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
 
     What the records hold is checked where they are unpacked.
     """
-    expected, owner = schemas()["state"], state.schema.metadata or {}
+    expected = schemas()["state"]
+    owner = state.schema.metadata or {}
     if owner.get(_OWNER, own := recipe(forecaster)["arguments"].encode()) != own:
         raise SnapshotError(
             f"the state is of {owner.get(_SHOWN, b'another forecaster').decode(errors='replace')}, not of "
@@ -170,7 +175,8 @@ def forecast_columns(points: Array, weights: Array | None, sizes: Integers) -> l
     Without weights they are equal: points are then added up in their order, and divided once.
     """
     n, most, d = points.shape
-    own, mean = np.arange(most) < sizes[:, None], np.zeros((n, d))
+    own = np.arange(most) < sizes[:, None]
+    mean = np.zeros((n, d))
     for height in range(most):
         at = own[:, height]
         mean[at] += points[at, height] if weights is None else weights[at, height, None] * points[at, height]

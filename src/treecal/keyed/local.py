@@ -50,7 +50,8 @@ def epoch(
     check_new(forecaster)
     check_columns(outcomes.schema, forecaster)
     check_state(state, forecaster)
-    rows, before = split(outcomes.select(columns(forecaster)), shards), split(state, shards)
+    rows = split(outcomes.select(columns(forecaster)), shards)
+    before = split(state, shards)
     with ExitStack() as stack:
         pool = pool or stack.enter_context(ProcessPoolExecutor())
         none = no_state()

@@ -86,10 +86,12 @@ def epoch(
     announced
         Write what a forecaster announced in every round that is learned, too: a row for each.
     """
-    number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
+    number = whole_number("number", number, least=0)
+    shards = whole_number("shards", shards, least=1)
     check_new(forecaster)
     check_columns(arrow_schema(outcomes), forecaster)
-    store, mine = Store(spark, path), recipe(forecaster)
+    store = Store(spark, path)
+    mine = recipe(forecaster)
     finished = store.finished()
     if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
         raise SnapshotError(
@@ -153,7 +155,8 @@ def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str
     check_new(forecaster, Forecaster)
     check_columns(arrow_schema(outcomes), forecaster)
     rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
-    names, measure = Errors._fields, as_distance(distance)
+    names = Errors._fields
+    measure = as_distance(distance)
     found = (
         rows.repartition(shards, "shard")
         .groupBy("shard")

@@ -70,7 +70,8 @@ def _processor(play: Callable[..., Any]) -> Any:
     Spark asks it for its state on the driver, in a process that knows nothing of `--py-files`: so what needs treecal is
     packed, and unpacked where the rows are.
     """
-    base, packed = pyspark("pyspark.sql.streaming").StatefulProcessor, pyspark("pyspark.cloudpickle").dumps(play)
+    base = pyspark("pyspark.sql.streaming").StatefulProcessor
+    packed = pyspark("pyspark.cloudpickle").dumps(play)
 
     def init(self: Any, handle: Any) -> None:
         self.state = handle.getValueState("shard", STATE)
@@ -84,7 +85,8 @@ def _processor(play: Callable[..., Any]) -> Any:
 
 def _play(state: Any, shard: int, rows: Iterator[Any], *, forecaster: Keyed, shards: int, announced: bool) -> Any:
     """Advance one shard."""
-    kept, mine = state.get(), recipe(forecaster)
+    kept = state.get()
+    mine = recipe(forecaster)
     if kept is not None and kept[:2] != (mine["arguments"], shards):
         raise SnapshotError(
             f"the checkpoint is not one of {shards} shards of {mine['shown']}.",

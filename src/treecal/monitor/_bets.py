@@ -85,7 +85,8 @@ def _of_classes(dim: int) -> Family:
     bets = [Bet("temperature", -1, 12 / n) for n in TWELFTHS]
     bets += [Bet("class", int(k), float(size)) for k in watched for size in offsets]
     bets += [Bet(kind, -1, rate) for kind in ("base rate", "confidence") for rate in RATES]
-    odds, none = applied(expm1, offsets), np.zeros(0)
+    odds = applied(expm1, offsets)
+    none = np.zeros(0)
     table = Bets(
         True, np.array(TWELFTHS), odds, watched, none, none, 0.0, 0.0, none, np.array(RATES), _shares(bets, _SHARES)
     )
@@ -101,7 +102,9 @@ def _of_points(space: ConvexSet) -> Family:
     bets += [Bet("direction", -1, rate) for rate in RATES]
     centre = np.array(space.centre, np.float64)
     spread = float(np.sqrt(np.sum(np.maximum(high - centre, centre - low) ** 2)))
-    none, nobody, shares = np.zeros(0), np.zeros(0, np.int64), _shares(bets, _POINT_SHARES)
+    none = np.zeros(0)
+    nobody = np.zeros(0, np.int64)
+    shares = _shares(bets, _POINT_SHARES)
     table = Bets(False, nobody, none, nobody, high - low, centre, diameter, spread, stakes, np.array(RATES), shares)
     return Family(tuple(bets), table, len(RATES) * (space.dim + 1))
 

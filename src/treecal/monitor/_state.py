@@ -45,7 +45,8 @@ def evidence_schema(family: Family) -> Schema:
     bets = family.table
     cell = np.array([1.0 if bets.restarts else 0.5, 1.0, 1.0, 0.0, 0.0])
     learned = np.ones(family.learned)
-    least, most = 1 / FARTHEST / _ROUNDED, FARTHEST * _ROUNDED
+    least = 1 / FARTHEST / _ROUNDED
+    most = FARTHEST * _ROUNDED
     if not bets.classes:  # for each rate a direction, and the mean square of what it is off
         learned[:] = 0.0
         learned[len(bets.centre) :: len(bets.centre) + 1] = bets.diameter**2 / 4

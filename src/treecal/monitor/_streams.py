@@ -122,7 +122,8 @@ class WatchedStreams:
     def resumed(self, state: Any, rounds: Integers) -> Self:
         """Return streams with this state after so many rounds each, or raise; this one does not change."""
         check_names("the evidence", state, [*(field.name for field in self.schema.fields), "alarms"])
-        monitor, n = self.monitor, len(rounds)
+        monitor = self.monitor
+        n = len(rounds)
         twin = type(self)(monitor)
         columns = {name: array for name, array in state.items() if name != "alarms"}
         twin.columns = read_columns(self.schema, columns)

@@ -11,7 +11,8 @@ from torch import Tensor
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 """Whether there are kernels. (Those of other makers' devices were never tried.)"""
 
-MOST_CLASSES, MOST_BINS = 8192, 32767
+MOST_CLASSES = 8192
+MOST_BINS = 32767
 """Of the kernels; more are left to torch's own operations. (With more bins, edges are closer than float32 can tell.)"""
 
 

@@ -89,8 +89,13 @@ class Recalibrate(nn.Module):
         if method not in get_args(Method):
             raise ParameterError.expected("method", method, "'vector' or 'temperature'")
         names = class_names(classes)
-        self.classes, self.method, self.rate, self.ridge, self.radius = len(names), method, rate, ridge, radius
-        self.forget, self._space = forget, Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
+        self.classes = len(names)
+        self.method = method
+        self.rate = rate
+        self.ridge = ridge
+        self.radius = radius
+        self.forget = forget
+        self._space = Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
         now = self._new()._state
         for name, value in (
             ("theta", np.zeros((_COPIES, *now.theta.shape[1:]))),
@@ -154,7 +159,8 @@ class Recalibrate(nn.Module):
         outcomes
             The class of each row, `(n,)`.
         """
-        x, y = read_logits(logits, self.classes), read_outcomes(outcomes, logits)
+        x = read_logits(logits, self.classes)
+        y = read_outcomes(outcomes, logits)
         with torch.no_grad():
             if runs_kernels(x) and self.classes <= MOST_CLASSES:
                 for start in range(0, len(x), step := min(2**16, _AT_ONCE // self.classes)):
@@ -163,7 +169,8 @@ class Recalibrate(nn.Module):
                 return
             p = torch.softmax(x, 1, dtype=torch.float64)
             valid = self._valid(p, y)
-            p, y = p[valid].cpu(), y[valid].cpu()
+            p = p[valid].cpu()
+            y = y[valid].cpu()
             corrector = self.corrector()
             if len(y):
                 corrector.update_many(p.numpy(), y.numpy())
@@ -193,7 +200,8 @@ class Recalibrate(nn.Module):
 
     def corrector(self) -> TemperatureScaling | VectorScaling:
         """Return the corrector with the same state: what `tc.save` takes, and what predicts without torch."""
-        found, trust = self._new(), self.trust.cpu().numpy()
+        found = self._new()
+        trust = self.trust.cpu().numpy()
         count = int((trust > 0).sum())
         theta, curvature = (part[:count].cpu().numpy().copy() for part in (self.theta, self.curvature))
         rounds = int(self.rounds)

@@ -15,14 +15,15 @@ from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_o
 from treecal.engine import replay as replay_on_cpu
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import TreeCal, TreeState
+from treecal.forecasters import TreeArgs, TreeCal, TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
 from treecal.torch._device import runs_kernels
 
 if TYPE_CHECKING:
     from treecal.torch._triton.climbing import Bounds, Step
 
-_SMALLEST, _LARGEST = 1e-6, 1e6  # of a box for the kernels, whose roots start in float32
+_SMALLEST = 1e-6
+_LARGEST = 1e6  # of a box for the kernels, whose roots start in float32
 _ROW_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CLASS_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -49,7 +50,9 @@ class Replayed:
     """
 
     def __init__(self, rounds: int, totals: dict[Distance, float], follow: Callable[[], Forecast | None]) -> None:
-        self.rounds, self.totals, self._follow = rounds, totals, follow
+        self.rounds = rounds
+        self.totals = totals
+        self._follow = follow
 
     @cached_property
     def next(self) -> Forecast | None:
@@ -177,10 +180,12 @@ class _Slice(NamedTuple):
 def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
     from treecal.torch._triton.climbing import climb, steps_of
 
-    tree, dim = forecaster.tree, forecaster.space.dim
+    tree = forecaster.tree
+    dim = forecaster.space.dim
     tree.check(len(rows))
     first = np.array(forecaster._path.first, np.float64)
-    bounds, steps = _bounds(forecaster.space, first.tobytes(), rows.device), steps_of(rows, tree, dim)
+    bounds = _bounds(forecaster.space, first.tobytes(), rows.device)
+    steps = steps_of(rows, tree, dim)
     sums = torch.empty(16 * steps[-1].target, dim, dtype=torch.float64, device=rows.device)
     found = torch.empty(steps[-1].program, 4, dtype=torch.float64, device=rows.device)
     for step in steps[:-1]:
@@ -190,7 +195,8 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
         level, at, children = (sums, 16 * source, tree.arity**heights) if height else (rows, 0, tree.arity**heights)
         if whole:
             slices.append(_Slice(height, 0, heights, level[at : at + children], whole=True))
-        start, end = whole * children, len(rows) // tree.arity**height
+        start = whole * children
+        end = len(rows) // tree.arity**height
         slices.append(_Slice(height, start, heights, level[at + start : at + end], whole=False))
     held = torch.cat([found.sum(dim=0), torch.cat([_dense(part.rows, dim) for part in slices]).flatten()])
     table = np.array([[part.height, part.start, part.heights, len(part.rows), part.whole] for part in slices], np.int64)
@@ -223,8 +229,10 @@ def _bounds(space: ConvexSet, start: bytes, device: torch.device) -> Bounds:
     if isinstance(space, Box):
         low, high = (np.array(edge, np.float64) for edge in space.bounds())
         slack = TOLERANCE * np.maximum(np.abs(low), np.abs(high))
-        low, high = low - slack, high + slack
-    least, most = low.astype(np.float32), high.astype(np.float32)
+        low = low - slack
+        high = high + slack
+    least = low.astype(np.float32)
+    most = high.astype(np.float32)
     least = np.where(least < low, np.nextafter(least, np.float32(np.inf)), least)
     most = np.where(most > high, np.nextafter(most, np.float32(-np.inf)), most)
     alike = all(bool((edge == edge[0]).all()) for edge in (first, low, high))
@@ -256,8 +264,9 @@ def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table:
 
     tree = forecaster.tree
     heights = tree.heights(rounds)
-    errors, carried = found.copy(), np.zeros((heights + 2, len(first)))
-    measure_slices(kept, table, rounds, tree.arity, tree.depth or 0, first, errors, carried)
+    errors = found.copy()
+    carried = np.zeros((heights + 2, len(first)))
+    measure_slices(kept, table, rounds, TreeArgs(tree.arity, tree.depth or 0, first), errors, carried)
     totals = dict(zip(KERNEL_DISTANCES, errors.tolist(), strict=True))
 
     def follow() -> Forecast | None:

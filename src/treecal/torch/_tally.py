@@ -71,7 +71,8 @@ def _add(sums: Sums, p: Tensor, y: Tensor) -> None:
     classes = width - 1
     # Where a logit is NaN or infinite, or all are −∞, so is the whole row NaN.
     valid = (y >= 0) & (y < classes) & ~torch.isnan(p[:, 0])
-    count, y = valid.long(), torch.where(valid, y, 0).long()
+    count = valid.long()
+    y = torch.where(valid, y, 0).long()
     p = torch.where(valid[:, None], p, 0.0)
     most, top = p.max(dim=1)  # of equal ones the first
     each = torch.cat([p, most[:, None]], dim=1)

@@ -38,7 +38,8 @@ def take_steps(
     (rows, classes), copies, device = logs.shape, len(now.trust), logs.device
     kept = _constants(tuple(forgetting.kept(copies, FIRST).tolist()), device)
     given = _constants((*numbers, forgetting.SHARE, forgetting.LASTING), device)
-    theta, curvature = now.theta.clone(), now.curvature.clone()
+    theta = now.theta.clone()
+    curvature = now.curvature.clone()
     losses = torch.empty(rows, copies, dtype=torch.float64, device=device)
     block = max(16, power_of_two(classes))
     (step_vector if now.theta.shape[1] > 1 else step_temperature)[(copies if forget else 1,)](
