@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from treecal._reading import Brier, Reading, Table
 from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
-from treecal._sums import group_rows, two_sum
-from treecal._totals import Totals
+from treecal._sums import Totals, group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError

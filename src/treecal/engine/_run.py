@@ -12,13 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._processors import processors
+from treecal._platform import processors
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, TreeForecaster, climb_piece
+from treecal.engine._climb import (
+    KERNEL_DISTANCES,
+    Above,
+    Errors,
+    Level,
+    Piece,
+    Plan,
+    TreeForecaster,
+    Weights,
+    climb_piece,
+)
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
-from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState, carry, kernel_args

@@ -14,8 +14,7 @@ from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex
-from treecal.monitor._bets import BINS, RATES, Family
-from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE
+from treecal.monitor._bets import BINS, CAPITAL, EXCESS, LENGTH, MOST, RATES, RUN, SINCE, Family
 
 KINDS = ("temperature", "class", "base rate", "confidence", "coordinate", "slope", "direction")
 _PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round

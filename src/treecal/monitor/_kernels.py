@@ -14,8 +14,7 @@ import numpy as np
 from treecal._compile import inlined, strict
 from treecal._elementary import exp, log
 from treecal._typing import Array, Integers
-from treecal.monitor._bets import BINS, FARTHEST, Bets
-from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE, Evidence
+from treecal.monitor._bets import BINS, CAPITAL, EXCESS, FARTHEST, LENGTH, MOST, RUN, SINCE, Bets, Evidence
 
 
 @inlined

@@ -26,9 +26,8 @@ from treecal.geometry import (
     read_outcome_rows,
 )
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
-from treecal.monitor._bets import family
+from treecal.monitor._bets import MOST, Evidence, evidence_of, evidence_schema, family, fresh, read_columns, stacked
 from treecal.monitor._kernels import watch
-from treecal.monitor._state import MOST, Evidence, evidence_of, evidence_schema, fresh, read_columns, stacked
 
 _LEAST_ALPHA = 1e-200
 _MOST_ARL = 1e200

@@ -14,9 +14,9 @@ from treecal.columns import Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
+from treecal.monitor._bets import evidence_of, evidence_schema, read_columns
 from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._state import evidence_of, evidence_schema, read_columns
 
 
 class StreamEvidence(NamedTuple):

@@ -14,9 +14,8 @@ from treecal.auditing import AuditCounts, Calibration, Groups
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.torch import _tally as tally
-from treecal.torch._device import MOST_BINS as MOST_BINS_OF_KERNELS
-from treecal.torch._device import MOST_CLASSES, has_kernels
-from treecal.torch._read import class_names, read_logits, read_outcomes
+from treecal.torch._given import MOST_BINS as MOST_BINS_OF_KERNELS
+from treecal.torch._given import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes
 
 
 class CalibrationError(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from treecal.geometry import Simplex
 from treecal.monitor import Alarm
 from treecal.monitor import Monitor as HostMonitor
-from treecal.torch._read import class_names, read_logits, read_outcomes
+from treecal.torch._given import class_names, read_logits, read_outcomes
 
 _MOST = 2**24  # probabilities that wait, at most
 

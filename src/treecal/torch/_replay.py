@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,14 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treecal._compile import strict
 from treecal._typing import Array, Integers
 from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_outcomes
 from treecal.engine import replay as replay_on_cpu
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import TreeArgs, TreeCal, TreeState
+from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._device import runs_kernels
+from treecal.torch._given import runs_kernels
+from treecal.tree import digits
 
 if TYPE_CHECKING:
     from treecal.torch._triton.climbing import Bounds, Step
@@ -260,8 +263,6 @@ def _dense(rows: Tensor, dim: int) -> Tensor:
 
 def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table: Integers, kept: Array) -> Replayed:
     """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
-    from treecal.torch._edges import measure_slices
-
     tree = forecaster.tree
     heights = tree.heights(rounds)
     errors = found.copy()
@@ -277,3 +278,82 @@ def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table:
         return resumed.predict()
 
     return Replayed(rounds, totals, follow)
+
+
+# The lanes that kernels leave to the CPU: the first one, and those that are not whole. Compiled by Numba.
+
+
+class Lane(NamedTuple):
+    """Consecutive nodes of some heights: the number of the first lowest one, its height, and how many heights."""
+
+    start: int
+    height: int
+    heights: int
+
+
+@strict
+def measure_slices(held: Array, slices: Integers, rounds: int, tree: TreeArgs, errors: Array, carried: Array) -> None:
+    """Add the errors of all slices, and write what is carried at the end of the stream to sums that are 0.
+
+    Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
+    of the one node of a slice that is not whole is the last row of the next such slice.
+    """
+    dim = len(tree.first)
+    at = 0
+    left = 0
+    last = np.empty(dim)
+    for i in range(len(slices)):
+        height, start, heights, count, whole = slices[i]
+        lane = Lane(start, height, heights)
+        rows = np.empty((count + left, dim))
+        rows[:count] = held[at : at + count]
+        at += count
+        if whole:
+            measure(rows[:count], lane, rounds, tree, errors)
+            continue
+        if left:
+            rows[count] = last
+        # What is carried within the lane, which begins where nothing is: that of a tree whose leaves are these nodes.
+        ended = min(len(rows), rounds // tree.arity**height - start)
+        carry(rows[:ended], TreeArgs(tree.arity, 0, tree.first), carried[height:])
+        measure(rows, lane, rounds, tree, errors)
+        left = min(len(rows), 1)
+        if left:
+            last[:] = rows[0]
+
+
+@strict
+def measure(rows: Array, lane: Lane, rounds: int, tree: TreeArgs, errors: Array) -> None:
+    """Add the errors of the nodes of a lane in ℓ1, ℓ2 and ℓ2².
+
+    `rows` are the sums of its lowest nodes, and become those of the nodes above.
+    """
+    start, height, heights = lane
+    arity, depth, first = tree
+    count, dim = rows.shape
+    length = arity**height
+    for step in range(heights):
+        total = np.zeros(dim)
+        for i in range(count):
+            number = start + i
+            digit = number % arity
+            own = min(rounds - number * length, length)
+            if digit == 0:
+                total[:] = 0.0
+            one = 0.0
+            two = 0.0
+            for k in range(dim):
+                gap = rows[i, k] - own * coordinate(total[k], digit * length, k, first[k], None)
+                one += abs(gap)
+                two += gap * gap
+            if depth > 0 or number > 0 or height + step == 0:
+                share = 1.0 / (depth if depth > 0 else height + step + digits(number, arity))
+                errors[0] += share * one
+                errors[1] += share * math.sqrt(two)
+                errors[2] += share * two / own
+            for k in range(dim):
+                total[k] += rows[i, k]
+                rows[i // arity, k] = total[k]  # its own row has been read, and so have those before
+        count = (count + arity - 1) // arity
+        start //= arity
+        length *= arity

@@ -1,4 +1,4 @@
-"""The online Newton step of recalibration on a GPU: the launches of its kernels."""
+"""Recalibration on a GPU, and the online Newton step that it learns by: the launches of their kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import Tensor
 
 from treecal.correctors import FIRST, forgetting
 from treecal.torch._triton.kernels.newton import step_temperature, step_vector, trust_copies
-from treecal.torch._triton.launch import power_of_two
+from treecal.torch._triton.kernels.recalibrate import recalibrate
+from treecal.torch._triton.launch import power_of_two, vector
 
 
 class Learned(NamedTuple):
@@ -53,3 +54,22 @@ def take_steps(
         losses, valid, now.trust, now.seen, now.rounds, given, rows,
         COPIES=copies, BLOCK=power_of_two(copies), FIRST=FIRST, FORGET=forget, num_warps=1,
     )  # fmt: skip
+
+
+def recalibrate_rows(logits: Tensor, slopes: Tensor, offsets: Tensor, least: float) -> Tensor:
+    """Return the recalibrated probabilities of rows, in the type of their logits."""
+    x = logits if logits.stride(1) == 1 else logits.contiguous()
+    rows, classes = x.shape
+    out = torch.empty(rows, classes, dtype=x.dtype, device=x.device)
+    block = max(16, power_of_two(classes))
+    lines, warps = _forward_shape(block)
+    recalibrate[(-(-rows // lines),)](
+        x, out, slopes, offsets, least, rows, x.stride(0),
+        CLASSES=classes, ROWS=lines, BLOCK=block, VEC=vector(x), OUT=vector(out), ASM=x.is_cuda, num_warps=warps,
+    )  # fmt: skip
+    return out
+
+
+def _forward_shape(block: int) -> tuple[int, int]:
+    """Return how many rows a program recalibrates, and with how many warps."""
+    return max(1, 1024 // block), max(1, block // 1024)
