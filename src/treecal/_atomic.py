@@ -13,8 +13,9 @@ from pathlib import Path
 from treecal._platform import NO_FOLLOW, before_renaming, flush_folder, lock, make_like
 from treecal.exceptions import FileError
 
+# of unfinished files, short enough beside names of any length
 _PREFIX = ".treecal-"
-_SUFFIX = ".part"  # of unfinished files, short enough beside names of any length
+_SUFFIX = ".part"
 _LOCK = ".lock"
 _SWEEP_AGAIN = 60.0  # seconds until a folder is searched again for what killed writers left
 _swept: dict[Path, float] = {}

@@ -1,7 +1,7 @@
-"""What systems differ in: locks of files, owners and modes, folders on disk, signals, processors. Only we ask.
+"""What systems and machines differ in: locks of files, owners and modes, folders on disk, signals, and processors.
 
-Unlike POSIX, Windows locks ranges of bytes, has neither owners nor modes, cannot rename a file that is open, nor open a
-folder, and has no SIGHUP.
+Only this module asks which system it is. Unlike POSIX, Windows locks ranges of bytes, has neither owners nor modes,
+cannot rename a file that is open, nor open a folder, and has no SIGHUP.
 """
 
 from __future__ import annotations

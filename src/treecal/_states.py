@@ -131,8 +131,7 @@ def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, round
     light = counts < _NO_WEIGHT
     if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
         raise SnapshotError(f"{name} are not 0 where nothing was added up.")
-    sums = sums[~light]
-    counts = counts[~light]
+    sums, counts = sums[~light], counts[~light]
     with np.errstate(over="ignore"):
         means = sums / counts[:, None]
     if not np.isfinite(means).all() or not space.contains(means, tol=slack(rounds)).all():
@@ -169,10 +168,9 @@ def _brief(value: Any) -> str:
     return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 
-# States of NumPy's random generators. NumPy reads one without checks: a place beyond the buffer reads foreign memory,
-# and a generator that is stuck makes a draw loop for ever.
-
-_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+# NumPy reads the state of a random generator without checks: a place beyond the buffer reads foreign memory, and a
+# generator that is stuck makes a draw loop for ever.
+_KINDS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 _LIMITS = {"pos": 624, "buffer_pos": 4, "has_uint32": 1, "uinteger": 2**32 - 1}
 _WIDTHS = {"MT19937": 32, "PCG64": 128, "PCG64DXSM": 128, "Philox": 64, "SFC64": 64}  # bits of the other numbers
 
@@ -193,8 +191,8 @@ def generator_from(state: Any) -> np.random.Generator:
     True
     """
     kind = state.get("bit_generator") if isinstance(state, dict) else None
-    if kind not in _GENERATORS:
-        raise SnapshotError(f"the random generator is not one of {', '.join(_GENERATORS)}.")
+    if kind not in _KINDS:
+        raise SnapshotError(f"the random generator is not one of {', '.join(_KINDS)}.")
     bits = getattr(np.random, kind)(0)
     if not _fits(state, _plain(bits.state), 2 ** _WIDTHS[kind]) or not _moves(kind, state["state"]):
         raise SnapshotError(f"the state of the random generator is not one of {kind}.")

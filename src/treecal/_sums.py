@@ -1,4 +1,4 @@
-"""Sums that carry what rounding drops, rows grouped by exact value, and totals by name."""
+"""Exact sums, rows grouped by exact value, and totals of such groups, which carry what rounding loses of them."""
 
 from __future__ import annotations
 

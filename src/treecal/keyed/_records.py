@@ -17,8 +17,7 @@ from treecal._typing import Array, Integers
 from treecal.columns import ColumnStreams, Streams, check_records
 from treecal.engine import streams_of
 from treecal.exceptions import SnapshotError, UnsupportedError
-from treecal.keyed._forecaster import Keyed
-from treecal.keyed._tables import arrow
+from treecal.keyed._tables import Keyed, arrow
 from treecal.state import _flat, _nested
 
 if TYPE_CHECKING:

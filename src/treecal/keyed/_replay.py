@@ -16,8 +16,7 @@ from treecal.engine import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
-from treecal.keyed._pyspark import arrow_schema
-from treecal.keyed._tables import arrow, check_columns, forecast_columns, numbers
+from treecal.keyed._tables import arrow, arrow_schema, check_columns, forecast_columns, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -171,8 +171,9 @@ def _read_forecasts(values: pa.Array, space: ConvexSet, tolerance: float) -> tup
                 break
             except ForecastError as error:
                 at = start + (error.round or 1) - 1
+                # in its place, so that the others are read
                 bad[at] = True
-                rows[at] = space.centre  # in its place, so that the others are read
+                rows[at] = space.centre
     return rows, bad
 
 

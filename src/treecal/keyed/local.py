@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from treecal.keyed._forecaster import Keyed, check_new
-from treecal.keyed._shard import Step, advance, no_state, split
-from treecal.keyed._tables import arrow, check_columns, check_state, columns, owned, schemas
+from treecal.keyed._packing import split
+from treecal.keyed._shard import Step, advance, no_state
+from treecal.keyed._tables import Keyed, arrow, check_columns, check_new, check_state, columns, owned, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa

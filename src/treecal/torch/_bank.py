@@ -177,8 +177,9 @@ class Bank:
         ended = ended.scatter_add_(1, rows[:, None], torch.ones_like(ended)) if rows.ndim == 1 else ended + rows
         sums[0, keys] = ended
         full = now == arity**self.tree.depth if self.tree.depth is not None else torch.zeros_like(now, dtype=torch.bool)
+        # when a tree of fixed depth is full, nothing is carried
         height = 0
-        risen = (now % arity == 0) & ~full  # when a tree of fixed depth is full, nothing is carried
+        risen = (now % arity == 0) & ~full
         while bool(risen.any()):
             keys = keys[risen]
             ended = ended[risen]
@@ -261,8 +262,8 @@ class Bank:
         device
             Where the streams shall be.
         """
-        found = cls(bank.thing, device=device)
-        state = bank.get_state()  # type: ignore[arg-type]
+        found = cls(bank.thing, device=device)  # type: ignore[arg-type]
+        state = bank.get_state()
         if set(state) != {"rounds", "sums"}:
             raise ParameterError(
                 f"the bank has {', '.join(sorted(set(state) - {'rounds', 'sums'}))} too, expected a plain one.",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from treecal.geometry import Simplex
 from treecal.monitor import Alarm
 from treecal.monitor import Monitor as HostMonitor
-from treecal.torch._given import class_names, read_logits, read_outcomes
+from treecal.torch._read import class_names, read_logits, read_outcomes
 
 _MOST = 2**24  # probabilities that wait, at most
 
@@ -138,9 +138,7 @@ class Monitor(nn.Module):
         for part in ("evidence", "groups"):
             given[part] = {name: tensor.cpu().numpy().copy() for name, tensor in given[part].items()}
         self._monitor.set_state(given)
-        self._due = []
-        self._waiting = 0
-        self._invalid = int(state["invalid"])
+        self._due, self._waiting, self._invalid = [], 0, int(state["invalid"])
 
     def extra_repr(self) -> str:
         """Return the arguments, for `repr`."""

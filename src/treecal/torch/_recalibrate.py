@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from treecal.correctors import Newton, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._given import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes, runs_kernels
+from treecal.torch._read import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes, runs_kernels
 
 Method = Literal["vector", "temperature"]
 _AT_ONCE = 2**24  # probabilities that are held at a time
@@ -125,7 +125,7 @@ class Recalibrate(nn.Module):
         read_logits(logits, self.classes)
         learns = torch.is_grad_enabled() and logits.requires_grad
         if logits.ndim == 2 and has_kernels(logits) and not learns and not torch.compiler.is_compiling():
-            from treecal.torch._triton.learning import recalibrate_rows
+            from treecal.torch._triton.launch import recalibrate_rows
 
             if self.classes <= MOST_CLASSES:
                 return recalibrate_rows(logits, self.slope, self.bias, self._least)
@@ -181,7 +181,7 @@ class Recalibrate(nn.Module):
 
     def _step(self, x: Tensor, y: Tensor) -> None:
         """Take the steps of some rows on the device."""
-        from treecal.torch._triton.learning import Learned, take_steps
+        from treecal.torch._triton.launch import Learned, take_steps
 
         p = torch.softmax(x, 1, dtype=torch.float64)
         valid = self._valid(p, y)

@@ -1,4 +1,4 @@
-"""A whole stream at once, on the device where its outcomes are."""
+"""A whole stream at once, on the device where its outcomes are; the CPU replays the lanes that kernels leave to it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._given import runs_kernels
+from treecal.torch._read import runs_kernels
 from treecal.tree import digits
 
 if TYPE_CHECKING:
     from treecal.torch._triton.climbing import Bounds, Step
 
+# of a box for the kernels, whose roots start in float32
 _SMALLEST = 1e-6
-_LARGEST = 1e6  # of a box for the kernels, whose roots start in float32
+_LARGEST = 1e6
 _ROW_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CLASS_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -278,9 +279,6 @@ def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table:
         return resumed.predict()
 
     return Replayed(rounds, totals, follow)
-
-
-# The lanes that kernels leave to the CPU: the first one, and those that are not whole. Compiled by Numba.
 
 
 class Lane(NamedTuple):

@@ -22,11 +22,11 @@ _MANY = 2**16  # lanes, so that there is one for each thread of a device
 _FEW = 8  # lanes: fewer are left to the CPU
 _NARROW = 16  # coordinates of a row that one thread holds, at most
 _TILE = 1024  # numbers of the rows that a program holds otherwise
-_ROW_LANES = 32
-_REGISTERS = 168  # of a program that reads pieces of rows, and of its threads: so there are enough
-_MOST_DIM = 16
+_ROW_LANES = 32  # of a program that reads pieces of rows
+_REGISTERS = 168  # of each of its threads, so that there are enough
+_MOST_DIM = 16  # of rows
 _MOST_ARITY = 16
-_MOST_AT_ONCE = 126  # of rows; and the numbers that a thread holds of them
+_MOST_AT_ONCE = 126  # numbers of rows that a thread holds
 
 
 class Bounds(NamedTuple):
@@ -89,8 +89,8 @@ def climb(rows: Tensor, sums: Tensor, found: Tensor, bounds: Bounds, tree: Tree,
     digits = 0
     power = 1
     while power <= step.whole:
-        digits = digits + 1
-        power = power * arity
+        digits += 1
+        power *= arity
     parts = tree.depth or step.height + step.heights
     grows = tree.depth is None
     key = rows.device, rows.dtype, rows.ndim, dim, arity, step.heights, grows, check, rows.data_ptr() % 16, bounds.alike
@@ -144,8 +144,8 @@ def steps_of(rows: Tensor, tree: Tree, dim: int) -> list[Step]:
         lanes = _ROW_LANES if not height and _rows_at_once(rows, tree.arity) else _lanes(dim)
         steps.append(Step(height, heights, whole, lanes, -(-whole // lanes), source, target, program))
         source = target
-        target = target + -(-whole // 16)
-        program = program + steps[-1].programs
+        target += -(-whole // 16)
+        program += steps[-1].programs
         height += heights
     return steps
 

@@ -13,9 +13,9 @@ from treecal.torch._triton.kernels.marked import tally_marked
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_ROWS = 2
-_EACH = 8
-_STAGES = 3  # of a program; warps of a multiprocessor; tiles that are read ahead
+_ROWS = 2  # of a program
+_EACH = 8  # warps of a multiprocessor
+_STAGES = 3  # tiles that are read ahead
 _LONG = 12  # warps of a multiprocessor where a row has several
 _HELD = 32  # numbers of a row that a thread holds
 _SCORED = 256  # rows of a program of the second kernel, one for each thread
@@ -157,7 +157,8 @@ def _plan(x: Tensor, bins: int) -> _Plan:
 
 
 def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
-    (rows, classes), stride = x.shape, x.stride(0)
+    rows, classes = x.shape
+    stride = x.stride(0)
     key = x.device, x.dtype, y.dtype, classes, bins, x.data_ptr() % 16, y.data_ptr() % 16
     plan = _plans.get(key)
     if plan is None:

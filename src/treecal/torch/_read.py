@@ -1,7 +1,4 @@
-"""What is given to the modules, checked as far as needs no look at the device; and where kernels run.
-
-They run on NVIDIA's devices, if Triton is there. Everywhere else torch's own operations do the same.
-"""
+"""What the modules are given, checked without a look at the values, which are on the device; where kernels run."""
 
 from __future__ import annotations
 
