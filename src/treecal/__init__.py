@@ -1,4 +1,4 @@
-"""Calibrated forecasts of vector outcomes, in every norm at once, against any sequence.
+"""Audit forecasts, recalibrate a model while it runs, and be alarmed when it drifts, with guarantees for every sequence.
 
 Examples
 --------
