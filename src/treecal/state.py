@@ -18,8 +18,7 @@ import numpy as np
 
 from treecal import correctors, forecasters, geometry
 from treecal._atomic import new_file
-from treecal._generators import generator_from, generator_state
-from treecal._states import check_names
+from treecal._states import check_names, generator_from, generator_state
 from treecal.correctors import Corrector, Groups
 from treecal.engine import Bank
 from treecal.exceptions import FileError, SnapshotError, TreeCalError

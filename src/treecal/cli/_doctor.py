@@ -105,12 +105,16 @@ def _check_books(data: str, *, json: bool) -> int:
             paper.print(Text(f"{each.name}: {problem}"))
     for problem in damage:
         paper.print(Text(f"the file is damaged: {problem}."))
-    rounds = counted(sum(each.rounds for each in found), "forecast")
-    paper.print(
-        "The books are not sound: see above. Restore a backup, and keep this file."
-        if code
-        else f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it."
-    )
+    if code:
+        paper.print("The books are not sound: see above. Restore a backup, and keep this file.")
+        return code
+    rounds = counted(sum(each.rounds - each.deleted for each in found), "forecast")
+    paper.print(f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it.")
+    if deleted := sum(each.deleted for each in found):
+        paper.print(
+            f"{counted(deleted, 'forecast')} deleted: in their streams, what came before the last deletion was "
+            "compared with the hashes of the log, and what came after it was played again."
+        )
     return code
 
 

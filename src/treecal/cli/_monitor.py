@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from treecal._bins import bin_of
 from treecal.cli._options import Every, FileKind, Json, NewFile, OnInvalid, Outcomes, SnapshotFile, split
 from treecal.cli._progress import progress
 from treecal.cli._reader import csv_hint
@@ -27,6 +26,7 @@ from treecal.io import (
     open_source,
     read_outcomes,
 )
+from treecal.measures import bin_of
 from treecal.monitor import Monitor
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._compile import unlocked
-from treecal._processors import parts, side_by_side
+from treecal._platform import parts, side_by_side
 from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
 from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._processors import processors
+from treecal._platform import processors
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, TreeForecaster, climb_piece

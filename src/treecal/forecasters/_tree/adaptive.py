@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._processors import parts, side_by_side
+from treecal._platform import parts, side_by_side
 from treecal._states import check_array, check_rounds
 from treecal._typing import Array, Integers, Outcomes
 from treecal.columns import Field
