@@ -1,4 +1,4 @@
-"""Audit forecasts, recalibrate a model while it runs, and be alarmed when it drifts, with guarantees for every sequence.
+"""Audit forecasts, recalibrate a model as it runs, and be alarmed when it drifts, with guarantees on every sequence.
 
 Examples
 --------
