@@ -79,8 +79,8 @@ def test_decimal_commas_in_streams(command: str, tmp_path: Path) -> None:
 
 def test_true_has_one_spelling(tmp_path: Path) -> None:
     plain = write(tmp_path / "plain.csv")
-    spellings = iter([str, lambda y: str(y).upper(), lambda y: str(y).lower()] * ROWS)
-    mixed = write(tmp_path / "mixed.csv", truth=lambda y: str(next(spellings)(y)))
+    turns = iter([str.title, str.upper, str.lower] * ROWS)
+    mixed = write(tmp_path / "mixed.csv", truth=lambda y: next(turns)(str(y)))
     expected = found(audited(plain))
     assert found(audited(mixed)) == expected
     assert list(json.loads(audited(mixed).out)["classes"]) == ["False", "True"]
