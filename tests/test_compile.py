@@ -136,3 +136,25 @@ def test_rounds_one_by_one_and_batches_agree_to_the_last_bit() -> None:
             announced.append(one.predict(b).mean)
             one.update(y)
         np.testing.assert_array_equal(announced, many.update_many(P, Y))
+
+
+@pytest.mark.parametrize(("patience", "words"), [(1e-3, ["waiting"]), (1e6, [])])
+def test_who_waits_for_the_compiler_is_told_once(patience: float, words: list[str], tmp_path: Path) -> None:
+    """What an earlier process compiled is loaded, and nobody is told."""
+    script = f"""
+import time
+from treecal import _compile
+_compile.tell, _compile._TOLD_AFTER = lambda: print("waiting"), {patience}
+@_compile.strict
+def one(x): return x + 1
+@_compile.strict
+def other(x): return x + 2
+one(1.0), other(1.0), one(1)
+time.sleep(0.2)
+"""
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    for expected in (words, []):
+        done = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == expected

@@ -38,6 +38,8 @@ _SWITCH = 1e-4
 """Seconds after which the compiler gets Python's lock back. It lets go whenever it calls LLVM or reads a file, which
 it does so often that with the usual 5 ms a busy stream would hold it up for minutes."""
 
+_THREAD = "treecal-compiler"
+
 _DAMAGED = "Numba's cache of compiled code is damaged: it is written anew."
 _NOWHERE = (
     "Numba's cache of compiled code cannot be written: compiling takes seconds in every process. "
@@ -204,7 +206,7 @@ class _Compiler:
                 return
             self._waiting.append((kernel, _viewed(args)))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="treecal-compiler")
+                self._thread = threading.Thread(target=self._run, name=_THREAD)
                 try:
                     self._thread.start()
                 except RuntimeError:  # where there are no threads, as in a browser, kernels stay plain
@@ -278,6 +280,51 @@ def _giving_up(given_up: Callable[[], bool], thread: int) -> Any:
     return GivingUp()
 
 
+tell: Callable[[], None] | None = None
+"""Called once, when somebody has waited for the compiler for some seconds; to be set before any kernel runs."""
+_TOLD_AFTER = 2.0
+
+
+def _telling(tell: Callable[[], None]) -> Any:
+    """Return what the compiler tells of its work, and what then calls `tell`, unless nobody waits for it."""
+    from numba.core.event import Listener
+
+    class Telling(Listener):
+        def __init__(self) -> None:
+            self._depth = 0
+            self._spent = 0.0
+            self._began = 0.0
+            self._timer: threading.Timer | None = None
+            self._lock = threading.Lock()
+
+        def on_start(self, event: Any) -> None:
+            if threading.current_thread().name == _THREAD:
+                return
+            with self._lock:
+                self._depth += 1
+                if self._depth == 1 and self._spent < _TOLD_AFTER:
+                    self._began = time.perf_counter()
+                    self._timer = threading.Timer(_TOLD_AFTER - self._spent, self._tell)
+                    self._timer.daemon = True
+                    self._timer.start()
+
+        def on_end(self, event: Any) -> None:
+            if threading.current_thread().name == _THREAD:
+                return
+            with self._lock:
+                self._depth -= 1
+                if self._depth == 0 and self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+                    self._spent += time.perf_counter() - self._began
+
+        def _tell(self) -> None:
+            self._spent = math.inf
+            tell()
+
+    return Telling()
+
+
 _compiler = _Compiler()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -295,6 +342,10 @@ def _numba() -> Any:
     def _(kernel: Kernel[..., Any], context: Any) -> Any:
         return typeof_impl(kernel.dispatcher, context)
 
+    if tell is not None:
+        from numba.core import event
+
+        event.register("numba:compile", _telling(tell))
     return numba
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from unittest.mock import patch
 from treecal.cli import main
 
 TREECAL = str(Path(sys.executable).with_name("treecal"))
+
+
+_PROGRESS = re.compile(r"treecal: (compiling .*|\w+: [\d,]+ of [\d,]+ after \d+ s\.)\n?")
 
 
 class Done(NamedTuple):
@@ -59,6 +63,11 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     command = [TREECAL, *map(str, arguments)]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1)
+
+
+def unhurried(err: str) -> str:
+    """What a process said, but for what a slow machine or one without compiled code says of its progress."""
+    return "".join(line for line in err.splitlines(keepends=True) if not _PROGRESS.match(line))
 
 
 def heed_interrupts() -> None:

@@ -11,15 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.support import TREECAL, run
+from tests.cli.support import TREECAL, run, unhurried
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, NIGHTLY = DOCS / "reference" / "cli.md", DOCS / "howto" / "cron.md"
 BLOCK = re.compile(r"^```(console|sh)\n(.*?)^```$", re.M | re.S)
 SCRIPT = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
-
-
-PROGRESS = re.compile(r"treecal: \w+: [\d,]+ of [\d,]+ after \d+ s\.")  # where a machine is slow
 
 
 def commands(page: str) -> list[tuple[str, str]]:
@@ -53,7 +50,7 @@ def shown(command: str) -> str:
             ["bash", "-c", command], env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True, check=False
         )
         seen, code = shell.stdout, shell.returncode
-    lines = [line.rstrip() + "\n" for line in seen.splitlines() if not PROGRESS.fullmatch(line)]
+    lines = [line.rstrip() + "\n" for line in unhurried(seen).splitlines()]
     return "".join(lines) + f"[{code}]\n" * bool(code)
 
 

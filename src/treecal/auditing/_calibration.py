@@ -62,10 +62,15 @@ class Calibration:
         """Share of rows whose most likely class was the outcome."""
         return self.top_label.mean_outcome
 
-    @property
+    @cached_property
+    def rates(self) -> list[float]:
+        """How often each class came in these rows."""
+        return [bins.mean_outcome for bins in self.classes.values()]
+
+    @cached_property
     def uncertainty(self) -> float:
         """Brier score of climatology: of always forecasting how often each class came in these rows."""
-        return 1 - math.fsum(bins.mean_outcome**2 for bins in self.classes.values())
+        return 1 - math.fsum(rate**2 for rate in self.rates)
 
     @property
     def skill(self) -> float:

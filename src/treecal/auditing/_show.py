@@ -113,7 +113,7 @@ def errors(whole: Calibration) -> Table:
 def scores(whole: Calibration) -> Table:
     """Return the table of scores."""
     table = _table("Scores", "score", ">value", ">90 % interval", ">of the base rates")
-    rates = [bins.mean_outcome for bins in whole.classes.values()]
+    rates = whole.rates
     entropy = -math.fsum(rate * math.log(rate) for rate in rates if rate > 0)
     table.add_row("Brier", _figure(whole.brier), _ends(whole.brier_interval), _figure(whole.uncertainty))
     table.add_row("log", _figure(whole.log_score), _ends(whole.log_interval), _figure(entropy))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from treecal import _compile
 from treecal.cli._signals import handle, interrupts, print_no_interrupts
+
+
+def _say_compiling() -> None:
+    print("treecal: compiling (first use after installation); this takes a few seconds.", file=sys.stderr, flush=True)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -13,6 +18,8 @@ def main(arguments: list[str] | None = None) -> None:
         arguments = sys.argv[1:]
         handle(interrupts.receive)
         print_no_interrupts()
+        if arguments[:1] != ["serve"]:  # which says so itself
+            _compile.tell = _say_compiling
     try:
         from treecal.cli._app import run  # takes a while, in which Ctrl-C should work
 
