@@ -84,7 +84,9 @@ class Calibration:
             return math.nan
         bins = list(self.classes.values())[1]
         full = bins.weight > 0
-        weight, other, came = bins.weight[full], 1 - bins.forecast[full], bins.outcome[full]
+        weight = bins.weight[full]
+        other = 1 - bins.forecast[full]
+        came = bins.outcome[full]
         return 1 - 2 * float(weight @ (other**2 - 2 * other * came + came) / weight.sum()) / self.uncertainty
 
     @property

@@ -35,7 +35,9 @@ def _product(amount: int, weight: int) -> tuple[int, int]:
     low = amount & ((1 << 26) - 1)
     upper = weight >> 27
     lower = weight & ((1 << 27) - 1)
-    up, across, down = high * lower, low * upper, low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
+    up = high * lower
+    across = low * upper
+    down = low * lower  # times 2^26, 2^27 and 1; below 2^53, 2^52 and 2^53
     ones = (high * upper << 2) + (up >> 25) + (across >> 24) + (down >> DIGITS)
     rest = ((up & ((1 << 25) - 1)) << 26) + ((across & ((1 << 24) - 1)) << 27) + (down & REST)
     return ones, rest
@@ -117,7 +119,8 @@ def tally(rows: AuditRows, cells: BinCounts) -> None:
             w = rows.weights[start + i] if weighted else 1
             hits[np.uint64(b + outcome[i] * bins)] += w
             hits[np.uint64(b + d * bins)] += w * (outcome[i] == top[i])  # p is then the largest, and in its bin
-            brier, log = ((squares[i] + small[i]) + 1.0) / 2 - p, 0.0  # Σ(p − y)² / 2
+            brier = ((squares[i] + small[i]) + 1.0) / 2 - p
+            log = 0.0  # Σ(p − y)² / 2
             if p > 0:
                 log = log_score(p)
             else:

@@ -174,9 +174,11 @@ def audit(
     watch = _Watch(None, progress)
     if rows is None:
         opened = watch.source = open_source(source, memory_limit=memory_limit, temp_directory=temp_directory)
-        opened.name, opened.watch = name or opened.name, watch
+        opened.name = name or opened.name
+        opened.watch = watch
         rows = _read(opened, options)
-    groups, scale = Groups(by), _scale(rows) if weight else None
+    groups = Groups(by)
+    scale = _scale(rows) if weight else None
     windows = None
     if time is not None:
         with closing(_column(rows, time)) as column:
@@ -252,13 +254,15 @@ def _scale(outcomes: Outcomes | ArrayLog) -> float:
 
 def _exact(outcomes: Outcomes | ArrayLog, errors: ErrorSums, scale: float | None, watch: _Watch) -> ErrorSums:
     """Count the distinct forecasts, and sum their errors."""
-    watch.stage, watch.count = "distinct forecasts", 0
+    watch.stage = "distinct forecasts"
+    watch.count = 0
     if isinstance(outcomes, ArrayLog):
         for count in outcomes.add_distinct(errors, scale):
             watch.count += count
             watch()
         return errors
-    d, by = len(outcomes.labels), len(errors.groups.by)
+    d = len(outcomes.labels)
+    by = len(errors.groups.by)
     weighted = scale is not None
     rows = sql.indexed(outcomes.sql, labels=outcomes.labels, by=by, weighted=weighted)
     valid = valid_sql(classes=d, tolerance=outcomes.tolerance, weight=weighted)

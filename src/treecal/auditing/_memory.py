@@ -29,7 +29,9 @@ from treecal.io import (
     valid_weights,
 )
 
-_CELLS, _LEAST, _ROWS = 1 << 22, 1 << 10, 122_880  # of a chunk
+_CELLS = 1 << 22
+_LEAST = 1 << 10
+_ROWS = 122_880  # of a chunk
 _SPAN = 1 << 62
 _LARGEST = 1 << 63
 _UNITS = ("D", "s", "ms", "us", "ns")
@@ -73,7 +75,9 @@ class ArrayLog:
         tolerance: float,
     ) -> None:
         self.name, self.problems = name, Problems(name, on_error)
-        self._columns, self._keep, self._rows = columns, keep, len(columns[outcome[0]])
+        self._columns = columns
+        self._keep = keep
+        self._rows = len(columns[outcome[0]])
         self._p, self.names = self._forecasts(forecast)
         single = len(self._p) == 1
         if single:  # the second of two classes
@@ -129,7 +133,8 @@ class ArrayLog:
     def _hot(self, names: Sequence[str]) -> Integers:
         """Return which column holds a 1 beside zeros, -1 where there is none."""
         columns = [self._numbers(name) for name in names]
-        total, found = np.zeros(self._rows), np.full(self._rows, -1)
+        total = np.zeros(self._rows)
+        found = np.full(self._rows, -1)
         for column in columns:
             total += np.abs(column)
         for k, column in enumerate(columns):
@@ -181,22 +186,29 @@ class ArrayLog:
 
         Yield the numbers of joint ones of all rows, as they are added.
         """
-        at, weights = np.flatnonzero(self._valid), None
+        at = np.flatnonzero(self._valid)
+        weights = None
         if scale is not None and self._weights is not None:
             weights = whole_weights(self._weights[at], scale)
-            at, weights = at[weights > 0], weights[weights > 0]
-        outcomes, d = self._outcomes[at], len(self._p)
+            at = at[weights > 0]
+            weights = weights[weights > 0]
+        outcomes = self._outcomes[at]
+        d = len(self._p)
         by = errors.groups.by
         home = errors.groups.of([self._columns[name][at] for name in by], len(at)) if by else None
-        together, span = np.zeros(len(at), np.int64), 1
+        together = np.zeros(len(at), np.int64)
+        span = 1
         for k, column in enumerate(self._p):
             p = column[at] + 0.0  # -0.0 is 0.0
             runs = _Runs.of(p)
-            places, count = runs.places(), len(runs.starts)
+            places = runs.places()
+            count = len(runs.starts)
             if span > _SPAN // count:  # numbered again, so that numbers stay small
                 shorter = _Runs.of(together)
-                together, span = shorter.places(), len(shorter.starts)
-            together, span = together * count + places, span * count
+                together = shorter.places()
+                span = len(shorter.starts)
+            together = together * count + places
+            span = span * count
             hits = (outcomes == k).astype(np.int64)
             for own, group in _parts(runs, places, home):
                 for first, counts in own.counted(hits, weights, 2):
@@ -229,9 +241,11 @@ class _Runs(NamedTuple):
 
     def counted(self, labels: Integers, weights: Integers | None, classes: int) -> Iterator[tuple[Integers, Integers]]:
         """Yield a row of each run, and how often each label is in it, some runs at a time."""
-        lengths, size = self._lengths(), max(_LEAST, _CELLS // classes)
+        lengths = self._lengths()
+        size = max(_LEAST, _CELLS // classes)
         for begin in range(0, len(self.starts), size):
-            some, first = lengths[begin : begin + size], self.starts[begin]
+            some = lengths[begin : begin + size]
+            first = self.starts[begin]
             rows = self.order[first : first + some.sum()]
             cells = np.repeat(np.arange(len(some)) * classes, some) + labels[rows]
             counts = np.bincount(cells, minlength=len(some) * classes)
@@ -278,7 +292,8 @@ def open_arrays(
         return None
     title, arrays = found
     name = name or title
-    asked, names = as_columns("forecast", forecast), as_columns("outcome", outcome)
+    asked = as_columns("forecast", forecast)
+    names = as_columns("outcome", outcome)
     check_columns(name, list(arrays), keep)
     check_tolerance(tolerance)
     check_columns(name, list(arrays), [*names, *asked, *([] if weight is None else [weight])])

@@ -72,7 +72,8 @@ app.register_install_completion_command(help="Set up completion in your shell.")
 
 def run(arguments: list[str]) -> int:
     """Run a command, and return its exit code; an error is one message on standard error, without a traceback."""
-    debug, piped = "--debug" in arguments, "-" in arguments
+    debug = "--debug" in arguments
+    piped = "-" in arguments
     read = [STDIN] if arguments[:1] == ["audit"] else []  # what the others read anyway
     arguments = [each for word in arguments if word != "--debug" for each in (read if word == "-" else [word])]
     code: object = Exit.REFUSED

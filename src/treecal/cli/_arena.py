@@ -90,7 +90,8 @@ def arena(
         where = {} if real else {"space": repr(races[0][1]), "rounds": rounds}
         emit({**where, "norm": repr(norm_of_errors), "runs": [_with_errors(**row) for row in rows]})
         return Exit.FINE
-    paper, what = page(), {"error": f"{norm} error", "brier": "Brier score", "resolution": "resolution"}[measure]
+    paper = page()
+    what = {"error": f"{norm} error", "brier": "Brier score", "resolution": "resolution"}[measure]
     title = f"{what} per round " + ("on real streams" if real else f"after {rounds:,} rounds on {races[0][1]!r}")
     paper.print(Text(title), soft_wrap=True)
     shown = list(dict.fromkeys(stream for stream, _ in values))

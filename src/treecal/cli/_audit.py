@@ -145,7 +145,8 @@ def audit(
             log = _opened(paths, stack, memory_limit=memory, decimal=decimal, day_first=time if day_first else None)
         elif len(paths) > 1 or STDIN in paths:
             raise ParameterError("--engine spark reads one file or folder.")
-        names, came = None if classes is None else split("--classes", classes), split("--outcome", outcome)
+        names = None if classes is None else split("--classes", classes)
+        came = split("--outcome", outcome)
         options: dict[str, Any] = {
             "forecast": _columns(log, came, names) if forecast is None else split("--forecast", forecast),
             "outcome": came,
@@ -215,7 +216,8 @@ def _reported(found: Audit, paths: tuple[str, ...]) -> str:
 
     files = ", ".join("-" if path == STDIN else path for path in paths)
     details = {"file": files, "rows": f"{found.whole.rounds:,}", "invalid rows": f"{found.problems.count:,}"}
-    name, command = Path(found.source).name, shlex.join(["treecal", *sys.argv[1:]])
+    name = Path(found.source).name
+    command = shlex.join(["treecal", *sys.argv[1:]])
     section = report.audited(found, title=name)
     return report.render([section], title=f"Audit of {name}", details=details, command=command)
 

@@ -34,13 +34,16 @@ def _ensure(holds: object, claim: str) -> None:
 def forecasters() -> str:
     """TreeCal keeps its guarantee against an adversary."""
     space = tc.Simplex(3)
-    f, ledger, adversary = tc.TreeCal(space, arity=4), tc.Ledger(space), streams.MeanAdversary(space)
+    f = tc.TreeCal(space, arity=4)
+    ledger = tc.Ledger(space)
+    adversary = streams.MeanAdversary(space)
     for _ in range(256):
         x = f.predict()
         y = adversary.outcome(f.mixture)
         ledger.record(x, y)
         f.update(y)
-    error, bound = ledger.error("l1", per_node=True), tc.certificate(space, "l1", rounds=256, arity=4).bound
+    error = ledger.error("l1", per_node=True)
+    bound = tc.certificate(space, "l1", rounds=256, arity=4).bound
     _ensure(0 < error <= bound, f"an error of {error:.3f} is within the certified {bound:.3f}")
     return f"TreeCal's ℓ1 error against an adversary is {error:.3f}, guaranteed ≤ {bound:.3f}"
 
@@ -84,7 +87,8 @@ def semidefinite() -> str:
     from treecal.theory import jensen_gap, quadratic_form
 
     triangle = tc.Polytope(vertices=np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
-    closed, solved = jensen_gap(triangle, linf).value, quadratic_form(triangle, linf)
+    closed = jensen_gap(triangle, linf).value
+    solved = quadratic_form(triangle, linf)
     assert solved is not None, "the corners of a triangle are known"
     _ensure(solved.value < closed, f"the best regularizer's {solved.value:.3f} is less than {closed:.3f}")
     return f"Jensen gap of a triangle in ℓ∞: {closed:.3f} in closed form, {solved.value:.3f} by cvxpy"
@@ -119,7 +123,8 @@ def openspiel() -> str:
 
 def data() -> str:
     """The streams that packages ship are complete."""
-    days, storms = streams.seattle_weather(), streams.atlantic_storms()
+    days = streams.seattle_weather()
+    storms = streams.atlantic_storms()
     _ensure((len(days), len(storms)) == (1461, 19537), "the streams have 1,461 and 19,537 rounds")
     return f"{days.title}, {len(days):,} rounds; {storms.title}, {len(storms):,} rounds"
 
@@ -139,7 +144,8 @@ def files() -> str:
 
     days = ["rain", "sun", "hail", "sun"]
     with tempfile.TemporaryDirectory() as folder:
-        text, packed = Path(folder, "days.csv"), Path(folder, "days.parquet")
+        text = Path(folder, "days.csv")
+        packed = Path(folder, "days.parquet")
         text.write_text("sky\n" + "\n".join(days), encoding="utf-8")
         library("pyarrow.parquet").write_table(library("pyarrow").table({"sky": days}), packed)
         for path in (text, packed):
@@ -160,8 +166,10 @@ def log() -> str:
 
 def at_once() -> str:
     """A compiled replay has the errors of a ledger."""
-    outcomes, f = np.random.default_rng(0).integers(3, size=500), tc.TreeCal(tc.Simplex(3))
-    ledger, run = tc.Ledger(f.space), replay(outcomes, f.space)
+    outcomes = np.random.default_rng(0).integers(3, size=500)
+    f = tc.TreeCal(tc.Simplex(3))
+    ledger = tc.Ledger(f.space)
+    run = replay(outcomes, f.space)
     for k in outcomes:
         ledger.record(f.predict(), np.eye(3)[k])
         f.update(np.eye(3)[k])
@@ -173,8 +181,10 @@ def at_once() -> str:
 
 def bank() -> str:
     """A compiled bank makes the forecasts of its streams."""
-    space, outcomes = tc.Simplex(3), np.random.default_rng(0).integers(3, size=(2, 50))
-    many, single = tc.Bank(space, streams=2), [tc.TreeCal(space) for _ in range(2)]
+    space = tc.Simplex(3)
+    outcomes = np.random.default_rng(0).integers(3, size=(2, 50))
+    many = tc.Bank(space, streams=2)
+    single = [tc.TreeCal(space) for _ in range(2)]
     for step in outcomes.T:
         many.update([0, 1], np.eye(3)[step])
         for f, k in zip(single, step, strict=True):
@@ -261,7 +271,8 @@ def client() -> str:
     from treecal.client import Client
 
     log = logging.getLogger("treecal.client")
-    before, log.disabled = log.disabled, True  # it warns that nobody listens
+    before = log.disabled
+    log.disabled = True  # it warns that nobody listens
     try:
         with tempfile.TemporaryDirectory() as folder:
             sender = Client("http://127.0.0.1:9", spool=Path(folder, "spool"))

@@ -113,7 +113,8 @@ def play_all() -> Iterator[Section]:
 
 def play_model(stream: ModelStream) -> Section:
     """Play a model's forecasts, as they are, and corrected and guarded."""
-    outcomes, forecasts = stream.outcomes[:FLIGHTS], stream.forecasts[:FLIGHTS]
+    outcomes = stream.outcomes[:FLIGHTS]
+    forecasts = stream.forecasts[:FLIGHTS]
     forecasts = forecasts / forecasts.sum(axis=1, keepdims=True)  # the sums are 1 up to rounding
     corrector = tc.GuardedCorrector(stream.space, corrector=tc.VectorScaling(stream.space), scores=None)
     with progress("The model, corrected") as done:
@@ -212,7 +213,8 @@ def streams_table(sections: list[Section]) -> Table:
     shown = new_table("2. Four real streams and an adversary, forecast without a model", *columns)
     for section in sections:
         guarded, *parts = section.verdicts
-        vacuous, classes = guarded.bound is None or guarded.bound >= guarded.worst, len(section.names)
+        vacuous = guarded.bound is None or guarded.bound >= guarded.worst
+        classes = len(section.names)
         bound = "none yet" if vacuous or guarded.bound is None else f"{guarded.bound / classes:.2f}"
         own, *others = [f"{v.error:.3f}" for v in (guarded, *parts)]
         shown.add_row(section.title, f"{guarded.entry.rounds:,}", own, guarded.level, bound, *others)

@@ -44,7 +44,8 @@ class Findings:
 
     def document(self, top: int) -> dict[str, Any]:
         """Return the errors and the first gaps as JSON values."""
-        rows, space = zip(*(column[:top] for column in self.gaps), strict=True), self.played.space
+        rows = zip(*(column[:top] for column in self.gaps), strict=True)
+        space = self.played.space
         return {
             "rounds": self.played.rounds,
             "classes": class_labels(space) or None,

@@ -162,7 +162,8 @@ def forecast(
 
 
 def _line(rounds: Rounds, number: int, x: Forecast, announce: Announce, *, seed: int) -> dict[str, Any]:
-    space, part = rounds.inner.space, dict[str, Any]()
+    space = rounds.inner.space
+    part = dict[str, Any]()
     if isinstance(rounds.thing, Guarded):
         part = {"part": "eager" if rounds.thing.eager_speaks else "safe"}
     if announce != "draw":

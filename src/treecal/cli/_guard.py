@@ -64,7 +64,8 @@ class Guard:
         }
 
     def __str__(self) -> str:
-        found, bound = self.document(), "no error is guaranteed"
+        found = self.document()
+        bound = "no error is guaranteed"
         eager, safe = (
             f"{part['rounds']:,} rounds (error {part['error']:.4f})" for part in (found["eager"], found["safe"])
         )

@@ -70,7 +70,8 @@ class Log:
                 rows = open_rows(self.path, self.outcome, self.space, self.on_error, keys=self.keys)
                 forecaster = method.make(rows.space)
                 measure = measured_in(forecaster, norm)
-                found, problems = self._here(rows, forecaster, measure), rows.problems
+                found = self._here(rows, forecaster, measure)
+                problems = rows.problems
             shown = KeyedFindings(found, measure, self.path, self.keys, self.on_error)
             if file is not None:
                 write_csv(file, shown.cells())
@@ -110,8 +111,10 @@ class Log:
         check_columns(self.path, log.columns, names)
         self.keys.check(self.path, dict(log.dtypes))
         key, seq, outcome = (log[quoted(name)] for name in names)
-        key, seq = key.cast("string"), seq.cast("string")
-        label, labels = functions.lit(None).cast("long"), class_labels(forecaster.space)
+        key = key.cast("string")
+        seq = seq.cast("string")
+        label = functions.lit(None).cast("long")
+        labels = class_labels(forecaster.space)
         for k, name in enumerate(labels):
             label = functions.when(outcome == name, k).otherwise(label)
         number = functions.when(seq.rlike(NUMBER), functions.trim(seq)).cast("long")
@@ -138,7 +141,8 @@ class KeyedFindings:
     """The errors of each key in a norm, and of all rounds together."""
 
     def __init__(self, found: Errors, norm: Norm, source: str, keys: Keys, on_error: OnError) -> None:
-        self.norm, self.streams = norm, found.errors.to_pylist()
+        self.norm = norm
+        self.streams = found.errors.to_pylist()
         problems = sorted(found.problems.to_pylist(), key=lambda row: (row["key"], row["seq"]))
         self.repeated = sum(row["rows"] for row in problems if row["kind"] == "duplicate")
         left_out = {row["key"]: row for row in reversed(problems) if row["kind"] in ("conflict", "horizon")}

@@ -144,7 +144,8 @@ def _settings(kind: type[Forecaster]) -> dict[str, Any]:
     >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["guarded"]))
     ({'bins': <class 'int'>}, ['budget', 'norm', 'error', 'measured'])
     """
-    hints, found = get_type_hints(kind.__init__), {}
+    hints = get_type_hints(kind.__init__)
+    found = {}
     for name, parameter in signature(kind).parameters.items():
         hint = hints.get(name, type(parameter.default))
         if parameter.kind is parameter.KEYWORD_ONLY and _plain(hint):

@@ -49,14 +49,17 @@ def plan(
     depth
         Depth of that tree; by default it grows with the rounds.
     """
-    space, measure = outcomes.space(), as_norm(norm)
+    space = outcomes.space()
+    measure = as_norm(norm)
     asked = {"space": repr(space), "norm": repr(measure)}
     sentence = None
     if arity is None:
         if depth is not None:
             raise ParameterError("--depth needs --arity.", hint="--arity 8 --depth 4 is one tree.")
         best = find(space, measure, rounds=rounds, error=error)
-        arity, depth, sentence = best.arity, best.depth, best.sentence
+        arity = best.arity
+        depth = best.depth
+        sentence = best.sentence
         if rounds is None:
             if json:
                 emit(asked | asdict(best))

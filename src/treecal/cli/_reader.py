@@ -149,7 +149,9 @@ class Reader:
 
     def _check_together(self, source: str, there: Sequence[str], forecast: Sequence[str]) -> None:
         """Raise an error unless forecasts, ids and outcomes can be put together from these columns."""
-        named, closes, told = self.id in there, self.outcome_for in there, {*self.outcome} <= {*there}
+        named = self.id in there
+        closes = self.outcome_for in there
+        told = {*self.outcome} <= {*there}
         if self.corrects and not forecast and not closes:
             raise FileError(
                 f"{source} has no probabilities: looked for {self.decoder.sought()}; it has {listed(there)}.",
@@ -183,7 +185,8 @@ class Reader:
             wanted = '{"forecast": [0.2, 0.8], "outcome": "sun"}' if self.corrects else f'{{"{self.id}": "42"}}'
             raise OutcomeError(f"it is not an object, expected one such as {wanted}.", hint=csv_hint(row))
         self._check_room(row, what="it")
-        name, earlier = self._name(row, self.id), self._name(row, self.outcome_for)
+        name = self._name(row, self.id)
+        earlier = self._name(row, self.outcome_for)
         if earlier is not None and earlier == name:
             earlier = None
         columns = self.decoder.forecast_columns(row) if self.corrects else ()
@@ -204,7 +207,8 @@ class Reader:
         b = self._forecast(row) if opens and self.corrects else None
         y = self.decoder.outcome(row) if told or expected else None
         due, now = self._times(row) if opens else (None, _moment(self.now, row))
-        group, kept = self._group(row) if opens else None, plain(row)
+        group = self._group(row) if opens else None
+        kept = plain(row)
         kept.pop(self.outcome_for, None)
         outcome = {column: kept[column] for column in self.outcome if column in kept}
         if not opens:
@@ -304,7 +308,8 @@ class Reader:
 
     def _times(self, row: dict[str, Any]) -> tuple[float | None, float | None]:
         """Return when the outcome of a row's forecast is due, and what time it is."""
-        due, now = _moment(self.due, row), _moment(self.now, row)
+        due = _moment(self.due, row)
+        now = _moment(self.now, row)
         if due is not None and now is None:
             raise OutcomeError(f"{self.now} is missing, expected what time it is, beside {self.due}.")
         if due is not None and now is not None and due < now:

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     Method: TypeAlias = str
     Rule: TypeAlias = str
 else:  # the choices that are offered and checked
-    Method, Rule = Literal[tuple(METHODS)], Literal[tuple(RULES)]
+    Method = Literal[tuple(METHODS)]
+    Rule = Literal[tuple(RULES)]
 
 
 def recalibrate(
@@ -133,10 +134,12 @@ def recalibrate(
     check_apart(path, output, snapshot)
     check_times(due, now, limit)
     columns = () if forecast is None else split("--forecast", forecast)
-    space, result = outcomes.space(), outcome or "outcome"
+    space = outcomes.space()
+    result = outcome or "outcome"
     read: dict[str, Any] = {"tolerance": checked_tolerance(tolerance), "decimal": decimal}
     decoder = Decoder(space, outcome=[result], forecast=columns, **read)
-    asked, names = _corrector(method, groups, space), names_of(space, "corrected")
+    asked = _corrector(method, groups, space)
+    names = names_of(space, "corrected")
     overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
     if by is not None and not overlapping:
         asked = correctors.ByGroup(asked)
@@ -198,7 +201,8 @@ def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: b
     if not rounds.learned:
         say(f"no outcomes yet: {standing}" if standing else "no outcomes, so no scores.")
         return end(problems)
-    scores, guard = rounds.report, Guard.of(rounds.thing)
+    scores = rounds.report
+    guard = Guard.of(rounds.thing)
     if json:
         did = {} if guard is None else {"guard": guard.document()}
         emit(

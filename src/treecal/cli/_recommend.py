@@ -28,10 +28,12 @@ def recommend(
 
     Exit codes: 0 success, 2 invalid options.
     """
-    space, measure = outcomes.space(), as_norm(norm)
+    space = outcomes.space()
+    measure = as_norm(norm)
     with Console(stderr=True, quiet=not sys.stderr.isatty()).status("certifying every forecaster …"):
         found = compare(space, measure, rounds=rounds)
-    best, centre = found.best, found.trivial
+    best = found.best
+    centre = found.trivial
     if json:
         asked = {"space": repr(space), "norm": repr(measure), "rounds": rounds}
         emit(asked | {"radius": centre, "forecasters": found.table})

@@ -165,7 +165,8 @@ def _reported(forecaster: Forecaster, outcomes: NDArray[Any], norm: Norm, rows: 
 
     with progress("rounds") as done:
         entry = report.play(forecaster, outcomes, norm=norm, progress=done)
-    name, command = Path(path).name, shlex.join(["treecal", *sys.argv[1:]])
+    name = Path(path).name
+    command = shlex.join(["treecal", *sys.argv[1:]])
     details = {"file": path, "rows": f"{entry.rounds:,}", "invalid rows": f"{rows.problems.count:,}"}
     section = report.Section(name, [entry], rows.classes)
     html = report.render([section], title=f"{entry.name} on {name}", details=details, command=command)

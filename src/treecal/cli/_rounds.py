@@ -66,7 +66,9 @@ class Rounds:
     ) -> None:
         self._kept = kept
         self.thing = _limited(thing, limit) if isinstance(thing, Late) else thing
-        self._names, self._table, self._limit = names, table, limit
+        self._names = names
+        self._table = table
+        self._limit = limit
         if not isinstance(waiting, list | tuple) or not all(map(_is_waiting, waiting)):
             raise SnapshotError("the snapshot's notes on open rounds cannot be read.")
         self._waiting: dict[str | None, Waiting] = {name: Waiting(*rest) for name, *rest in waiting}
@@ -126,7 +128,8 @@ class Rounds:
     @property
     def standing(self) -> str:
         """How many rounds are open, and how many were given up, in words; nothing if there are none."""
-        found, one = list[str](), self.waiting == 1
+        found = list[str]()
+        one = self.waiting == 1
         if self.waiting:
             words = ("", "s its outcome") if one else ("s", " their outcomes")
             found.append(f"{self.waiting:,} forecast{words[0]} await{words[1]}")
@@ -150,7 +153,8 @@ class Rounds:
 
     def ask(self, write: Write) -> None:
         """Announce a forecast for the next round, of which nothing is known, and write it; beyond a horizon, none."""
-        self._in_order, self._asked = True, None
+        self._in_order = True
+        self._asked = None
         try:
             x = self.inner.predict()
         except HorizonError:  # another outcome is refused

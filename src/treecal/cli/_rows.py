@@ -77,7 +77,8 @@ def blocks(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[
     ...         [(str(row.place), row.value["weather"]) for block in found for row in block.rows]
     [('line 2 (row 1)', 'rain'), ('line 3 (row 2)', 'sun')]
     """
-    name, format_ = source_name(path), _format(path, kind)
+    name = source_name(path)
+    format_ = _format(path, kind)
     if path != "-":
         check_file(Path(path))
     elif sys.stdin.isatty():

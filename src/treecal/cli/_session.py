@@ -109,7 +109,8 @@ class Session(Generic[R]):
 
     def _learned(self, path: str, stream: Iterator[Row]) -> int:
         """Return how many rows of a file were learned before."""
-        name, last = source_name(path), self.files.last
+        name = source_name(path)
+        last = self.files.last
         if last is None and self.rounds.learned and not self.new_file:
             raise FileError(
                 f"{self.snapshot} holds {counted(self.rounds.learned, 'round')}, and no note of files they came from, "
@@ -302,7 +303,8 @@ def following(
     if new_file and snapshot is None:
         raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
     with ExitStack() as stack:
-        thing, notes = asked, dict[str, Any]()
+        thing = asked
+        notes = dict[str, Any]()
         if snapshot is not None:
             stack.enter_context(exclusive(snapshot))
             thing, notes = _resumed(snapshot, asked)
@@ -333,7 +335,8 @@ def _resumed(path: Path, asked: Kept) -> tuple[Any, dict[str, Any]]:
     kept: Any = thing.thing if isinstance(thing, Late) else thing
     if isinstance(kept, Watched):
         kept = kept.monitor
-    old, new = class_labels(kept.space), class_labels(asked.space)
+    old = class_labels(kept.space)
+    new = class_labels(asked.space)
     if kept.space != asked.space and len(old) == len(new) > 0:  # their probabilities would be mixed up
         hint = f"--classes {','.join(old)} resumes it."
         if kept.space.classes is None:

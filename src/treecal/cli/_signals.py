@@ -53,8 +53,10 @@ class Interrupts:
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         """Be the handler of a signal."""
-        now, before = time.monotonic(), self._last
-        self.arrived, self._last = True, now
+        now = time.monotonic()
+        before = self._last
+        self.arrived = True
+        self._last = now
         if now - before < _AT_ONCE:  # a closed terminal sends two: cleaning up is not interrupted
             return
         if self.ending:
@@ -69,7 +71,8 @@ class Interrupts:
 
 def print_no_interrupts() -> None:
     """Let libraries that discard a `KeyboardInterrupt` do so without a traceback: it is raised again."""
-    before, before_unraisable = sys.excepthook, sys.unraisablehook
+    before = sys.excepthook
+    before_unraisable = sys.unraisablehook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
@@ -79,7 +82,8 @@ def print_no_interrupts() -> None:
         if not issubclass(discarded.exc_type, KeyboardInterrupt):
             before_unraisable(discarded)
 
-    sys.excepthook, sys.unraisablehook = hook, unraisable
+    sys.excepthook = hook
+    sys.unraisablehook = unraisable
 
 
 interrupts = Interrupts()
@@ -107,7 +111,8 @@ class Shield:
     """
 
     def __init__(self) -> None:
-        self._open, self._signalled = False, interrupts.arrived
+        self._open = False
+        self._signalled = interrupts.arrived
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Shield:

@@ -41,7 +41,8 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     reader = reader.options(columnNameOfCorruptRecord=_TORN, columnPruning=False)
     rows = reader.csv(where, schema=", ".join(f"{quoted(name)} string" for name in (*header.names, _TORN)))
     # A row with too few or too many cells has none, so that it is invalid.
-    whole, cells = functions.col(_TORN).isNull(), {name: rows[quoted(name)] for name in header.names}
+    whole = functions.col(_TORN).isNull()
+    cells = {name: rows[quoted(name)] for name in header.names}
     return rows.select(*(functions.when(whole & (cell != ""), cell).alias(name) for name, cell in cells.items()))
 
 
