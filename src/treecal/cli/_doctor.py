@@ -13,6 +13,7 @@ from rich.text import Text
 
 from treecal._optional import requirements, version_of
 from treecal.cli._options import Json
+from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, counted, emit, page, table
 from treecal.exceptions import UnsupportedError
 
@@ -55,9 +56,11 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
     packages = {extra: {name: version_of(name) for name in requirements(extra)} for extra in extras}
     versions = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
     versions |= {name: version_of(name) or "not installed" for name in requirements(None)}
-    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("trying the parts …"):
-        findings = [_try(part, check, "works") for part, check in checks.CHECKS.items()]
-        findings += [_try(part, check, "loads") for part, check in checks.LOADS.items()]
+    findings: list[Finding] = []
+    with progress("parts", total=len(checks.CHECKS) + len(checks.LOADS), patience=3.0) as done:
+        for part, check in (checks.CHECKS | checks.LOADS).items():
+            findings.append(_try(part, check, "loads" if part in checks.LOADS else "works"))
+            done(len(findings))
     code = Exit.FLAWED if any(finding.state == "broken" for finding in findings) else Exit.FINE
     if json:
         emit({"versions": versions, "extras": packages, "parts": [finding._asdict() for finding in findings]})

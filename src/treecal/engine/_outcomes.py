@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal._compile import unlocked
-from treecal._processors import parts, side_by_side
+from treecal._platform import parts, side_by_side
 from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
 from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed
 
-_ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
+_ROWS = (np.dtype("f8"), np.dtype("f4"))
+_CLASSES = (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
 
 
 def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0, threads: int | None = 1) -> Outcomes:

@@ -20,8 +20,8 @@ from treecal.geometry._outcomes import (
     rounding,
     without_negatives,
 )
+from treecal.geometry._pairing import Refusal, by_column, is_series
 from treecal.geometry._sets import Simplex
-from treecal.geometry._tables import Refusal, by_column, is_series
 
 _EDGE = 1e-2
 """Sums that are this near to a tolerance, in proportion to it, may be rounded to either side of it."""
