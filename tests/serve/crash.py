@@ -120,14 +120,17 @@ class Client:
             if size == 1:
                 return Request(f"/v1/streams/{new.name}/forecasts", _json(forecasts[0]), new.name, ids)
             return Request(f"/v1/streams/{new.name}/forecasts/batch", _json({"forecasts": forecasts}), new.name, ids)
-        if chance < 0.61 and self.name == "c0":
+        if chance < 0.64 and self.name == "c0":
             change = self.rng.choice(CHANGES)
             return Request("/v1/streams/corrected", msgspec.json.encode(change), method="PATCH", change=change)
-        if chance < 0.62 and (some := self.rng.choice([self.waiting, self.settled])):
-            stream, each, *_ = some.pop(self.rng.randrange(len(some)))
+        if chance < 0.66 and self.settled:
+            if chance < 0.65:
+                stream, each = self.waiting.pop(self.rng.randrange(len(self.waiting)))
+            else:
+                stream, each, _ = self.settled.pop(self.rng.randrange(len(self.settled)))
             self.deleted[each] = Request(f"/v1/streams/{stream}/forecasts/{each}", b"", method="DELETE")
             return self.deleted[each]
-        if chance < 0.67 and self.settled:
+        if chance < 0.7 and self.settled:
             stream, each, was = self.rng.choice(self.settled)
             self.settled.remove((stream, each, was))
             outcome = {"stream": stream, "id": each, "outcome": 1 - was, "amend": True}

@@ -166,7 +166,7 @@ def test_books_move_and_are_the_same(first: str, second: str, tmp_path: Path, re
     """All of it: streams that were changed, archived and deleted, rows that were deleted, alarms, tokens."""
 
     def place(kind: str, name: str) -> str:
-        return str(tmp_path / name) if kind == "sqlite" else request.getfixturevalue("postgres").database()  # type: ignore[no-any-return]
+        return str(tmp_path / name) if kind == "sqlite" else request.getfixturevalue("postgres").database()
 
     data, to = place(first, "first.sqlite"), place(second, "second.sqlite")
     clock = Clock()
@@ -202,6 +202,8 @@ def test_books_that_are_served_or_not_sound_do_not_move(books: Path, tmp_path: P
     with open_store(str(books)):
         assert run("move", "--data", books, "--to", tmp_path / "other.sqlite").code == 2
     refused(run("move", "--data", books, "--to", books), "")
+    refused(run("move", "--data", tmp_path / "none", "--to", tmp_path / "other.sqlite"), "there is no file")
+    assert not (tmp_path / "none").exists()
     connection = sqlite3.connect(books)
     connection.execute("UPDATE rounds SET announced = model, state = zeroblob(16) WHERE round = 30")
     connection.commit()

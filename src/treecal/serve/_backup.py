@@ -11,7 +11,7 @@ from typing import NamedTuple
 from treecal._atomic import new_file
 from treecal._optional import require
 from treecal.exceptions import FileError, UnsupportedError
-from treecal.serve._connections import is_database, open_store
+from treecal.serve._connections import is_database, may_exist, open_store
 from treecal.serve._doctor import Checked, check_books
 from treecal.serve._sqlite import APPLICATION, SqliteReader
 from treecal.serve._store import Reader, Store, tables
@@ -146,6 +146,8 @@ def move_books(data: str, to: str, *, progress: Callable[[float, float], None] =
     ...     move_books(f"{folder}/books.sqlite", f"{folder}/other.sqlite").streams
     []
     """
+    if not may_exist(data):
+        raise FileError(f"there is no file {data}.", hint="--data is the file that treecal serve was given.")
     with open_store(data) as source, open_store(to) as target:
         if any(rows_of(target).values()):
             raise FileError("there are books already where these are to be.", hint="choose a place without any.")
