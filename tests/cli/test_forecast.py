@@ -376,7 +376,7 @@ def test_bad_files_and_options() -> None:
         ("--dim", "1" + "0" * 15): "expected at most",
         ("--dim", "3", "--forecaster", "binary-grid"): "Simplex(2)",
         ("--dim", "2", "--bins", "3"): "does not take --bins",
-        ("--dim", "2", "--arity", "3"): "--forecaster adaptive or treecal or sampled takes --arity",
+        ("--dim", "2", "--arity", "3"): "--forecaster adaptive or sampled or treecal takes --arity",
         ("--dim", "2", "--forecaster", "treecal", "--arity", "1"): "arity is 1",
         ("--dim", "2", "--forecaster", "treecal", "--forecaster-norm", "l2"): "does not take --forecaster-norm",
         ("--dim", "2", "--forecaster-norm", "l0.5"): "--forecaster-norm is 'l0.5'",

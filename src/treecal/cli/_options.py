@@ -228,7 +228,7 @@ class Method:
         takes = _settings(kind)
         given = {k: v for k, v in vars(self).items() if v is not None and k not in ("forecaster", "seed")}
         if stray := [name for name in given if name not in takes]:
-            others = [other for other in REGISTRY if stray[0] in _settings(REGISTRY[other])]
+            others = [other for other in sorted(REGISTRY) if stray[0] in _settings(REGISTRY[other])]
             raise ParameterError(
                 f"the forecaster {self.forecaster} does not take {' or '.join(map(_option, stray))}.",
                 hint=f"it takes {', '.join(map(_option, takes))}; " * bool(takes)
