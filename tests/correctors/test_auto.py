@@ -1,4 +1,4 @@
-"""AutoCorrector: within its guarantee on every sequence, of use where the model is off, and harmless where it is right."""
+"""AutoCorrector: within its guarantee on every sequence, of use where the model is off, harmless where it is right."""
 
 from __future__ import annotations
 
@@ -129,6 +129,17 @@ def test_a_fit_trusts_what_is_good_on_rows_that_it_has_not_seen() -> None:
     few = tc.AutoCorrector(tc.Simplex(2)).fit([[0.5, 0.5]], [1])
     assert few.weights["model"] == pytest.approx(0.9)
     assert few.rounds == 1
+
+
+def test_a_fit_does_not_depend_on_the_order_of_the_rows() -> None:
+    rng = np.random.default_rng(4)
+    P = rng.dirichlet(np.ones(3), 400).round(2)
+    P[:, 2] = 1 - P[:, 0] - P[:, 1]
+    y = rng.integers(3, size=400)
+    ranked = np.argsort(y, kind="stable")
+    one = tc.AutoCorrector(tc.Simplex(3)).fit(P, y)
+    other = tc.AutoCorrector(tc.Simplex(3)).fit(P[ranked], y[ranked])
+    assert dumps(one) == dumps(other)
 
 
 def test_matrix_scaling_undoes_a_confusion_of_classes_that_vector_scaling_cannot() -> None:

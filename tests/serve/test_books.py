@@ -550,7 +550,7 @@ def test_advice_is_in_the_words_of_the_server(books: Books) -> None:
     shown = _reading.stream(books.picture("s"), books.store, 0.0, _reading.Verdicts())
     assert shown.model_verdict is not None
     assert "tc." not in shown.model_verdict["advice"]
-    assert "the corrector temperature" in shown.model_verdict["advice"]
+    assert "the corrector auto" in shown.model_verdict["advice"]
 
 
 @pytest.mark.parametrize(("classes", "names"), [(["1", "2", "3"], None), (["0", "1", "2"], ["0", "1", "2"])])

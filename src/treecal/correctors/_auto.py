@@ -13,7 +13,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._elementary import applied, exp, log
 from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
-from treecal._typing import Array
+from treecal._typing import Array, Integers
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
@@ -59,9 +59,10 @@ class AutoCorrector(Corrector):
     `‖e_k − p‖² <= G_k` for every class: `p_k = max(0, s − G_k)/2`, with the `s` for which they sum to 1. It exists
     because the Brier score is mixable, and costs no more than the mean of the forecasts.
 
-    **Guarantee**, for any model and outcomes. `G_k` is linear in the outcome, up to what is the same for all forecasts,
-    and concave (Hölder), so `‖y − p‖² <= −ln Σ_i w_i·exp(−‖y − p_i‖²)` for points `y` as well. The sum telescopes: with
-    weights of 1 or less, the total Brier score exceeds that of the model by at most `excess()`,
+    **Guarantee**, for any model and outcomes. `‖y − p‖² <= −ln Σ_i w_i·exp(−‖y − p_i‖²)` holds at the vertices, and so
+    for every point `y`: apart from `‖y‖²`, which both sides have, the left is linear in `y` and the right concave
+    (Hölder). The sum over rounds telescopes: with sample weights of 1 or less, the total Brier score exceeds that of
+    the model by at most `excess()`,
 
         `ln(1/0.9) + Σ_t −ln(1 − γ_t/10)`,
 
@@ -72,12 +73,9 @@ class AutoCorrector(Corrector):
     the mean by weight gives it is moved by that hundredth towards the mean. It happens where forecasts that are sure
     contradict each other; what it costs, at most 0.02 in such a round, is part of `excess()`.
 
-    `fit` fits the corrections to all of a log, and weighs them by their scores on a half of it after fits to the other
-    one, in turns; in order of time (`in_order=True`) by those on the last quarter. The guarantee is then one of the
-    rounds after it, with these weights in place of 0.9.
-
-    Which of its parts is good on which log is measured in [which corrector?](../which-forecaster.md#correctors). Costs
-    the rounds of its parts.
+    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them by their scores on a half
+    of it after fits to the other one, in turns; in order of time (`in_order=True`) by those on the last quarter. The
+    guarantee is then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
 
     Parameters
     ----------
@@ -214,6 +212,8 @@ class AutoCorrector(Corrector):
         if not len(batch):
             return
         parts, _ = self._now
+        if not batch.in_order:
+            batch = batch.of(_mixed(batch))
         losses = np.zeros(1 + len(parts))
         for own, held in _folds(batch):
             given = [held.forecasts, *(part._fitted_to(own)._announce_many(held.forecasts, None) for part in parts)]
@@ -251,16 +251,25 @@ class AutoCorrector(Corrector):
 
 
 def _folds(batch: Batch) -> list[tuple[Batch, Batch]]:
-    """Return rows to fit to and rows to score: the last quarter of a log in order, or both halves of another.
-
-    Every second row of the sorted log is in a half, so that the order of the rows does not matter.
-    """
+    """Return rows to fit to and rows to score: the last quarter of a log in order, or both halves of another."""
     if batch.in_order:
         first = len(batch) - len(batch) // 4
         return [(batch.of(slice(first)), batch.of(slice(first, None)))] if first < len(batch) else []
-    order = np.lexsort(np.hstack([batch.forecasts, batch.outcomes, batch.all_weights()[:, None]]).T)
-    halves = [batch.of(order[0::2]), batch.of(order[1::2])]
-    return [(halves[0], halves[1]), (halves[1], halves[0])] if len(batch) > 1 else []
+    halves = batch.of(slice(0, None, 2)), batch.of(slice(1, None, 2))
+    return [halves, halves[::-1]] if len(batch) > 1 else []
+
+
+def _mixed(batch: Batch) -> Integers:
+    """Return an order for the rows of a log that has none: the same whatever their order is, and like by chance.
+
+    Sorted rows are taken in steps of the golden ratio, so that those of each class are spread evenly.
+    """
+    ranked = np.lexsort(np.hstack([batch.forecasts, batch.outcomes, batch.all_weights()[:, None]]).T)
+    count = len(ranked)
+    step = round(count * (math.sqrt(5) - 1) / 2) or 1
+    while math.gcd(step, count) > 1:
+        step += 1
+    return np.asarray(ranked[np.arange(count) * step % count])
 
 
 @strict

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors import Corrector, VectorScaling
+from treecal.correctors import AutoCorrector, Corrector
 from treecal.exceptions import OutcomeError, ParameterError
 from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex, rounding
 from treecal.ledger import Ledger
@@ -18,10 +18,10 @@ Make = Callable[[Simplex], Corrector]
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:
-    """Return a new corrector for this many classes, by default `VectorScaling`."""
+    """Return a new corrector for this many classes, by default `AutoCorrector`."""
     space = Simplex(classes)
     if make is None:
-        return VectorScaling(space)
+        return AutoCorrector(space)
     if not callable(make):
         raise ParameterError.expected(
             "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."

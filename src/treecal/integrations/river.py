@@ -54,7 +54,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     make
         Makes the corrector from a `Simplex` of as many classes as there are labels: a class such as
         `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
-        `treecal.VectorScaling` without an audit, whose memory does not grow.
+        `treecal.AutoCorrector` without an audit, whose memory does not grow.
     classes
         Labels that are known in advance.
 

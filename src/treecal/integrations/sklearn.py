@@ -44,7 +44,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
       other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
       from which the corrector then learns nothing.
     - `fit(X, y)` starts over. The corrector is fitted to cross-validated probabilities: the order of the rows does not
-      matter to scalings, of which the default is one. The model is fitted on all rows. One in a `FrozenEstimator` is
+      matter to the default, nor to scalings. The model is fitted on all rows. One in a `FrozenEstimator` is
       not fitted: it should not have seen these rows.
 
     `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
@@ -56,7 +56,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         A classifier with `predict_proba`; fitted, if `partial_fit` is to resume from there.
     make
         Makes the corrector from a `Simplex` of as many classes: a class such as `treecal.Recalibrator`, or a function.
-        By default `treecal.VectorScaling` without an audit.
+        By default `treecal.AutoCorrector` without an audit.
     cv
         Folds for `fit`, as `sklearn.model_selection.cross_val_predict` takes them.
 

@@ -32,7 +32,8 @@ TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
 NEARLY, SOMEWHAT = 0.1, 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
-_MANY = 300  # rows that isotonic regression needs
+REMEDY = ("AutoCorrector",)
+"""What is advised whatever is wrong: on held-out logs it is better than any single corrector."""
 _COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must remove to be advised
 
@@ -89,13 +90,13 @@ class Advice(NamedTuple):
     found
         The findings, in sentences.
     methods
-        Names of classes of correctors, such as "VectorScaling": any one of them.
+        Names of classes of correctors, such as "AutoCorrector": any one of them.
 
     Examples
     --------
-    >>> advice = Advice("Too sure: a temperature of about 1.5.", ("TemperatureScaling",))
+    >>> advice = Advice("Too sure: a temperature of about 1.5.", ("AutoCorrector",))
     >>> advice.text()
-    'Too sure: a temperature of about 1.5. Use tc.TemperatureScaling.'
+    'Too sure: a temperature of about 1.5. Use tc.AutoCorrector.'
     """
 
     found: str
@@ -267,35 +268,30 @@ class Verdict:
 
     @property
     def _remedy(self) -> Advice:
-        """The simplest correction that removes most of the error."""
-        each, two = list(self.classes.values()), len(self.classes) == 2
+        """What is wrong, in the words of the simplest correction that removes most of the error."""
+        each = list(self.classes.values())
         fits = [_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES]
         temperature, shift, both = fits
-        scaling = ("PlattScaling" if two else "VectorScaling",)
         if both.slope <= 0.1:
             return Advice(
                 "The forecasts hardly follow the outcomes, or run against them: are the classes in the right order? If "
                 "they are, correction makes the forecasts honest, and only another model makes them useful.",
-                scaling,
+                REMEDY,
             )
         # A simple one that is enough and nearly as good as the best, whichever fits better; or both together.
         least = min(fit.left for fit in fits)
         enough = [fit for fit in fits if fit.enough and (fit.fine or fit.left <= least + 0.1 * fit.before)]
         chosen = min((fit for fit in enough if fit is not both), key=lambda fit: fit.squares, default=None)
         chosen = both if chosen is None and both in enough else chosen
-        if chosen is None and self.rows < _MANY:
-            few = "No temperature or shift explains it, and these rows are too few for isotonic regression."
-            return Advice(few, ("BetaCalibration",) if two else scaling)
         if chosen is None:
-            other = ("BetaCalibration", "IsotonicCalibration") if two else ("IsotonicCalibration",)
-            return Advice("No temperature or shift explains it.", other)
+            return Advice("No temperature or shift explains it.", REMEDY)
         if chosen is shift or abs(chosen.slope - 1) <= 0.05:
-            return Advice(self._where, scaling)
+            return Advice(self._where, REMEDY)
         sure = "too sure" if chosen.slope < 1 else "not sure enough"
         about = f"{sure}: a temperature of about {1 / chosen.slope:.2g}"
         if chosen is temperature:
-            return Advice(f"{about[0].upper()}{about[1:]}.", ("TemperatureScaling",))
-        return Advice(f"{self._where} And {about}.", scaling)
+            return Advice(f"{about[0].upper()}{about[1:]}.", REMEDY)
+        return Advice(f"{self._where} And {about}.", REMEDY)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""

@@ -59,7 +59,7 @@ class CalibrationError(nn.Module):
     >>> found.rounds, round(found.top_label.ece, 3), round(found.brier, 3)
     (4000, 0.15..., 0.56...)
     >>> found.verdict.advice
-    'Too sure: a temperature of about ... Use tc.TemperatureScaling.'
+    'Too sure: a temperature of about ... Use tc.AutoCorrector.'
     """
 
     counts: Tensor
