@@ -154,7 +154,7 @@ def test_a_shift_of_a_rare_class_is_no_temperature(shift: float) -> None:
     p = 1 / (1 + np.exp(-x - shift))
     advice = verdict_of(np.column_stack([1 - p, p]), y, ("usual", "rare")).advice
     assert advice.startswith("Base rates are off, most that of rare")
-    assert "PlattScaling" in advice
+    assert "AutoCorrector" in advice
 
 
 @pytest.mark.parametrize("seed", range(4))

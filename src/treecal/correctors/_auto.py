@@ -13,7 +13,8 @@ import numpy as np
 from treecal._compile import strict
 from treecal._elementary import applied, exp, log
 from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
-from treecal._typing import Array, Integers
+from treecal._typing import Array
+from treecal.correctors import _forgetting as forgetting
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._isotonic import IsotonicCalibration
@@ -73,7 +74,7 @@ class AutoCorrector(Corrector):
     the mean by weight gives it is moved by that hundredth towards the mean. It happens where forecasts that are sure
     contradict each other; what it costs, at most 0.02 in such a round, is part of `excess()`.
 
-    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them by their scores on a half
+    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them by their scores on half
     of it after fits to the other one, in turns; in order of time (`in_order=True`) by those on the last quarter. The
     guarantee is then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
 
@@ -212,8 +213,9 @@ class AutoCorrector(Corrector):
         if not len(batch):
             return
         parts, _ = self._now
+        rounds = len(batch)
         if not batch.in_order:
-            batch = batch.of(_mixed(batch))
+            batch = _ranked(batch)
         losses = np.zeros(1 + len(parts))
         for own, held in _folds(batch):
             given = [held.forecasts, *(part._fitted_to(own)._announce_many(held.forecasts, None) for part in parts)]
@@ -222,8 +224,8 @@ class AutoCorrector(Corrector):
                 losses[i] += float(np.add.accumulate(held.all_weights() * costs)[-1])
         weights = self._start * applied(exp, losses.min() - losses)
         weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
-        fitted = tuple(part._fitted_to(batch) for part in parts)
-        vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(len(batch)))
+        fitted = tuple(part._fitted_to(_spread(batch)) for part in parts)
+        vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))
 
     def _own_state(self) -> dict[str, Any]:
         parts, now = self._now
@@ -251,25 +253,33 @@ class AutoCorrector(Corrector):
 
 
 def _folds(batch: Batch) -> list[tuple[Batch, Batch]]:
-    """Return rows to fit to and rows to score: the last quarter of a log in order, or both halves of another."""
+    """Return rows to fit to and rows to score: the last quarter of a log in order, or both halves of a ranked one."""
     if batch.in_order:
         first = len(batch) - len(batch) // 4
         return [(batch.of(slice(first)), batch.of(slice(first, None)))] if first < len(batch) else []
-    halves = batch.of(slice(0, None, 2)), batch.of(slice(1, None, 2))
-    return [halves, halves[::-1]] if len(batch) > 1 else []
+    halves = [_spread(batch.of(slice(start, None, 2))) for start in (0, 1)]
+    return [(halves[0], halves[1]), (halves[1], halves[0])] if len(batch) > 1 else []
 
 
-def _mixed(batch: Batch) -> Integers:
-    """Return an order for the rows of a log that has none: the same whatever their order is, and like by chance.
+def _ranked(batch: Batch) -> Batch:
+    """Return a log without an order, sorted; equal rows are one of their weight, there as often as it counts."""
+    dim = batch.forecasts.shape[1]
+    found, places = np.unique(np.hstack([batch.forecasts, batch.outcomes]), axis=0, return_inverse=True)
+    weights = np.zeros(len(found))
+    np.add.at(weights, places.ravel(), batch.all_weights())
+    merged = replace(batch, forecasts=found[:, :dim], outcomes=found[:, dim:], weights=weights)
+    rows, weights = forgetting.steps_of(merged)
+    return replace(merged.of(rows), weights=weights)
 
-    Sorted rows are taken in steps of the golden ratio, so that those of each class are spread evenly.
-    """
-    ranked = np.lexsort(np.hstack([batch.forecasts, batch.outcomes, batch.all_weights()[:, None]]).T)
-    count = len(ranked)
-    step = round(count * (math.sqrt(5) - 1) / 2) or 1
-    while math.gcd(step, count) > 1:
+
+def _spread(batch: Batch) -> Batch:
+    """Return a sorted log in steps of the golden ratio, so that each class is spread evenly; others as they are."""
+    if batch.in_order or not len(batch):
+        return batch
+    step = max(1, round(len(batch) * (math.sqrt(5) - 1) / 2))
+    while math.gcd(step, len(batch)) > 1:
         step += 1
-    return np.asarray(ranked[np.arange(count) * step % count])
+    return batch.of(np.arange(len(batch)) * step % len(batch))
 
 
 @strict
