@@ -13,7 +13,9 @@ from pathlib import Path
 from treecal._platform import NO_FOLLOW, before_renaming, flush_folder, lock, make_like
 from treecal.exceptions import FileError
 
-_PREFIX, _SUFFIX = ".treecal-", ".part"  # of unfinished files, short enough beside names of any length
+# of unfinished files, short enough beside names of any length
+_PREFIX = ".treecal-"
+_SUFFIX = ".part"
 _LOCK = ".lock"
 _SWEEP_AGAIN = 60.0  # seconds until a folder is searched again for what killed writers left
 _swept: dict[Path, float] = {}
@@ -51,7 +53,8 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
     ...     os.listdir(folder), Path(folder, "note.txt").read_text()
     (['note.txt'], 'second')
     """
-    old, target = _checked(path, force=force), Path(os.path.realpath(path))
+    old = _checked(path, force=force)
+    target = Path(os.path.realpath(path))
     _sweep(target.parent)
     try:
         temporary, held = _create(target.parent, private=old is not None)

@@ -25,7 +25,8 @@ _LN2_HIGH = 0.6931471803691238  # 32 bits of ln 2: its multiples by up to 2^21 a
 _LN2_LOW = 1.9082149292705877e-10
 _PER_LN2 = 1.4426950408889634
 _SQRT_HALF = 0.7071067811865476
-_LEAST, _MOST = -744.0, 709.4
+_LEAST = -744.0
+_MOST = 709.4
 _POWERS = np.ldexp(1.0, np.arange(-1074, 1024))  # of 2; looking one up lets compilers take eight numbers at once
 
 

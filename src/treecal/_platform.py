@@ -1,17 +1,22 @@
-"""What systems differ in: locks of files, owners and modes, folders on disk, and signals. Only this module asks which.
+"""What systems and machines differ in: locks of files, owners and modes, folders on disk, signals, and processors.
 
-Unlike POSIX, Windows locks ranges of bytes, has neither owners nor modes, cannot rename a file that is open, nor open a
-folder, and has no SIGHUP.
+Only this module asks which system it is. Unlike POSIX, Windows locks ranges of bytes, has neither owners nor modes,
+cannot rename a file that is open, nor open a folder, and has no SIGHUP.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from errno import EACCES, EDEADLK
+from itertools import pairwise
+from typing import TextIO, TypeVar
 
 WINDOWS = sys.platform == "win32"
 
@@ -56,6 +61,13 @@ def _lock_range(held: int) -> None:
         os.lseek(held, at, os.SEEK_SET)
 
 
+def wait_to_write(stream: TextIO) -> None:
+    """Wait until a pipe or a terminal takes what is written; where that cannot be told, do not wait."""
+    if not WINDOWS:
+        with suppress(OSError, ValueError):  # it is in memory, or closed, as writing will tell
+            select.select([], [stream], [])
+
+
 def make_like(old: os.stat_result, held: int) -> None:
     """Give an open file the mode of another and, where that is permitted, its owner."""
     if WINDOWS:
@@ -81,3 +93,32 @@ def flush_folder(folder: str | os.PathLike[str]) -> None:
             os.fsync(opened)
         finally:
             os.close(opened)
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_SHARE = 2**16  # outcomes that are worth a thread
+
+
+def processors() -> int:
+    """Return the number of processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def parts(count: int, outcomes: int, most: int | None) -> list[tuple[int, int]]:
+    """Return parts of `range(count)`, one for each thread that so many outcomes are worth.
+
+    There are at most `most` threads, by default as many as processors.
+    """
+    threads = max(1, min(most or processors(), outcomes // _SHARE))
+    return list(pairwise(count * part // threads for part in range(threads + 1)))
+
+
+def side_by_side(work: Callable[[S], T], items: list[S]) -> list[T]:
+    """Return what the work gives for each item, each in a thread of its own; the first in the caller's."""
+    if len(items) == 1:
+        return [work(items[0])]
+    with ThreadPoolExecutor(len(items) - 1) as pool:
+        others = pool.map(work, items[1:])
+        return [work(items[0]), *others]

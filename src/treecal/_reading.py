@@ -82,8 +82,11 @@ class Reading:
         *,
         weight: float | None = None,
     ) -> None:
-        self.forecasts, self.weights, self.outcomes = forecasts, weights, outcomes
-        self.rounds, self.resolution = rounds, resolution
+        self.forecasts = forecasts
+        self.weights = weights
+        self.outcomes = outcomes
+        self.rounds = rounds
+        self.resolution = resolution
         self.weight = float(rounds) if weight is None else weight
 
     def error(self, distance: Distance | str, *, total: bool = False) -> float:
@@ -158,7 +161,8 @@ class Reading:
                 "rounds have weights, and a ledger does not know how much these differ, so it cannot tell chance.",
                 hint="tc.audit(P, y, weight=w) can.",
             )
-        low, sums = self.forecasts.min(), self.forecasts.sum(axis=1)
+        low = self.forecasts.min()
+        sums = self.forecasts.sum(axis=1)
         if low < -1e-6 or np.abs(sums - 1).max() > 1e-6:
             raise UnsupportedError("a verdict is about forecasts of classes, and these are not probabilities.")
         top, each = bin_rows(self.forecasts, self.outcomes, self.weights)

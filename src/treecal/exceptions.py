@@ -52,7 +52,8 @@ class _RoundError(TreeCalError):
     def at(cls, round_: int, problem: str, *, hint: str | None = None, where: str = "at round") -> Self:
         """Name the round, or another place."""
         error = cls(f"{cls.what} {where} {round_} {problem}", hint=hint)
-        error.round, error.problem = round_, problem
+        error.round = round_
+        error.problem = problem
         return error
 
     def of(self, id: Hashable) -> Self:  # noqa: A002
@@ -60,7 +61,8 @@ class _RoundError(TreeCalError):
         if not self.problem:
             return self
         error = type(self)(f"{self.what} of id {id!r} {self.problem}", hint=self.hint)
-        error.round, error.problem = self.round, self.problem
+        error.round = self.round
+        error.problem = self.problem
         return error
 
 
@@ -103,7 +105,8 @@ class IdError(TreeCalError):
     def of(cls, id: Hashable, reason: str, problem: str, *, hint: str | None = None) -> IdError:  # noqa: A002
         """Name the id, the reason and the problem."""
         error = cls(f"id {id!r} {problem}", hint=hint)
-        error.id, error.reason = id, reason
+        error.id = id
+        error.reason = reason
         return error
 
 
@@ -162,5 +165,7 @@ class ServerError(TreeCalError):
     def of(cls, code: str, status: int, message: str, *, hint: str | None = None, at: str | None = None) -> ServerError:
         """Name the code, the status, the problem and its place."""
         error = cls(message, hint=hint)
-        error.code, error.status, error.at = code, status, at
+        error.code = code
+        error.status = status
+        error.at = at
         return error

@@ -84,7 +84,10 @@ class Forecast:
                 )
             nodes = given.astype(np.int64)
             nodes.setflags(write=False)
-        self._points, self._weights, self._nodes, self._space = p, w, nodes, space
+        self._points = p
+        self._weights = w
+        self._nodes = nodes
+        self._space = space
 
     @staticmethod
     def _check_inside(space: ConvexSet, points: Array) -> None:
@@ -104,7 +107,10 @@ class Forecast:
         weights.setflags(False)  # type: ignore[call-arg]
         if nodes is not None:
             nodes.setflags(write=False)
-        self._points, self._weights, self._nodes, self._space = points, weights, nodes, space
+        self._points = points
+        self._weights = weights
+        self._nodes = nodes
+        self._space = space
         return self
 
     @property

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from treecal._reading import Brier, Reading, Table
 from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
-from treecal._sums import group_rows, two_sum
-from treecal._totals import Totals
+from treecal._sums import Totals, group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
 from treecal.exceptions import ForecastError, ParameterError, SnapshotError, TreeCalError
@@ -78,7 +77,8 @@ class Ledger:
     """
 
     def __init__(self, space: ConvexSet, *, tolerance: float = ROUNDING) -> None:
-        self.space, self.tolerance = space, checked_tolerance(tolerance)
+        self.space = space
+        self.tolerance = checked_tolerance(tolerance)
         self._load((0, np.zeros(2)), np.empty((0, space.dim + 3), np.int64), np.empty((0, 2, 1 + space.dim)))
 
     @classmethod
@@ -127,7 +127,8 @@ class Ledger:
         array([2., 2.])
         """
         p, w, total = (finite_array(*given) for given in (("points", points), ("weights", weights), ("sums", sums)))
-        n, dim = len(p), space.dim
+        n = len(p)
+        dim = space.dim
         key = np.tile(_NO_NODE, (n, 1)) if nodes is None else np.asarray(nodes)
         shapes = p.shape, w.shape, total.shape, key.shape
         if shapes != ((n, dim), (n,), (n, dim), (n, 2)):
@@ -137,7 +138,8 @@ class Ledger:
         count = np.asarray(parts)
         if key.dtype.kind not in "iu" or count.dtype.kind not in "iu":
             raise ParameterError(f"nodes and parts are {key.dtype} and {count.dtype}, expected integers.")
-        ledger, amounts = cls(space), np.column_stack([w, total])
+        ledger = cls(space)
+        amounts = np.column_stack([w, total])
         rows, totals = ledger._table.added(_identity(p, key, np.broadcast_to(count, n)), amounts)
         ledger._table.totals[rows] = totals
         ledger._now = (rounds, np.array([rounds if weight is None else weight, 0.0])), [], None
@@ -222,7 +224,8 @@ class Ledger:
         if isinstance(forecast, Forecast):
             if forecast.space is space or forecast.space == space:
                 return forecast
-            ours, theirs = getattr(space, "classes", None), getattr(forecast.space, "classes", None)
+            ours = getattr(space, "classes", None)
+            theirs = getattr(forecast.space, "classes", None)
             if ours and theirs:
                 raise ForecastError(f"the forecast's classes are {', '.join(theirs)}; the ledger's {', '.join(ours)}.")
             return Forecast(forecast.points, weights=forecast.weights, nodes=forecast.nodes, space=space)
@@ -282,14 +285,16 @@ class Ledger:
                 settled, waiting, _ = self._now
                 if taken := waiting[:]:
                     own = np.array([weight for *_, weight in taken])
-                    after, due = _counted(settled, own), self._table.added(*self._sums(taken, own))
+                    after = _counted(settled, own)
+                    due = self._table.added(*self._sums(taken, own))
                     # Rounds that came meanwhile wait on: no call lies between the slice and the assignment, so that no
                     # thread comes in between.
                     self._now = after, waiting[len(taken) :], due
                     self._write()
                 if more is not None:
                     names, amounts, own = more
-                    after, due = _counted(self._now[0], own), self._table.added(names, amounts)
+                    after = _counted(self._now[0], own)
+                    due = self._table.added(names, amounts)
                     self._now = after, self._now[1], due
                     self._write()
             finally:
@@ -306,7 +311,8 @@ class Ledger:
     def _sums(self, taken: list[_Round], own: Array) -> tuple[Integers, Array]:
         """Return the names of all points of some rounds, and what is to be added to each."""
         if not own.all():  # rounds of weight 0
-            taken, own = [entry for entry in taken if entry[-1]], own[own > 0]
+            taken = [entry for entry in taken if entry[-1]]
+            own = own[own > 0]
         dim = self.space.dim
         if not taken:
             return np.empty((0, dim + 3), np.int64), np.empty((0, dim + 1))
@@ -380,16 +386,19 @@ class Ledger:
     ) -> Reading:
         """Read the rows, those with equal `groups` together."""
         first, group = group_rows(groups)
-        rounds, weight = settled[0], float(settled[1].sum())
+        rounds = settled[0]
+        weight = float(settled[1].sum())
         # Bring all weights to one denominator, as long as float64 can count in it, so that whole rounds stay whole.
-        parts, unit = names[:, -1], 1
+        parts = names[:, -1]
+        unit = 1
         for count in np.unique(parts[parts > 0]).tolist():
             unit = math.lcm(unit, count)
             if unit * max(rounds, weight) >= 2**53:
                 unit = 1
                 break
         own = np.where(parts > 0, unit / np.maximum(parts, 1), unit)[:, None] * totals.sum(axis=1)
-        sums, points = np.zeros((len(first), 1 + self.space.dim)), np.zeros((len(first), self.space.dim))
+        sums = np.zeros((len(first), 1 + self.space.dim))
+        points = np.zeros((len(first), self.space.dim))
         np.add.at(sums, group, own)
         if resolution is None:
             points[group] = self._points(names)
@@ -428,7 +437,8 @@ class Ledger:
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""
         names, totals, settled = self._rows()
-        points, keys = self._points(names).copy(), names[:, self.space.dim :].copy()
+        points = self._points(names).copy()
+        keys = names[:, self.space.dim :].copy()
         return {"rounds": settled[0], "weight": settled[1].copy(), "points": points, "keys": keys, "totals": totals}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -441,17 +451,23 @@ class Ledger:
             check_count("rounds", state["rounds"])
             state = {**state, "weight": np.array([state["rounds"], 0.0])}
         check_names("the ledger", state, ("rounds", "weight", "points", "keys", "totals"))
-        rounds, points, keys, totals = state["rounds"], state["points"], state["keys"], state["totals"]
+        rounds = state["rounds"]
+        points = state["points"]
+        keys = state["keys"]
+        totals = state["totals"]
         check_count("rounds", rounds)
         check_array("weight", state["weight"], (2,))
         weight = float(state["weight"].sum())
         if not 0 <= weight <= HEAVIEST * rounds:
             raise SnapshotError(f"the ledger's weight is {weight:g}, expected 0 to {HEAVIEST:g} for each round.")
-        n, dim = len(points) if np.ndim(points) else 0, self.space.dim
+        n = len(points) if np.ndim(points) else 0
+        dim = self.space.dim
         check_array("points", points, (n, dim))
         check_array("keys", keys, (n, 3), np.int64)
         check_array("totals", totals, (n, 2, 1 + dim))
-        names, parts, added = _identity(points, keys[:, :2], keys[:, 2]), keys[:, 2], totals.sum(axis=1)
+        names = _identity(points, keys[:, :2], keys[:, 2])
+        parts = keys[:, 2]
+        added = totals.sum(axis=1)
         if len(group_rows(names)[0]) < n:
             raise SnapshotError("a row of the ledger appears twice.")
         if (parts < 0).any():

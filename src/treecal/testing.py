@@ -98,7 +98,8 @@ def check_forecasts_are_distributions(make: Make, outcomes: Array, forecasts: Ar
 
 def check_predict_repeats(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """`predict` twice without an `update` gives the same forecast, and moves nothing."""
-    once, twice = make(), make()
+    once = make()
+    twice = make()
     for given, y in _rounds(outcomes, forecasts):
         first = twice.predict(*given)
         assert twice.predict(*given) == first == once.predict(*given), "predict() twice gave two forecasts"
@@ -130,10 +131,13 @@ def check_same_past_same_forecast(make: Make, outcomes: Array, forecasts: Array 
 
 def check_arrays_are_not_kept(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """The caller may reuse the arrays it passed in."""
-    plain, reused = make(), make()
+    plain = make()
+    reused = make()
     for given, y in _rounds(outcomes, forecasts):
-        lent, buffer = [np.array(b) for b in given], np.array(y)
-        x, again = plain.predict(*given), reused.predict(*lent)
+        lent = [np.array(b) for b in given]
+        buffer = np.array(y)
+        x = plain.predict(*given)
+        again = reused.predict(*lent)
         for b in lent:
             b[:] = np.nan
         assert x == again, "a reference to the caller's array was kept"
@@ -144,7 +148,8 @@ def check_arrays_are_not_kept(make: Make, outcomes: Array, forecasts: Array | No
 
 def check_arrays_of_any_form(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
     """Lists, strided views and other byte orders count as the vectors they hold."""
-    plain, varied = make(), make()
+    plain = make()
+    varied = make()
     forms: list[Callable[[Array], Any]] = [list, lambda y: np.repeat(y, 2)[::2], lambda y: y.astype(">f8")]
     for t, (given, y) in enumerate(_rounds(outcomes, forecasts)):
         form = forms[t % 3]
@@ -185,7 +190,8 @@ def check_bad_outcomes_change_nothing(make: Make, outcomes: Array, forecasts: Ar
     """An invalid outcome raises a `TreeCalError` that names the round, and the state is bit for bit what it was."""
     forecaster = make()
     for t, (given, y) in enumerate(_rounds(outcomes[:4], forecasts)):
-        announced, before = forecaster.predict(*given), _state(forecaster)
+        announced = forecaster.predict(*given)
+        before = _state(forecaster)
         for what, bad in bad_outcomes(forecaster.space).items():
             _check_refused(forecaster.update, bad, TreeCalError, f"round {t + 1}", f"an outcome that is {what}")
             assert _state(forecaster) == before, f"an outcome that is {what} changed the state"
@@ -217,7 +223,8 @@ def check_copies_are_independent(make: Make, outcomes: Array, forecasts: Array |
     for copied in (copy.copy, copy.deepcopy):
         forecaster = _played(make(), rounds[:half])
         forecaster.predict(*rounds[half][0])
-        again, before = copied(forecaster), _state(forecaster)
+        again = copied(forecaster)
+        before = _state(forecaster)
         ahead = [x for x, _ in _play(again, rounds[half:])]
         assert _state(forecaster) == before, f"what a copy by copy.{copied.__name__} learned changed the original"
         behind = [x for x, _ in _play(forecaster, rounds[half:])]
@@ -229,7 +236,8 @@ def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None 
     rounds = _rounds(outcomes, forecasts)
     for stop in {0, 1, len(rounds) // 2}:
         for peek in (False, True):
-            forecaster, start = _played(make(), rounds[:stop]), stop
+            forecaster = _played(make(), rounds[:stop])
+            start = stop
             if peek:
                 forecaster.predict(*rounds[stop][0])
             again = _copy(make, forecaster)
@@ -243,7 +251,8 @@ def check_snapshots_resume(make: Make, outcomes: Array, forecasts: Array | None 
 
 def check_one_round_is_open(make: Make, outcomes: Array, forecasts: Array) -> None:
     """Another forecast is refused until `update` or `cancel`, and a round that is cancelled changes nothing."""
-    plain, fickle = make(), make()
+    plain = make()
+    fickle = make()
     for b, y, other in zip(forecasts, outcomes, forecasts[::-1], strict=True):
         x = plain.predict(b)
         fickle.predict(other)
@@ -260,7 +269,9 @@ def check_one_round_is_open(make: Make, outcomes: Array, forecasts: Array) -> No
 
 def check_batches_are_the_loop(make: Make, outcomes: Array, forecasts: Array) -> None:
     """`predict_many` and `update_many` announce and learn what a loop does, bit for bit; `learn` learns as `update`."""
-    loop, batch, late = make(), make(), make()
+    loop = make()
+    batch = make()
+    late = make()
     announced = []
     for x, _ in _play(loop, _rounds(outcomes, forecasts)):
         announced.append(x.mean)
@@ -310,13 +321,15 @@ def check_nodes_only_add_error(make: Make, outcomes: Array) -> None:
     """The per-node error, the paper's labelled one, is at least the error by point in every norm (Jensen)."""
     ledger = play(make(), outcomes)
     for norm in ("l1", "l2", "linf"):
-        per_node, by_point = ledger.error(norm, per_node=True), ledger.error(norm)
+        per_node = ledger.error(norm, per_node=True)
+        by_point = ledger.error(norm)
         assert per_node >= by_point - 1e-12, f"the error per node is {per_node}, by point {by_point} in {norm}"
 
 
 def check_calibration_is_swap_regret(make: Make, outcomes: Array) -> None:
     """`Cal^{D_R}` is the full swap regret of the losses `D_R(y_t|·)` (Lemma 2.2), here for `R = ‖·‖₂²`."""
-    forecaster, R = make(), SquaredEuclidean()
+    forecaster = make()
+    R = SquaredEuclidean()
     rounds = list(_play(forecaster, _rounds(outcomes)))
     points = np.unique(np.concatenate([x.points + 0.0 for x, _ in rounds]), axis=0)
     regret = 0.0
@@ -334,14 +347,17 @@ def check_classes_are_interchangeable(make: Make, outcomes: Array) -> None:
 
     Skipped where `Forecaster.symmetric` is False.
     """
-    forecaster, permuted = make(), make()
+    forecaster = make()
+    permuted = make()
     if not (isinstance(forecaster.space, Simplex) and forecaster.symmetric) or np.ptp(forecaster.predict().mean) > 0:
         return
     order = np.roll(np.arange(forecaster.space.dim), 1)
     for y in outcomes:
-        a, b = forecaster.predict(), permuted.predict()
+        a = forecaster.predict()
+        b = permuted.predict()
         # As distributions: the order in which points are listed may follow the classes.
-        ours, theirs = _sorted_rows(a.points[:, order], a.weights), _sorted_rows(b.points, b.weights)
+        ours = _sorted_rows(a.points[:, order], a.weights)
+        theirs = _sorted_rows(b.points, b.weights)
         assert np.array_equal(ours, theirs), "permuting the classes changed a point or its weight"
         forecaster.update(y)
         permuted.update(y[order])

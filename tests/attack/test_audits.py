@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
-from treecal._bins import bin_edges
+from treecal.measures import bin_edges
 
 NORMS: dict[str, Callable[[Any], float]] = {
     "l1": lambda v: float(np.abs(v).sum()),

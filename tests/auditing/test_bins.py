@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import treecal as tc
-from treecal._bins import bin_edges, bin_of, bin_sql
 from treecal.auditing import audit
+from treecal.measures import bin_edges, bin_of, bin_sql
 from treecal.plots import plot_reliability, reliability
 
 BINS = range(1, 201)

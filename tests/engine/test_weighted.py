@@ -75,7 +75,7 @@ def test_every_tree_up_to_its_last_round(arity: int, depth: int | None, norm: An
 @pytest.mark.parametrize("depth", [None, 3])
 def test_threads(depth: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share streams, whose results do not depend on how many there are; fixed trees are filled."""
-    monkeypatch.setattr("treecal._processors._SHARE", 100)
+    monkeypatch.setattr("treecal._platform._SHARE", 100)
     rng, states = np.random.default_rng(0), []
     orders = [rng.permutation(STREAMS) for _ in range(8)]
     classes = rng.integers(3, size=(8, STREAMS))
@@ -90,7 +90,7 @@ def test_threads(depth: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_threads_name_the_first_invalid_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever of them finds it; nothing is learned."""
-    monkeypatch.setattr("treecal._processors._SHARE", 10)
+    monkeypatch.setattr("treecal._platform._SHARE", 10)
     bank, outcomes = tc.Bank(tc.AdaptiveTreeCal(tc.Simplex(3)), streams=100), np.full((100, 3), 1 / 3)
     outcomes[[70, 90], 0] = np.nan
     for threads in (1, 2, 7):

@@ -30,7 +30,7 @@ from tests.keyed.night import KINDS, LOG
 from tests.keyed.streams import epochs, write_day
 from treecal.keyed import Step, local, no_state
 from treecal.keyed._packing import loads
-from treecal.keyed._tables import SAID
+from treecal.keyed._tables import RESULTS
 
 pytestmark = pytest.mark.heavy
 
@@ -106,7 +106,7 @@ def epoch(folder: Path, number: int) -> dict[str, pa.Table]:
     """Return the tables of an epoch, read without Spark."""
     manifest = json.loads((folder / f"state/manifests/{number:020d}.json").read_text())
     whole = pq.read_table(folder / "state" / manifest["data"])
-    parts = {name: whole.filter(pa.compute.equal(whole["table"], name)) for name in ("shards", *SAID)}
+    parts = {name: whole.filter(pa.compute.equal(whole["table"], name)) for name in ("shards", *RESULTS)}
     return parts | {"state": loads(parts["shards"]["blob"].to_pylist())}
 
 
@@ -127,7 +127,7 @@ def check_epochs(folder: Path, steps: list[Step]) -> None:
 
 def check_stream(folder: Path, steps: list[Step]) -> None:
     found = streamed(folder)
-    for name in SAID:
+    for name in RESULTS:
         expected = pa.concat_tables(getattr(step, name) for step in steps)
         assert same(found.filter(pa.compute.equal(found["table"], name)), expected), (folder.name, name)
 

@@ -12,9 +12,8 @@ from sklearn.calibration import calibration_curve
 
 import treecal as tc
 from tests.measures.worlds import literal_ece, literal_square, world
-from treecal._bins import bin_of
 from treecal.exceptions import ParameterError
-from treecal.measures import brier, debiased_ece, ece, mce, resolution
+from treecal.measures import bin_of, brier, debiased_ece, ece, mce, resolution
 
 
 @settings(max_examples=30, deadline=None)

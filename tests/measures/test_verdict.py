@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from tests.measures.worlds import literal_square, world
-from treecal._bins import bin_of
 from treecal._typing import Array, Integers
 from treecal.correctors import method_of
-from treecal.measures import Bins, Verdict, debiased_ece, ece
+from treecal.measures import Bins, Verdict, bin_of, debiased_ece, ece
 from treecal.measures._reliability import chance_of, interval_of, mean_gap, together
 
 

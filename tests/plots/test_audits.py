@@ -19,10 +19,10 @@ from treecal._typing import Array, Integers
 from treecal.auditing import Audit, Bins
 from treecal.exceptions import ParameterError
 from treecal.monitor import Alarm
+from treecal.plots._audit import _place
 from treecal.plots._reliability import DIAGONAL, FINE, HISTOGRAM, OFF, THIN
 from treecal.plots._sources import bins_of
 from treecal.plots._style import BLUE, VERMILION
-from treecal.plots._windows import _place
 
 
 def sharpened(dim: int, rows: int, power: float = 2.0, seed: int = 0) -> tuple[Array, Integers]:

@@ -17,7 +17,7 @@ from treecal._typing import Array
 from treecal.exceptions import HorizonError, ParameterError
 from treecal.ledger import Reading
 from treecal.plots import interval_tree, likeliest, reliability
-from treecal.plots._ternary import heaviest
+from treecal.plots._ledger import heaviest
 from treecal.plots._tree import MOST_CELLS
 
 

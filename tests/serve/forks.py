@@ -31,9 +31,9 @@ class Forks:
         )
         self._server: int | None = None
 
-    def start(self, data: str) -> tuple[str, int]:
-        """Start a server; return where it listens."""
-        self._server = int(self._ask({"data": data}))
+    def start(self, data: str, **more: object) -> tuple[str, int]:
+        """Start a server with more settings; return where it listens."""
+        self._server = int(self._ask({"data": data, "more": more}))
         found = self._answer()
         if not found.startswith("http://"):
             raise AssertionError(f"the server did not start: {found}; {self.log.read_text()[-3000:]}")
@@ -98,10 +98,11 @@ def main(log: str) -> None:
         elif child := os.fork():
             print(child, file=answers)
         else:
-            _serve(command["data"], answers.fileno())
+            _serve(command["data"], command["more"], answers.fileno())
 
 
-def _serve(data: str, answers: int) -> None:
+def _serve(data: str, more: dict[str, object], answers: int) -> None:
+    from treecal.serve import read_settings
     from treecal.serve._run import serve
 
     told = False
@@ -113,7 +114,7 @@ def _serve(data: str, answers: int) -> None:
             told = True
 
     try:
-        serve(data, port=0, rate=1e9, say=say)
+        serve(read_settings({"port": 0, "rate": 1e9, **more}, {}), data, say=say)
     except BaseException as error:
         if not told:
             os.write(answers, f"{type(error).__name__} {str(error).splitlines()[0]}\n".encode())

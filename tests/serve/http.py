@@ -50,7 +50,8 @@ class House:
         self.now = 1000.0
         self.log = io.StringIO()
         self._writing = Log(self.log)
-        limits = {name: options.pop(name) for name in ("most_bytes", "most_seconds", "operations") if name in options}
+        passed = ("most_bytes", "most_seconds", "operations", "webhooks")
+        limits = {name: options.pop(name) for name in passed if name in options}
         self.access = Access(clock=lambda: self.now, **options)
         self.writer, self.data = writer, data
         self.app = application(writer, open_store(data), access=self.access, log=self._writing, **limits)
@@ -86,9 +87,9 @@ class House:
         """Run a coroutine in the server's loop."""
         return self._runner.run(work)
 
-    def make_token(self, *scopes: str, prefix: str = "") -> str:
+    def make_token(self, *scopes: str, prefix: str = "", days: float | None = None, made: float = 0.0) -> str:
         """Make a token, as the command does beside a running server; the server knows it a second later."""
-        text, token = tokens.make_token("test", prefix=prefix, scopes=scopes, now=0.0)
+        text, token = tokens.make_token("test", prefix=prefix, scopes=scopes, now=made, days=days)
         with open_store(self.data, beside=True) as store:
             tokens.add_token(store, token)
         self.now += 2

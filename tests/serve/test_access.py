@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.serve.postgres import Cluster
 from treecal.exceptions import ParameterError
 from treecal.serve import _tokens as tokens
 from treecal.serve._access import Access, Buckets
-from treecal.serve._connections import open_store
+from treecal.serve._connections import open_reader, open_store
 from treecal.serve._refusals import Refusal
 from treecal.serve._tokens import SCOPES
 from treecal.serve._writer import Writer
@@ -59,6 +61,50 @@ def test_a_revoked_token_is_refused_and_the_server_stays_closed(house: House) ->
     house.revoke(token)
     house.ask("GET", "/v1/streams", token=token).refused(401, "unauthorized")
     house.ask("GET", "/v1/streams").refused(401, "unauthorized")
+
+
+def test_a_token_that_has_expired_is_refused_and_told_so(house: House) -> None:
+    old = house.make_token("read", days=1.0, made=0.0)
+    new = house.make_token("read", days=1.0, made=time.time())
+    found = house.ask("GET", "/v1/streams", token=old).refused(401, "unauthorized").error
+    assert found.message == "the token expired at 1970-01-02T00:00:00Z."
+    assert house.ask("GET", "/v1/streams", token=new).status == 200
+    other = old[:-1] + ("a" if old[-1] != "a" else "b")
+    found = house.ask("GET", "/v1/streams", token=other).refused(401, "unauthorized").error
+    assert found.message == "the token is not known, or was revoked."  # nothing is told to those who guess
+
+
+def test_who_listens_is_cut_off_when_the_token_expires(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = house.make_token("read", days=1.0, made=1000.0)
+    monkeypatch.setattr(time, "time", lambda: 2000.0)
+    grant = house.run(house.access.grant({b"authorization": f"Bearer {token}".encode()}, ""))
+    assert house.run(house.access.holds(grant))
+    monkeypatch.setattr(time, "time", lambda: 1000.0 + 86400.0)
+    assert not house.run(house.access.holds(grant))
+
+
+def test_when_a_token_was_used_is_written_once_a_minute_and_at_the_end(tmp_path: Path) -> None:
+    def used() -> float | None:
+        with closing(open_reader(str(tmp_path / "books.sqlite"))) as reader:
+            (found,) = tokens.tokens_of(reader)
+        return found.used
+
+    with served(tmp_path) as house:
+        token, begun = house.make_token("read"), time.time()
+        for _ in range(50):
+            house.now += 1.0
+            assert house.ask("GET", "/v1/streams", token=token).status == 200
+        assert used() is None
+        house.now += 20.0
+        assert house.ask("GET", "/v1/streams", token=token).status == 200
+        house.writer.read(lambda books: None).result()
+        first = used()
+        assert first is not None
+        assert first >= begun
+        house.ask("GET", "/v1/streams", token=token)
+    last = used()
+    assert last is not None
+    assert last > first
 
 
 def test_tokens_are_read_once_a_second_at_most(house: House) -> None:

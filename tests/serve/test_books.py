@@ -457,7 +457,8 @@ def test_other_sets(books: Books) -> None:
 
 def test_a_job_that_fails_harms_no_other(path: Path) -> None:
     events: list[Any] = []
-    with Writer(Sqlite(path), on_commit=events.extend) as writer:
+    with Writer(Sqlite(path)) as writer:
+        writer.listeners.append(events.extend)
         writer.submit(lambda books: books.create(wire.NewStream("s", classes=CLASSES))).result()
 
         def good(i: int) -> Any:

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from tests.cli.support import heed_interrupts, refused, run
-from treecal.serve import _run
+from treecal.serve import Settings, _run
 from treecal.serve._access import Access
 from treecal.serve._http import application
 from treecal.serve._log import Log
@@ -206,7 +206,7 @@ def test_what_a_server_starts_with_is_left_out_of_full_collections(
     objects = list[tuple[int, int]]()
     monkeypatch.setattr(_run.Server, "run", lambda *_: objects.append((gc.get_freeze_count(), len(gc.get_objects()))))
     monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
-    _run.serve(str(tmp_path / "books.sqlite"), port=0)
+    _run.serve(Settings(port=0), str(tmp_path / "books.sqlite"))
     ((frozen, watched),) = objects
     assert frozen > 100 * watched
     assert gc.get_freeze_count() == 0

@@ -169,7 +169,7 @@ def test_the_second_server_is_refused_and_the_first_goes_on(data: str, monkeypat
 def test_a_token_is_made_beside_a_server(data: str) -> None:
     with open_store(data) as server, open_store(data, beside=True) as beside:
         beside.begin()
-        beside.run("add_token", [("id", "name", "hash", "", "read", 1.0)])
+        beside.run("add_token", [("id", "name", "hash", "", "read", 1.0, None)])
         beside.commit()
         assert [row[:2] for row in server.query("tokens")] == [("id", "name")]
 

@@ -157,11 +157,11 @@ def test_no_room_for_the_file_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
         pass
 
 
-def test_a_database_that_does_not_answer_may_later() -> None:
+def test_a_database_that_does_not_answer_may_later(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    address = f"postgresql://u:secret@127.0.0.1:{port}/books"
-    done = run("serve", "--data", address, "--port", 0)
+    monkeypatch.setenv("TREECAL_SERVE_DATA", f"postgresql://u:secret@127.0.0.1:{port}/books")
+    done = run("serve", "--port", 0)
     refused(done, "PostgreSQL does not answer", "check that it runs", code=75)
     assert "secret" not in done.err
     assert "other one" not in done.err

@@ -8,7 +8,7 @@ import pytest
 
 import treecal as tc
 from treecal.exceptions import TreeCalError
-from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
+from treecal.theory import log_rounds_ball, log_rounds_simplex
 
 
 @pytest.mark.parametrize("space", [tc.Ball(3), tc.Simplex(2), tc.Simplex(20)], ids=repr)

@@ -99,13 +99,17 @@ def race(
         raise ParameterError.expected("limit", limit, "a positive number of seconds")
     marks = checkpoints(rounds).tolist() if at is None else [whole_number("at", mark, least=1) for mark in at]
     marks = tuple(sorted({mark for mark in marks if mark < rounds} | {rounds}))
-    measures, kept = tuple(as_norm(norm) for norm in norms), None if folder is None else Path(folder)
+    measures = tuple(as_norm(norm) for norm in norms)
+    kept = None if folder is None else Path(folder)
     results: dict[_File, Rows] = {}
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
-    runs, jobs, token = list[_File](), list[_Job](), uuid4().hex
+    runs = list[_File]()
+    jobs = list[_Job]()
+    token = uuid4().hex
     for space, stream, name in product(spaces, streams, forecasters):
-        make, source = forecasters[name], streams[stream]
+        make = forecasters[name]
+        source = streams[stream]
         some = list(seeds) if chance(make, source) else list(seeds)[:1]
         own = [Entry(name, stream, space, int(seed), rounds, measures, marks) for seed in some]
         files = [_File(entry, _configuration(entry, make)) for entry in own]
@@ -160,7 +164,8 @@ class _Job:
 
     def play(self) -> Iterator[tuple[_File, Rows, bool]]:
         """Play the runs in the order of seeds, as long as there is time."""
-        spent, longest = 0.0, 0.0
+        spent = 0.0
+        longest = 0.0
         for file in self.files:
             left = None if self.limit is None else self.limit - spent
             if left is not None and left < longest:
@@ -169,7 +174,8 @@ class _Job:
             begin = time.process_time()
             rows, finished = play_entry(file.entry, self.make, self.stream, left)
             took = time.process_time() - begin
-            spent, longest = spent + took, max(longest, took)
+            spent += took
+            longest = max(longest, took)
             yield file, rows, finished
 
 
@@ -203,7 +209,9 @@ def _order(*sequences: Any) -> Callable[[_File], tuple[int, ...]]:
 
 
 def _schema(pa: Any) -> Any:
-    text, whole, real = pa.string(), pa.int64(), pa.float64()
+    text = pa.string()
+    whole = pa.int64()
+    real = pa.float64()
     fields = {"forecaster": text, "stream": text, "space": text, "dim": whole, "seed": whole, "length": whole}
     fields |= {"rounds": whole, "norm": text}
     fields |= dict.fromkeys(["error", "per_node", "brier", "resolution", "uncertainty"], real)

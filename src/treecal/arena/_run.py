@@ -86,7 +86,10 @@ class _Timed:
     """A forecaster, the time spent in its predict and update, and the sum of the squares of the outcomes."""
 
     def __init__(self, forecaster: Forecaster) -> None:
-        self._forecaster, self.space, self.seconds, self.squares = forecaster, forecaster.space, 0.0, 0.0
+        self._forecaster = forecaster
+        self.space = forecaster.space
+        self.seconds = 0.0
+        self.squares = 0.0
 
     def predict(self) -> Any:
         return self._timed(self._forecaster.predict)
@@ -137,7 +140,8 @@ def play_entry(entry: Entry, make: Maker, shared: Shared, limit: float | None) -
         forecaster = made(entry, make)
     except TreeCalError as refusal:
         return entry.refusal(str(refusal)), True
-    stream, rows = shared.outcomes(entry), Rows()
+    stream = shared.outcomes(entry)
+    rows = Rows()
     try:
         for row in _played(entry, forecaster, stream, limit):
             rows.append(row)  # what there is when it is stopped
@@ -153,7 +157,10 @@ def _played(
     first = copy(forecaster)  # whatever is compiled or loaded when first used does not count
     first.update(entry.space.centre)
     first.predict()
-    timed, ledger, played, begin = _Timed(forecaster), Ledger(entry.space), 0, time.process_time()
+    timed = _Timed(forecaster)
+    ledger = Ledger(entry.space)
+    played = 0
+    begin = time.process_time()
 
     def check(more: int, _: int) -> None:
         spent = time.process_time() - begin
@@ -196,7 +203,8 @@ def _read(
 def at_once(forecaster: Forecaster) -> Callable[[Array], Ledger | Run | GuardedRun] | None:
     """Return a function from outcomes to the record of the whole run, where that is faster than round by round."""
     if type(forecaster) is Harmonic:
-        start, space = forecaster.start, forecaster.space
+        start = forecaster.start
+        space = forecaster.space
 
         def convolved(outcomes: Array) -> Ledger:
             # Points that are equal round by round may differ here by roundings, and so count as several.

@@ -47,7 +47,9 @@ def summary(table: pa.Table, *, norm: Norm | str = "l1") -> pa.Table:
     ('TreeCal', 3, True)
     """
     pa = require("pyarrow", extra="arena", what="a table of the arena")
-    ends, rows, spent = _ends(table, norm), [], _microseconds(table)
+    ends = _ends(table, norm)
+    rows = []
+    spent = _microseconds(table)
     for (dim, length, stream, name), own in ends.items():
         played = [row for row in own if row["error"] is not None]
         row: dict[str, Any] = {"stream": stream, "dim": dim, "rounds": length, "forecaster": name, "seeds": len(played)}
@@ -150,7 +152,8 @@ def rank(table: pa.Table, forecaster: str, *, norm: Norm | str = "l1", measure: 
         raise ParameterError.expected("forecaster", forecaster, "one of " + ", ".join(known))
     ranks = []
     for (dim, length, stream), by_name in values.items():
-        own, pairs = by_name.pop(forecaster, {}), []
+        own = by_name.pop(forecaster, {})
+        pairs = []
         for name, theirs in by_name.items():
             if both := sorted(own.keys() & theirs.keys()):
                 value, rival = (float(np.mean([of_seeds[seed] for seed in both])) for of_seeds in (own, theirs))
@@ -186,7 +189,8 @@ def show(table: pa.Table, *, norm: Norm | str = "l1", measure: str = "error", sp
     >>> print(show(table).splitlines()[2])
     | forecaster | iid |
     """
-    rows, lines = summary(table, norm=norm).to_pylist(), list[str]()
+    rows = summary(table, norm=norm).to_pylist()
+    lines = list[str]()
     several = len({row["rounds"] for row in rows}) > 1
     for dim, length in sorted({(row["dim"], row["rounds"]) for row in rows}) if split else [(0, 0)]:
         own = [row for row in rows if not split or (row["dim"], row["rounds"]) == (dim, length)]
@@ -209,7 +213,8 @@ def _best(rows: Iterable[dict[str, Any]], measure: str) -> float:
 
 
 def _text(row: dict[str, Any], measure: str, best: dict[str, float]) -> str:
-    value, spread = row[measure], row[f"{measure}_sd"]
+    value = row[measure]
+    spread = row[f"{measure}_sd"]
     if value is None:
         return "too slow" if (row["note"] or "").startswith("too slow") else ""
     text = f"**{value:.3f}**" if value == best[row["stream"]] else f"{value:.3f}"

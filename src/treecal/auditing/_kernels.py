@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from treecal._bins import bin_of
 from treecal._compile import inlined, strict
 from treecal._elementary import log
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditRows, BinCounts
+from treecal.measures import bin_of
 
 TWO = int(np.float64(2.0).view(np.int64))
 """The bits of 2.0: added to an amount of at most 1, it leaves so many multiples of 2^-51 above them."""

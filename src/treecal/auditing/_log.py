@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from treecal._bins import MOST_BINS
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._arrays import from_arrays
@@ -35,7 +34,7 @@ from treecal.io import (
     valid_sql,
     valid_weight_sql,
 )
-from treecal.measures import read_loss
+from treecal.measures import MOST_BINS, read_loss
 
 Progress = Callable[[str, int, float | None], None]
 """Called with the stage, the number of its items so far, and the share that is done, if that is known."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from treecal._processors import processors
+from treecal._platform import processors
 from treecal._typing import Integers
 from treecal.auditing._counts import Actions, AuditRows, BinCounts
 from treecal.auditing._groups import Groups

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from treecal._bins import MOST_BINS, bin_sql
 from treecal._validate import whole_number
 from treecal.auditing import _sql as sql
 from treecal.auditing._counts import DIGITS, LOG_SCALE, MAGIC, WEIGHT_SCALE, AuditCounts, BinCounts
@@ -20,6 +19,7 @@ from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance, check_pairs
 from treecal.io import Problems, valid_sql, valid_weight_sql
 from treecal.keyed import arrow, arrow_schema, pyspark, spark_schema
+from treecal.measures import MOST_BINS, bin_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa

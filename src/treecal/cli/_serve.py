@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
@@ -12,21 +14,19 @@ from treecal._optional import require
 from treecal.cli._terminal import Exit, say
 from treecal.exceptions import ParameterError
 
-Data = Annotated[
-    str | None, Parameter(help="Where the books are: a file of SQLite, or the address of a PostgreSQL database.")
-]
-
 
 def serve(
     *,
-    data: Data = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
+    config: Path | None = None,
+    data: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
     allow_host: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
-    rate: float = 5000.0,
-    body: int = 8,
+    rate: float | None = None,
+    body: int | None = None,
+    keep: int | None = None,
     demo: bool = False,
-    log_level: Literal["info", "warning", "error"] = "info",
+    log_level: Literal["info", "warning", "error"] | None = None,
 ) -> int:
     """Take forecasts by id, announce corrected ones, learn from outcomes when they come; show it all on a page.
 
@@ -36,7 +36,11 @@ def serve(
         treecal serve --data books.sqlite
         treecal token create shop --data books.sqlite --scope forecast --scope outcome
         treecal serve --data postgresql:///books --host 0.0.0.0 --allow-host forecasts.example.org
+        treecal serve --config serve.toml
         treecal serve --demo
+
+    Every option may also be given by a variable, such as TREECAL_SERVE_LOG_LEVEL, or in a file of TOML, as log_level;
+    the command line comes first, then the environment, then the file. Webhooks are in the file.
 
     It stops at Ctrl-C or SIGTERM, with code 0, when all that was asked is answered. It ends with code 75 if the books
     cannot be opened now and may be later: the database does not answer, the disk is full, another server has them.
@@ -44,49 +48,52 @@ def serve(
 
     Parameters
     ----------
+    config
+        A file of TOML with settings.
+    data
+        Where the books are: a file of SQLite, or the address of a PostgreSQL database, without a password.
     host
-        Where to listen. An address that others can reach needs a token; put a proxy with TLS before it.
+        Where to listen; by default 127.0.0.1. An address that others can reach needs a token; put a proxy with TLS
+        before it.
     port
-        The port; 0 is any that is free.
+        The port; by default 8000. 0 is any that is free.
     allow_host
         A name by which the server is reached, such as that of the proxy. May be given more than once.
     rate
-        Requests a second of one token, or of one address where there is none.
+        Requests a second of one token, or of one address where there is none; by default 5000.
     body
-        Megabytes that a request may have.
+        Megabytes that a request may have; by default 8.
+    keep
+        Days for which forecasts are kept, of streams that do not say so themselves; then they are deleted.
     demo
         Replay flights, so that there is something to see. Without --data the books are in a temporary folder.
     log_level
-        The least level of what is logged. Requests are of level info, failures of level error.
+        The least level of what is logged; by default info. Requests are of level info, failures of level error.
     """
-    if not 0 <= port < 2**16:
-        raise ParameterError.expected("--port", port, "a number from 0 to 65535")
-    if not rate > 0:
-        raise ParameterError.expected("--rate", rate, "a number above 0")
-    if not 1 <= body <= 1024:
-        raise ParameterError.expected("--body", body, "a number from 1 to 1024")
     for package in ("starlette", "uvicorn"):
         require(package, extra="serve", what="the server")
-    from treecal.serve import NotNowError
+    from treecal.serve import NotNowError, read_settings
     from treecal.serve import serve as run
 
-    if data is None and not demo:
+    options = {
+        "data": data,
+        "host": host,
+        "port": port,
+        "allow_host": list(allow_host) or None,
+        "rate": rate,
+        "body": body,
+        "keep": keep,
+        "demo": demo or None,
+        "log_level": log_level,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = read_settings(given, os.environ, config)
+    if settings.data is None and not settings.demo:
         raise ParameterError("no books given.", hint="--data books.sqlite; or --demo to look around.")
     with ExitStack() as stack:
-        if data is None:
-            data = f"{stack.enter_context(TemporaryDirectory(prefix='treecal-'))}/demo.sqlite"
+        books = settings.data or f"{stack.enter_context(TemporaryDirectory(prefix='treecal-'))}/demo.sqlite"
         try:
-            run(
-                data,
-                host=host,
-                port=port,
-                hosts=allow_host,
-                rate=rate,
-                most_bytes=body * 2**20,
-                demo=demo,
-                log_level=log_level,
-                say=say,
-            )
+            run(settings, books, say=say)
         except NotNowError as error:
             say(str(error))
             return Exit.LATER

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from treecal.serve import Token
 
 Data = Annotated[str, Parameter(help="Where the books are: a file of SQLite, or the address of a PostgreSQL database.")]
+_COLUMNS = ("id", "name", "prefix", "scopes", "created", "expires", "used", "revoked")
 token = App(
     name="token",
     help="""Make, list and revoke the tokens of a server; it may be running, and follows within a second or two.
@@ -30,10 +31,13 @@ def create(
     *,
     data: Data,
     prefix: Annotated[str, Parameter(show_default=False)] = "",
-    scope: Annotated[tuple[Literal["forecast", "outcome", "read", "admin"], ...], Parameter(show_default=False)] = (
+    scope: Annotated[
+        tuple[Literal["forecast", "outcome", "read", "admin", "delete"], ...], Parameter(show_default=False)
+    ] = (
         "forecast",
         "outcome",
     ),
+    days: float | None = None,
     json: Json = False,
 ) -> None:
     """Make a token, and print it.
@@ -41,7 +45,7 @@ def create(
     It is shown this once; the books have its hash.
 
         treecal token create shop --data books.sqlite --prefix shop- --scope forecast --scope outcome
-        treecal token create grafana --data books.sqlite --scope read
+        treecal token create grafana --data books.sqlite --scope read --days 365
 
     Parameters
     ----------
@@ -50,12 +54,14 @@ def create(
     prefix
         It is for streams whose names start with this; by default for all.
     scope
-        What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams); by default
-        forecast and outcome. May be given more than once.
+        What it allows: forecast, outcome, read (also the page), admin (create, change, archive and reset streams),
+        delete (streams and forecasts); by default forecast and outcome. May be given more than once.
+    days
+        After so many days it expires; by default never.
     """
     from treecal.serve import add_token, make_token, open_store
 
-    text, made = make_token(name, prefix=prefix, scopes=scope, now=time.time())
+    text, made = make_token(name, prefix=prefix, scopes=scope, now=time.time(), days=days)
     with open_store(data, beside=True) as store:
         add_token(store, made)
     if json:
@@ -67,7 +73,7 @@ def create(
 
 @token.command(name="list")
 def list_(*, data: Data, json: Json = False) -> None:
-    """List tokens, without their texts."""
+    """List tokens, without their texts. The last use is written once a minute."""
     from treecal.serve import open_reader, tokens_of
 
     with closing(open_reader(data)) as reader:
@@ -75,10 +81,9 @@ def list_(*, data: Data, json: Json = False) -> None:
     if json:
         emit([_shown(each) for each in found])
         return
-    listed = table("Tokens", "id", "name", "prefix", "scopes", "created", "revoked")
+    listed = table("Tokens", *_COLUMNS)
     for each in found:
-        shown = _shown(each)
-        listed.add_row(*(str(shown[key] or "") for key in ("id", "name", "prefix", "scopes", "created", "revoked")))
+        listed.add_row(*(str(value or "") for value in _shown(each).values()))
     page().print(listed)
 
 
@@ -105,8 +110,7 @@ def revoke(which: str, /, *, data: Data) -> None:
 
 
 def _shown(each: Token) -> dict[str, object]:
-    times = {"created": each.created, "revoked": each.revoked}
-    words = {
-        key: None if at is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for key, at in times.items()
-    }
-    return {"id": each.id, "name": each.name, "prefix": each.prefix, "scopes": each.scopes, **words}
+    from treecal.serve import utc
+
+    values = {key: getattr(each, key) for key in _COLUMNS}
+    return {key: utc(value) if isinstance(value, float) else value for key, value in values.items()}

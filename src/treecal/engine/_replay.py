@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, overload
 
-from treecal._processors import processors
+from treecal._platform import processors
 from treecal._validate import whole_number
 from treecal.engine._climb import KERNEL_DISTANCES, TreeForecaster, new_tree_forecaster
 from treecal.engine._guarded import GuardedRun, guarded_run

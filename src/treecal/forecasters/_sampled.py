@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._generators import generator_from, generator_state
-from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count
+from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, generator_from, generator_state
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError

@@ -49,7 +49,10 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
 
     shape = reward.shape
     profiles = np.arange(reward.size).reshape(shape)
-    gains, rows, columns, count = [], [], [], 0
+    gains = []
+    rows = []
+    columns = []
+    count = 0
     for player, loss in enumerate(losses):
         n = shape[player]
         told = np.moveaxis(profiles, player, 0).reshape(n, -1)

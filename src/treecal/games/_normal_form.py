@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._optional import require
 from treecal._typing import Array
 from treecal._validate import finite_array, whole_number
-from treecal.exceptions import ParameterError
-from treecal.games import _convert as convert
+from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.games._equilibrium import best_equilibrium, deviations, external_gain, swap_gain
 from treecal.geometry import TOLERANCE, Value, frozen, within_reach
 
@@ -110,7 +110,7 @@ class Game(Value):
         >>> Game.from_gambit(pennies) == Game.zero_sum([[1, -1], [-1, 1]])
         True
         """
-        return cls(convert.payoffs_of_gambit(game))
+        return cls(_payoffs_of_gambit(game))
 
     @classmethod
     def from_openspiel(cls, game: Any) -> Game:
@@ -122,7 +122,7 @@ class Game(Value):
         >>> Game.from_openspiel(pyspiel.load_game("matrix_mp")) == Game.zero_sum([[1, -1], [-1, 1]])
         True
         """
-        return cls(convert.payoffs_of_openspiel(game))
+        return cls(_payoffs_of_openspiel(game))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Game:
@@ -137,11 +137,11 @@ class Game(Value):
         ...     Game.read(path)
         Game(2 players with 2 × 2 actions)
         """
-        return cls(convert.payoffs_of_nfg(path))
+        return cls(_payoffs_of_nfg(path))
 
     def to_gambit(self) -> Any:
         """Return the game as a pygambit `StrategicGame`, for its solvers and file formats."""
-        return convert.gambit_game(self.payoffs)
+        return _package("pygambit").StrategicGame.from_arrays(*self.payoffs)
 
     @property
     def players(self) -> int:
@@ -231,7 +231,8 @@ class Game(Value):
 
     def _gains(self, gain: Callable[[Array], float], joint: ArrayLike) -> list[float]:
         """Return what each player gains by its best deviation, in payoff units."""
-        x, players = as_distribution("joint", joint, shape=self.shape), zip(self._losses, self.span, strict=True)
+        x = as_distribution("joint", joint, shape=self.shape)
+        players = zip(self._losses, self.span, strict=True)
         return [float(span) * gain(deviations(loss, x, player=i)) for i, (loss, span) in enumerate(players)]
 
     def correlated_equilibrium(self, *, objective: str | int | ArrayLike = "welfare") -> Array:
@@ -312,3 +313,46 @@ def as_distribution(name: str, value: ArrayLike, *, shape: tuple[int, ...]) -> A
         raise ParameterError(f"{name} sums to {total:.10g}, expected 1 within {TOLERANCE:g}.")
     weights = np.maximum(weights, 0)
     return np.asarray(weights / weights.sum())
+
+
+def _package(name: str) -> Any:
+    return require(name, extra="games", what="exchanging games")
+
+
+def _payoffs_of_gambit(game: Any) -> list[Array]:
+    """Return each player's payoffs in a pygambit game."""
+    if not isinstance(game, _package("pygambit").Game):
+        raise ParameterError.expected("game", game, "a pygambit Game")
+    # Gambit's numbers are exact, rational or decimal: each is rounded once.
+    try:
+        return [np.array(array, dtype=np.float64) for array in game.to_arrays(dtype=float)]
+    except OverflowError:
+        raise ParameterError("a payoff of the game is too large for a float, expected less than 1.8e308.") from None
+
+
+def _payoffs_of_nfg(path: str | os.PathLike[str]) -> list[Array]:
+    """Return each player's payoffs in an `.nfg` file."""
+    gambit = _package("pygambit")
+    try:
+        return _payoffs_of_gambit(gambit.read_nfg(os.fspath(path)))
+    except TreeCalError:
+        raise
+    except ValueError as error:
+        raise ParameterError(f"{os.fspath(path)} is not a game in nfg format: {error}") from None
+
+
+def _payoffs_of_openspiel(game: Any) -> list[Array]:
+    """Return each player's payoffs in an OpenSpiel game of one simultaneous move."""
+    spiel = _package("pyspiel")
+    if not isinstance(game, spiel.Game):
+        raise ParameterError.expected("game", game, "an OpenSpiel Game", hint="pyspiel.load_game(name) makes one.")
+    if not isinstance(game, spiel.MatrixGame | spiel.TensorGame):
+        if game.get_type().information != spiel.GameType.Information.ONE_SHOT:
+            raise UnsupportedError.by(
+                game,
+                "payoff arrays",
+                "it is played over several moves",
+                hint="pyspiel.extensive_to_tensor_game(game) converts a small one; the result is exponentially larger.",
+            )
+        game = spiel.extensive_to_tensor_game(game)
+    return [np.array(game.player_utilities(i), dtype=np.float64) for i in range(game.num_players())]

@@ -135,7 +135,8 @@ def play(
     joint = np.zeros(game.shape)
     regrets = [ActionRegret(n) for n in game.shape]
     plays = tuple(np.empty((rounds, n)) for n in game.shape) if record else None
-    marks, gaps = checkpoints(rounds), []
+    marks = checkpoints(rounds)
+    gaps = []
     due = set(marks.tolist())
     for t in range(1, rounds + 1):
         mixtures = [

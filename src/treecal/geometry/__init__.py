@@ -29,9 +29,13 @@ from treecal.geometry._outcomes import read_point as read_point
 from treecal.geometry._outcomes import rounding as rounding
 from treecal.geometry._outcomes import valid_forecasts as valid_forecasts
 from treecal.geometry._outcomes import without_negatives as without_negatives
+from treecal.geometry._pairing import by_column as by_column
 from treecal.geometry._pairing import check_hot as check_hot
 from treecal.geometry._pairing import check_pairs as check_pairs
+from treecal.geometry._pairing import columns as columns
 from treecal.geometry._pairing import framed_columns as framed_columns
+from treecal.geometry._pairing import is_series as is_series
+from treecal.geometry._pairing import listed as listed
 from treecal.geometry._pairing import paired as paired
 from treecal.geometry._pairing import paired_single as paired_single
 from treecal.geometry._pairing import pairing as pairing
@@ -49,10 +53,6 @@ from treecal.geometry._rows import read_forecast_rows as read_forecast_rows
 from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._rows import unmixed as unmixed
 from treecal.geometry._sets import Ball, Box, Product, Simplex
-from treecal.geometry._tables import by_column as by_column
-from treecal.geometry._tables import columns as columns
-from treecal.geometry._tables import is_series as is_series
-from treecal.geometry._tables import listed as listed
 from treecal.geometry._value import Value as Value
 from treecal.geometry._vertices import log_vertices as log_vertices
 from treecal.geometry._vertices import vertices as vertices

@@ -177,7 +177,8 @@ class Mahalanobis(Norm):
 
     def __init__(self, matrix: ArrayLike) -> None:
         self.matrix = positive_definite("matrix", matrix)
-        self.dim, self._factor = len(self.matrix), np.linalg.cholesky(self.matrix)
+        self.dim = len(self.matrix)
+        self._factor = np.linalg.cholesky(self.matrix)
 
     def __call__(self, vectors: ArrayLike) -> Array:
         """Return `√(xᵀ A x)` of each vector along the last axis."""
@@ -222,7 +223,8 @@ class Gauge(Norm):
         self.halfspaces = None if halfspaces is None else finite_array("halfspaces", halfspaces, ndim=2)
         self.vertices = None if vertices is None else finite_array("vertices", vertices, ndim=2)
         self._rows: Array = self.halfspaces if self.halfspaces is not None else self.vertices  # type: ignore[assignment]
-        rank, self.dim = int(np.linalg.matrix_rank(self._rows)), self._rows.shape[1]
+        rank = int(np.linalg.matrix_rank(self._rows))
+        self.dim = self._rows.shape[1]
         if rank < self.dim:
             what, ball = ("halfspaces", "unbounded") if vertices is None else ("vertices", "flat")
             raise GeometryError(f"the {what} span {rank} of {self.dim} dimensions: the unit ball would be {ball}.")

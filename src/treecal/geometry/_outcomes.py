@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from treecal._typing import Array
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.geometry._convex import TOLERANCE, ConvexSet, frozen
+from treecal.geometry._pairing import Refusal, by_entry, listed
 from treecal.geometry._sets import SIGNS, Product, Simplex
-from treecal.geometry._tables import Refusal, by_entry, listed
 
 FLOAT64 = np.dtype(np.float64)
 ROUNDING = 1e-6

@@ -57,7 +57,8 @@ class Polytope(ConvexSet):
             self.centre = frozen(self.vertices.mean(axis=0))
             self._box = frozen(self.vertices.min(axis=0)), frozen(self.vertices.max(axis=0))
         elif halfspaces is not None:
-            A, b = finite_array("A", halfspaces[0], ndim=2), finite_array("b", halfspaces[1], ndim=1)
+            A = finite_array("A", halfspaces[0], ndim=2)
+            b = finite_array("b", halfspaces[1], ndim=1)
             if len(A) != len(b) or A.size == 0:
                 raise GeometryError(f"A has shape {A.shape} and b {b.shape}, expected (m, d) and (m,).")
             steep = l2(A)[:, None]

@@ -43,7 +43,8 @@ class Regularizer(Value, Distance):
 
     def between(self, outcomes: ArrayLike, forecasts: ArrayLike) -> Array:
         """Return the Bregman divergence `D_R(outcome|forecast)` over the last axis: +inf where it is, never NaN."""
-        y, p = np.asarray(outcomes, dtype=np.float64), np.asarray(forecasts, dtype=np.float64)
+        y = np.asarray(outcomes, dtype=np.float64)
+        p = np.asarray(forecasts, dtype=np.float64)
         with np.errstate(invalid="ignore"):
             slope = np.add.reduce(np.where(y == p, 0.0, self.gradient(p) * (y - p)), axis=-1)
             divergence = self.value(y) - self.value(p) - slope
@@ -281,7 +282,8 @@ class CustomRegularizer(Regularizer):
     """
 
     def __init__(self, value: Callable[[Array], Array], gradient: Callable[[Array], Array]) -> None:
-        self._value, self._gradient = value, gradient
+        self._value = value
+        self._gradient = gradient
 
     def _ask(self, what: str, function: Callable[[Array], Array], points: ArrayLike, shape_drop: int) -> Array:
         array = np.asarray(points, dtype=np.float64)

@@ -26,7 +26,8 @@ from treecal.geometry._convex import (
 )
 from treecal.geometry._norms import Lp, Norm, as_norm, as_points, l1, l2
 
-_LEAST, _MOST = 1 - TOLERANCE, 1 + TOLERANCE
+_LEAST = 1 - TOLERANCE
+_MOST = 1 + TOLERANCE
 SIGNS = slice(7 if sys.byteorder == "little" else 0, None, 8)
 """Where the bytes with the signs of a float64 vector are."""
 _COORDINATES = 2**40  # the most that any memory holds
@@ -176,7 +177,8 @@ class Box(ConvexSet):
     _fields = ("low", "high")
 
     def __init__(self, low: ArrayLike, high: ArrayLike, *, dim: int | None = None) -> None:
-        low, high = within_reach("low", low), within_reach("high", high)
+        low = within_reach("low", low)
+        high = within_reach("high", high)
         sizes = {array.shape for array in (low, high) if array.shape}
         if dim is not None:
             sizes.add((whole_number("dim", dim, least=1, most=_COORDINATES),))
@@ -186,7 +188,8 @@ class Box(ConvexSet):
                 f"low has shape {low.shape} and high {high.shape}, expected vectors of one length.",
                 hint="for the same bounds in every coordinate, Box(0, 1, dim=3).",
             )
-        self.low, self.high = frozen(np.broadcast_to(low, shape)), frozen(np.broadcast_to(high, shape))
+        self.low = frozen(np.broadcast_to(low, shape))
+        self.high = frozen(np.broadcast_to(high, shape))
         if (self.low > self.high).any():
             at = int(np.argmax(self.low > self.high))
             raise GeometryError(f"low[{at}] is {self.low[at]:g}, above high[{at}], which is {self.high[at]:g}.")
@@ -196,7 +199,8 @@ class Box(ConvexSet):
 
     def contains(self, points: ArrayLike, *, tol: float = TOLERANCE) -> NDArray[np.bool_]:
         """Return whether each vector is within the bounds, within `tol` times the larger bound."""
-        p, slack = as_points(self, points), tol * self._size
+        p = as_points(self, points)
+        slack = tol * self._size
         return np.asarray(((p >= self.low - slack) & (p <= self.high + slack)).all(axis=-1))[()]
 
     def complaint(self, outcome: Array) -> str:
@@ -294,7 +298,8 @@ class Ball(ConvexSet):
         v = as_points(self, direction)
         p = self.norm.p
         if p == 1:
-            step, pick = np.zeros(v.shape), np.argmax(np.abs(v), axis=-1, keepdims=True)
+            step = np.zeros(v.shape)
+            pick = np.argmax(np.abs(v), axis=-1, keepdims=True)
             np.put_along_axis(step, pick, self._radius * np.sign(np.take_along_axis(v, pick, axis=-1)), axis=-1)
             return self.centre - step
         size = self.norm.dual(v)[..., None]
@@ -305,7 +310,8 @@ class Ball(ConvexSet):
     def project(self, points: ArrayLike) -> Array:
         """Return the nearest point: closed forms for p = 1, 2, ∞, else by bisection to rounding error."""
         x = as_points(self, points) - self.centre
-        p, r = self.norm.p, self._radius
+        p = self.norm.p
+        r = self._radius
         outside = self.norm(x)[..., None] > r
         if p == math.inf:
             nearest = np.clip(x, -r, r)
@@ -335,7 +341,8 @@ class Ball(ConvexSet):
 
     def circumradius(self, norm: Norm | str) -> Extent:
         """Return the radius about the centre in any norm: in ℓq it is `radius · d^max(0, 1/q − 1/p)`."""
-        norm, p = as_norm(norm), self.norm.p
+        norm = as_norm(norm)
+        p = self.norm.p
         if isinstance(norm, Lp):
             return Extent(self._radius * self.dim ** max(0.0, 1 / norm.p - 1 / p))
         if p == 1:  # a convex function is largest at the vertices ±e_i
@@ -347,7 +354,8 @@ class Ball(ConvexSet):
 
     def radius(self, norm: Norm | str, *, about: ArrayLike | None = None) -> Extent:
         """Return the greatest distance from `about`: exact in the ball's own norm, in others about the centre."""
-        norm, shift = as_norm(norm), self._point("about", about) - self.centre
+        norm = as_norm(norm)
+        shift = self._point("about", about) - self.centre
         own = self.circumradius(norm)
         return Extent(own + norm(shift), exact=norm == self.norm or (own.exact and not shift.any()))
 
@@ -457,17 +465,21 @@ def _project_lp(x: Array, radius: float, p: float) -> Array:
     from scipy.optimize import brentq
 
     size = float(np.abs(x).max())
-    goal, target = np.abs(x) / size, radius / size
+    goal = np.abs(x) / size
+    target = radius / size
 
     def shrunk(multiplier: float) -> Array:
-        low, high = np.zeros_like(goal), goal.copy()
+        low = np.zeros_like(goal)
+        high = goal.copy()
         for _ in range(60):
             middle = (low + high) / 2
             over = middle + multiplier * p * middle ** (p - 1) > goal
-            low, high = np.where(over, low, middle), np.where(over, middle, high)
+            low = np.where(over, low, middle)
+            high = np.where(over, middle, high)
         return (low + high) / 2
 
-    norm, top = Lp(p), 1.0
+    norm = Lp(p)
+    top = 1.0
     while norm(shrunk(top)) > target:
         top *= 4
     multiplier = brentq(lambda m: float(norm(shrunk(m))) - target, 0.0, top, xtol=1e-15, rtol=1e-15, maxiter=300)

@@ -17,8 +17,7 @@ from treecal._typing import Array, Integers
 from treecal.columns import ColumnStreams, Streams, check_records
 from treecal.engine import streams_of
 from treecal.exceptions import SnapshotError, UnsupportedError
-from treecal.keyed._forecaster import Keyed
-from treecal.keyed._tables import arrow
+from treecal.keyed._tables import Keyed, arrow
 from treecal.state import _flat, _nested
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ def pack(streams: Streams) -> pa.Array:
 
 def _binary(numbers: Array, ends: Integers) -> pa.Array:
     """Return records of numbers, each of which ends at some byte."""
-    pa, n = arrow(), len(ends) - 1
+    pa = arrow()
+    n = len(ends) - 1
     _check_room(ends[-1], n)
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(numbers.astype("<f8", copy=False))]
     return pa.Array.from_buffers(pa.binary(), n, buffers)
@@ -54,7 +54,8 @@ def _check_room(size: int, keys: int) -> None:
 
 def unpack(thing: Keyed, rounds: Integers, packed: pa.Array) -> Streams:
     """Return the streams of such records, of the right sizes; what they hold is checked."""
-    new, n = streams_of(thing), len(rounds)
+    new = streams_of(thing)
+    n = len(rounds)
     if not n:
         return new
     if isinstance(new, ColumnStreams):

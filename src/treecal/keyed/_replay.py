@@ -16,8 +16,7 @@ from treecal.engine import Above, Errors, Plan, climb_piece
 from treecal.exceptions import FileError, ParameterError, TreeCalError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet, Distance, as_distance
-from treecal.keyed._pyspark import arrow_schema
-from treecal.keyed._tables import arrow, check_columns, forecast_columns, numbers
+from treecal.keyed._tables import arrow, arrow_schema, check_columns, forecast_columns, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +60,9 @@ class Replayed:
         number = f"(seq - pmod(seq, {plan.piece})) div {plan.piece} AS piece"
         self._pieces = outcomes.selectExpr("seq", "outcome", number).groupBy("piece")
         self._above: list[Array] = []  # the points of the nodes above each piece
-        above, errors, self.rounds = Above(plan), Errors(), 0
+        above = Above(plan)
+        errors = Errors()
+        self.rounds = 0
         # Lambdas, because Spark inspects the types of signatures and warns about unknown ones.
         climbed = self._pieces.applyInArrow(lambda key, table: _climb(key, table, plan), _PIECE).collect()
         for row in _in_order(climbed, plan):
@@ -85,7 +86,8 @@ class Replayed:
 
     def forecasts(self) -> DataFrame:
         """Return the forecast of each round: `seq`, the `points`, lowest height first, and their `mean`."""
-        plan, above = self._plan, self._above
+        plan = self._plan
+        above = self._above
         schema = "seq long, points array<double>, mean array<double>"
         return self._pieces.applyInArrow(lambda key, table: _forecasts(key, table, plan, above), schema)
 
@@ -93,7 +95,10 @@ class Replayed:
 def _climb(key: tuple[Any], table: pa.Table, plan: Plan) -> pa.Table:
     """Climb one piece; return its number, rounds, sum, and errors by distance and height; or its problem."""
     pa = arrow()
-    number, total, errors, problem = key[0].as_py(), None, None, None
+    number = key[0].as_py()
+    total = None
+    errors = None
+    problem = None
     try:
         piece = climb_piece(plan, _rows(number, table, plan), number * plan.piece)
         total = piece.total.tolist()
@@ -115,7 +120,8 @@ def _rows(number: int | None, table: pa.Table, plan: Plan) -> Any:
     first = number * plan.piece
     off = np.flatnonzero(seq[order] != np.arange(first, first + len(seq)))
     if len(off):
-        expected, found = first + int(off[0]), int(seq[order][off[0]])
+        expected = first + int(off[0])
+        found = int(seq[order][off[0]])
         what = f"round {found} appears twice" if found < expected else f"round {expected} is missing"
         raise FileError(f"{what}: seq numbers the rounds from 0, each once.")
     return numbers(table.column("outcome").combine_chunks().take(arrow().array(order)), plan.space.dim)
@@ -138,7 +144,8 @@ def _forecasts(key: tuple[Any], table: pa.Table, plan: Plan, above: list[Array])
     """Return the forecasts of the rounds of a piece: its own points, and those above it."""
     number = key[0].as_py()
     rows = plan.dense(_rows(number, table, plan))
-    n, first = len(rows), number * plan.piece
+    n = len(rows)
+    first = number * plan.piece
     inner = plan.levels(rows, n, first)[0]
     points = np.empty((n, plan.heights + len(above[number]), plan.space.dim))
     for height, level in enumerate(inner):

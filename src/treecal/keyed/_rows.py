@@ -40,7 +40,9 @@ def arrange(
     pa = arrow()
     streams, keys = _streams(state.column("key").combine_chunks(), table.column("key").cast(pa.string()))
     given = table.column("seq").cast(pa.int64()).combine_chunks()
-    keyed, numbered, seq = streams >= 0, _valid(given), given.fill_null(0).to_numpy()
+    keyed = streams >= 0
+    numbered = _valid(given)
+    seq = given.fill_null(0).to_numpy()
     log = _Log(keys)
     if not keyed.all():
         log.add("key", None, None, int((~keyed).sum()), "has no key; not learned.")
@@ -53,7 +55,8 @@ def arrange(
     log.counts = np.bincount(streams[rows], minlength=len(keys))
     log.fail("seq", streams[rows], None, ~numbered[rows], lambda i: "has no sequence number.")
     rows = rows[numbered[rows]]
-    streams, seq = streams[rows], seq[rows]
+    streams = streams[rows]
+    seq = seq[rows]
     values = table.column("outcome").combine_chunks().take(pa.array(rows))
     again = np.zeros(len(rows), bool)
     again[1:] = (streams[1:] == streams[:-1]) & (seq[1:] == seq[:-1])
@@ -87,7 +90,9 @@ def arrange(
     twice = again & learns
     log.add("duplicate", streams[twice], seq[twice], 1, "appears twice; learned once.")
     mine = learns & ~again
-    streams, seq, outcomes = streams[mine], seq[mine], outcomes[mine]
+    streams = streams[mine]
+    seq = seq[mine]
+    outcomes = outcomes[mine]
     _report_missing(log, state, streams, seq)
     return Rows(keys, streams, seq, outcomes, None if forecasts is None else forecasts[mine], log.table())
 
@@ -96,14 +101,16 @@ class _Log:
     """Collects problems, and the streams that fail."""
 
     def __init__(self, keys: pa.Array) -> None:
-        self._pa, self._keys = arrow(), keys
+        self._pa = arrow()
+        self._keys = keys
         self._tables = [schemas()["problems"].empty_table()]
         self.failed: Mask = np.zeros(len(keys), bool)
         self.counts: Integers = np.zeros(len(keys), np.int64)
 
     def add(self, kind: str, streams: Any, seq: Any, rows: Any, details: str | list[str]) -> None:
         """Report some problems of a kind."""
-        pa, n = self._pa, 1 if streams is None else len(streams)
+        pa = self._pa
+        n = 1 if streams is None else len(streams)
         if n:
             key = pa.nulls(n, pa.string()) if streams is None else self._keys.take(pa.array(streams))
             number = pa.nulls(n, pa.int64()) if seq is None else seq
@@ -128,7 +135,8 @@ def _streams(known: pa.Array, keys: pa.ChunkedArray) -> tuple[Integers, pa.Array
     """Return the stream of each key, −1 for a null one, and the key of each stream."""
     import pyarrow.compute as pc
 
-    pa, keys = arrow(), keys.combine_chunks()
+    pa = arrow()
+    keys = keys.combine_chunks()
     streams = pc.index_in(keys, value_set=known).fill_null(-1).to_numpy().astype(np.int64)
     new = (streams < 0) & _valid(keys)
     coded = keys.filter(pa.array(new)).dictionary_encode()
@@ -143,7 +151,8 @@ def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
         return outcomes, (outcomes < 0) | (outcomes >= space.dim)
     bad = np.zeros(len(values), bool)
     for start in range(0, len(values), _BLOCK):
-        end, at = min(start + _BLOCK, len(values)), start
+        end = min(start + _BLOCK, len(values))
+        at = start
         while (refused := first_refused(space, outcomes[at:end])) is not None:
             bad[at + refused] = True
             at += refused + 1
@@ -152,7 +161,8 @@ def _read(values: pa.Array, space: ConvexSet) -> tuple[Outcomes, Mask]:
 
 def _read_forecasts(values: pa.Array, space: ConvexSet, tolerance: float) -> tuple[Array, Mask]:
     """Return forecasts as points of the set, and which of them are invalid."""
-    rows, bad = numbers(values, space.dim), np.zeros(len(values), bool)
+    rows = numbers(values, space.dim)
+    bad = np.zeros(len(values), bool)
     for start in range(0, len(values), _BLOCK):
         block = slice(start, start + _BLOCK)
         while True:
@@ -161,7 +171,9 @@ def _read_forecasts(values: pa.Array, space: ConvexSet, tolerance: float) -> tup
                 break
             except ForecastError as error:
                 at = start + (error.round or 1) - 1
-                bad[at], rows[at] = True, space.centre  # in its place, so that the others are read
+                # in its place, so that the others are read
+                bad[at] = True
+                rows[at] = space.centre
     return rows, bad
 
 
@@ -204,7 +216,8 @@ def _report_missing(log: _Log, state: pa.Table, streams: Integers, seq: Integers
     before[starts] = seq[starts] - 1  # a new key may start anywhere
     before[known] = state.column("seq").to_numpy()[streams[known]]
     gap = np.flatnonzero(before != seq - 1)
-    low, high = before[gap] + 1, seq[gap] - 1
+    low = before[gap] + 1
+    high = seq[gap] - 1
     details = [
         f"number {a} is missing." if a == b else f"numbers {a} to {b} are missing."
         for a, b in zip(low.tolist(), high.tolist(), strict=True)

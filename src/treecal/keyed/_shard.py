@@ -1,36 +1,41 @@
-"""The pure step: a shard's state and new outcomes in; its new state, its forecasts, and problems out.
+"""The pure functions of a shard: a step of its streams, a correction by them, and their errors.
 
-A shard is many keyed streams, kept as a `Bank` keeps them. Every engine runs this one function on tables, so all give
-the same forecasts, bit for bit, whatever the order and partitions of the rows.
+A shard is many keyed streams, kept as a `Bank` keeps them. Every engine runs these functions on tables, so all give the
+same forecasts, bit for bit, whatever the order and partitions of the rows.
 """
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from treecal._typing import Integers
-from treecal._validate import whole_number
+from treecal._typing import Integers, Outcomes
 from treecal.columns import Streams
 from treecal.correctors import Corrector
+from treecal.engine import GuardedRun, Run, is_compiled, replay
 from treecal.exceptions import FileError
-from treecal.forecasters import Forecaster
-from treecal.geometry import read_forecast_rows
-from treecal.keyed._forecaster import Keyed, check_new, horizon
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
+from treecal.geometry import Distance, as_distance, read_forecast_rows
 from treecal.keyed._records import check_sizes, pack, unpack
 from treecal.keyed._rows import Rows, arrange
 from treecal.keyed._tables import (
     FORMAT,
+    Keyed,
     arrow,
     check_columns,
+    check_new,
     check_state,
     forecast_columns,
+    horizon,
     numbers,
     owned,
     schemas,
 )
+from treecal.ledger import Ledger
+from treecal.streams import play
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +115,8 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     >>> step.announced.select(["key", "round", "seq", "mean"]).to_pylist()
     [{'key': 'a', 'round': 1, 'seq': 1, 'mean': [0.5, 0.5]}, {'key': 'a', 'round': 2, 'seq': 3, 'mean': [0.0, 1.0]}]
     """
-    pa, corrects = arrow(), isinstance(forecaster, Corrector)
+    pa = arrow()
+    corrects = isinstance(forecaster, Corrector)
     check_new(forecaster)
     check_columns(outcomes.schema, forecaster)
     _check_state(state, forecaster)
@@ -123,23 +129,24 @@ def advance(state: pa.Table, outcomes: pa.Table, forecaster: Keyed, *, announced
     if len(touched) > len(known):
         own.reserve(len(touched))
     rounds = own.rounds[home] + np.arange(1, len(home) + 1) - starts[home]
-    said = schemas()["announced"].empty_table()
+    before_each = schemas()["announced"].empty_table()
     if announced or corrects:
         columns = [rows.keys.take(pa.array(rows.streams)), rounds, rows.seq, *_play(own, home, rows)]
-        said = pa.table(columns, schema=said.schema)
+        before_each = pa.table(columns, schema=before_each.schema)
     else:
         own.learn(home, rows.outcomes, None)
 
     first = rows.seq[starts]
     first[: len(known)] = before.column("first").to_numpy()
-    keys, last = rows.keys.take(pa.array(touched)), rows.seq[starts + counts - 1]
+    keys = rows.keys.take(pa.array(touched))
+    last = rows.seq[starts + counts - 1]
     columns = [keys, own.rounds.copy(), first, last, pack(own), np.full(len(touched), FORMAT, np.int32)]
     rest = np.ones(len(state), bool)
     rest[known] = False
     parts = [state.filter(pa.array(rest)), pa.table(columns, schema=schemas()["state"])]
     after = owned(pa.concat_tables(parts).combine_chunks(), forecaster)
     coming = schemas()["forecasts"].empty_table() if corrects else _forecasts(keys, last, own)
-    return Step(after, coming, said, rows.problems)
+    return Step(after, coming, before_each, rows.problems)
 
 
 def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
@@ -175,7 +182,8 @@ def correct(state: pa.Table, table: pa.Table, corrector: Corrector) -> pa.Table:
     check_columns(table.schema, corrector, ("key", "forecast"))
     _check_state(state, corrector)
     space = corrector.space
-    own, new = _streams(state, corrector), len(state)
+    own = _streams(state, corrector)
+    new = len(state)
     own.reserve(new + 1)
     keys = table.column("key").combine_chunks()
     if keys.null_count:
@@ -202,7 +210,8 @@ def forecasts(state: pa.Table, forecaster: Forecaster) -> pa.Table:
     """
     check_new(forecaster, Forecaster)
     _check_state(state, forecaster)
-    keys, seq = state.column("key").combine_chunks(), state.column("seq").to_numpy()
+    keys = state.column("key").combine_chunks()
+    seq = state.column("seq").to_numpy()
     return _forecasts(keys, seq, _streams(state, forecaster))
 
 
@@ -215,42 +224,6 @@ def no_state() -> pa.Table:
     ['key', 'rounds', 'first', 'seq', 'record', 'format']
     """
     return schemas()["state"].empty_table()
-
-
-def shard_of(keys: pa.Array, shards: int) -> Integers:
-    """Return the shard of each key: the 64-bit FNV-1a hash of its UTF-8 bytes, modulo `shards`.
-
-    A key has the same shard in every process, on every machine. A null one counts as empty.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> shard_of(pa.array(["London", "Paris", "London"]), 16)
-    array([...])
-    """
-    from treecal.keyed._kernels import fnv1a
-
-    pa, shards = arrow(), whole_number("shards", shards, least=1)
-    names = pa.concat_arrays([keys.cast(pa.large_binary()).fill_null(b"")])  # whole buffers, also of a slice
-    hashes = np.zeros(len(names), np.uint64)
-    if len(names):
-        _, offsets, data = names.buffers()
-        fnv1a(
-            np.frombuffer(offsets, np.int64, len(names) + 1, names.offset * 8),
-            np.frombuffer(data or b"", np.uint8),
-            hashes,
-        )
-    return np.asarray(hashes % np.uint64(shards)).astype(np.int64)
-
-
-def split(table: pa.Table, shards: int) -> dict[int, pa.Table]:
-    """Return the rows of each shard that has any."""
-    pa = arrow()
-    home = shard_of(table.column("key").combine_chunks(), shards)
-    order = np.argsort(home, kind="stable")
-    ends = np.searchsorted(home[order], np.arange(shards + 1)).tolist()
-    # Copies: a slice would take the whole table along to another process.
-    return {shard: table.take(pa.array(order[a:b])) for shard, (a, b) in enumerate(pairwise(ends)) if a < b}
 
 
 def _check_state(state: pa.Table, thing: Keyed) -> None:
@@ -278,7 +251,9 @@ def _columns(found: Any) -> list[pa.Array]:
 
 
 def _forecasts(keys: pa.Array, seq: Integers, own: Streams) -> pa.Table:
-    pa, rounds, last = arrow(), own.rounds.copy(), horizon(own.thing)
+    pa = arrow()
+    rounds = own.rounds.copy()
+    last = horizon(own.thing)
     open_ = np.arange(len(rounds)) if last is None else np.flatnonzero(rounds < last)
     columns = _columns(own.announce(open_, None))
     if len(open_) < len(rounds):
@@ -286,3 +261,64 @@ def _forecasts(keys: pa.Array, seq: Integers, own: Streams) -> pa.Table:
         at[open_] = np.arange(len(open_))
         columns = [column.take(pa.array(at, mask=at < 0)) for column in columns]
     return pa.table([keys, rounds + 1, seq, *columns], schema=schemas()["forecasts"])
+
+
+class Errors(NamedTuple):
+    """The errors of many streams.
+
+    Attributes
+    ----------
+    errors
+        One row for each key, in order: its `rounds`, the number of distinct `forecasts`, and the calibration error per
+        round, `exact` and `per_node`.
+    problems
+        As of `Step`: keys with an invalid row have no errors.
+    """
+
+    errors: pa.Table
+    problems: pa.Table
+
+
+def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str = "l1") -> Errors:
+    """Replay each key alone, in the order of its sequence numbers, and return how calibrated its forecasts were.
+
+    Parameters
+    ----------
+    outcomes
+        As for `advance`, whose rules say which rows are learned.
+    forecaster
+        A new one, of any class; each stream has a copy.
+    distance
+        In what errors are measured: a norm (or its name), or another distance, as `Ledger.error` takes it.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, treecal as tc
+    >>> day = pa.table({"key": ["b", "a", "a", "a"], "seq": [1, 2, 1, 3], "outcome": [0, 1, 1, 1]})
+    >>> errors(day, tc.TreeCal(tc.Simplex(2), arity=2)).errors.to_pylist()[0]
+    {'key': 'a', 'rounds': 3, 'forecasts': 2, 'exact': 0.5, 'per_node': 0.5}
+    """
+    pa = arrow()
+    measure = as_distance(distance)
+    check_new(forecaster, Forecaster)
+    check_columns(outcomes.schema, forecaster)
+    rows = arrange(no_state(), outcomes, forecaster.space, horizon=horizon(forecaster))
+    ends = [*np.unique(rows.streams, return_index=True)[1].tolist(), len(rows.streams)]
+    found = []
+    for start, end in pairwise(ends):
+        run = _replayed(forecaster, rows.outcomes[start:end])
+        counted = len(run.table(measure).weight)
+        found.append((counted, run.error(measure), run.error(measure, per_node=True)))
+    keys = rows.keys.take(pa.array(rows.streams[ends[:-1]]))
+    columns = zip(*found, strict=True) if found else ([], [], [])
+    table = pa.table([keys, np.diff(ends), *map(list, columns)], schema=schemas()["errors"])
+    return Errors(table.sort_by("key"), rows.problems)
+
+
+def _replayed(forecaster: Forecaster, outcomes: Outcomes) -> Run | GuardedRun | Ledger:
+    """Return all rounds of a copy of a forecaster: compiled where it can be, or else played one by one."""
+    if isinstance(forecaster, TreeCal | AdaptiveTreeCal) or (
+        isinstance(forecaster, Guarded) and is_compiled(forecaster)
+    ):
+        return replay(outcomes, forecaster, threads=1)
+    return play(deepcopy(forecaster), outcomes)

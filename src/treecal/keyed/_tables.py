@@ -6,7 +6,7 @@ back bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +16,24 @@ from treecal._optional import require
 from treecal._states import check_rounds
 from treecal._typing import Array, Integers, Outcomes
 from treecal.correctors import Corrector
-from treecal.exceptions import FileError, SnapshotError
+from treecal.exceptions import FileError, ParameterError, SnapshotError
+from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal
 from treecal.geometry import Simplex
-from treecal.keyed._forecaster import Keyed, recipe
+from treecal.state import describe
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
 FORMAT = 4
 """Version of the state's layout."""
 OTHER_FORMAT = "upgrade treecal, if it is a newer one; play the outcomes of an older one again, from the first on."
 
-SAID = ("forecasts", "announced", "problems")
-"""What an epoch says, besides the state."""
+RESULTS = ("forecasts", "announced", "problems")
+"""The tables that an epoch returns besides the state."""
 
-_OWNER, _SHOWN = b"treecal.forecaster", b"treecal.shown"
+_OWNER = b"treecal.forecaster"
+_SHOWN = b"treecal.shown"
 """Where the schema of a state says whose it is: exactly, and for people."""
 
 Mask = NDArray[np.bool_]
@@ -44,15 +47,17 @@ def arrow() -> Any:
 def schemas() -> dict[str, pa.Schema]:
     """Return the schema of each table, by name; `shards` is one of others, packed."""
     pa = arrow()
-    text, whole, numbers = pa.string(), pa.int64(), pa.list_(pa.float64())
+    text = pa.string()
+    whole = pa.int64()
+    numbers = pa.list_(pa.float64())
     head = {"key": text, "rounds": whole, "first": whole, "seq": whole}
-    said = pa.schema(
+    forecast = pa.schema(
         {"key": text, "round": whole, "seq": whole, **dict.fromkeys(("points", "weights", "mean"), numbers)}
     )
     return {
         "state": pa.schema({**head, "record": pa.binary(), "format": pa.int32()}),
-        "forecasts": said,
-        "announced": said,
+        "forecasts": forecast,
+        "announced": forecast,
         "problems": pa.schema({"key": text, "seq": whole, "rows": whole, "kind": text, "detail": text}),
         "errors": pa.schema(
             {"key": text, "rounds": whole, "forecasts": whole, "exact": pa.float64(), "per_node": pa.float64()}
@@ -82,7 +87,8 @@ def columns(thing: Keyed) -> list[str]:
 
 def check_columns(schema: pa.Schema, thing: Keyed, names: Sequence[str] = ()) -> None:
     """Raise unless rows have these columns, by default those that an epoch reads, and the types of their cells."""
-    types, space = arrow().types, thing.space
+    types = arrow().types
+    space = thing.space
     simplex = isinstance(space, Simplex)
 
     def whole(kind: Any) -> bool:
@@ -124,7 +130,8 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
 
     What the records hold is checked where they are unpacked.
     """
-    expected, owner = schemas()["state"], state.schema.metadata or {}
+    expected = schemas()["state"]
+    owner = state.schema.metadata or {}
     if owner.get(_OWNER, own := recipe(forecaster)["arguments"].encode()) != own:
         raise SnapshotError(
             f"the state is of {owner.get(_SHOWN, b'another forecaster').decode(errors='replace')}, not of "
@@ -154,7 +161,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
     """Return a column of outcomes as a bank takes them; null, or of another length, becomes −1 or NaN."""
     pa = arrow()
     if pa.types.is_integer(values.type):
-        return np.asarray(values.cast(pa.int64()).fill_null(-1).to_numpy())
+        return np.array(values.cast(pa.int64()).fill_null(-1).to_numpy())  # our own: classes are places
     import pyarrow.compute as pc
 
     right = pc.list_value_length(values).fill_null(-1).to_numpy() == dim
@@ -170,7 +177,8 @@ def forecast_columns(points: Array, weights: Array | None, sizes: Integers) -> l
     Without weights they are equal: points are then added up in their order, and divided once.
     """
     n, most, d = points.shape
-    own, mean = np.arange(most) < sizes[:, None], np.zeros((n, d))
+    own = np.arange(most) < sizes[:, None]
+    mean = np.zeros((n, d))
     for height in range(most):
         at = own[:, height]
         mean[at] += points[at, height] if weights is None else weights[at, height, None] * points[at, height]
@@ -184,3 +192,51 @@ def _lists(values: Array, sizes: Integers) -> pa.Array:
     pa = arrow()
     ends = np.concatenate([[0], np.cumsum(sizes)])
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(np.ascontiguousarray(values).ravel()))
+
+
+Keyed = Forecaster | Corrector
+"""What each key may have: a forecaster, or a corrector of a model's forecasts."""
+
+
+def check_new(thing: Any, kind: Any = Keyed) -> None:
+    """Raise unless every key can start from a copy of this, of the kind that is asked for."""
+    name = "corrector" if kind is Corrector else "forecaster"
+    if not isinstance(thing, kind):
+        raise ParameterError.expected(name, thing, f"a {name}{' or a corrector' if kind is Keyed else ''}")
+    if thing.rounds:
+        raise ParameterError.expected(name, thing, "a new one", hint="this one has learned.")
+    if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
+        raise ParameterError.expected(name, thing, "one whose parts have no last round: a tree without depth")
+
+
+def horizon(thing: Any) -> int | None:
+    """Return the number of rounds of a tree of fixed depth; None for all others."""
+    return thing.tree.horizon if isinstance(thing, TreeCal | AdaptiveTreeCal) else None
+
+
+def recipe(thing: Keyed) -> dict[str, str]:
+    """Return what identifies it, for people and exactly."""
+    return {"shown": repr(thing), "arguments": describe(thing)}
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """Yield the forecasters that one is made of, at any depth."""
+    for part in thing.arguments().values():
+        if isinstance(part, Forecaster | Corrector):
+            yield part
+            yield from _parts(part)
+
+
+def pyspark(module: str) -> Any:
+    """Import a module of PySpark."""
+    return require(module, extra="spark", what="running on Spark")
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """Return an Arrow schema as Spark's."""
+    return pyspark("pyspark.sql.pandas.types").from_arrow_schema(schema)
+
+
+def arrow_schema(frame: DataFrame) -> pa.Schema:
+    """Return the schema of a DataFrame as Arrow's."""
+    return pyspark("pyspark.sql.pandas.types").to_arrow_schema(frame.schema)

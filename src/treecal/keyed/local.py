@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-from treecal.keyed._forecaster import Keyed, check_new
-from treecal.keyed._shard import Step, advance, no_state, split
-from treecal.keyed._tables import arrow, check_columns, check_state, columns, owned, schemas
+from treecal.keyed._packing import split
+from treecal.keyed._shard import Step, advance, no_state
+from treecal.keyed._tables import Keyed, arrow, check_columns, check_new, check_state, columns, owned, schemas
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,7 +50,8 @@ def epoch(
     check_new(forecaster)
     check_columns(outcomes.schema, forecaster)
     check_state(state, forecaster)
-    rows, before = split(outcomes.select(columns(forecaster)), shards), split(state, shards)
+    rows = split(outcomes.select(columns(forecaster)), shards)
+    before = split(state, shards)
     with ExitStack() as stack:
         pool = pool or stack.enter_context(ProcessPoolExecutor())
         none = no_state()

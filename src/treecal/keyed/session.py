@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from treecal.exceptions import UnsupportedError
-from treecal.keyed._pyspark import pyspark
+from treecal.keyed._tables import pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecasters import Forecaster
 from treecal.geometry import Distance, as_distance
-from treecal.keyed._errors import Errors
-from treecal.keyed._errors import errors as measure_errors
-from treecal.keyed._forecaster import Keyed, check_new, recipe
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, repack, unpack_rows
-from treecal.keyed._pyspark import arrow_schema, spark_schema
 from treecal.keyed._replay import Replayed, replay
-from treecal.keyed._shard import advance, no_state
-from treecal.keyed._store import Store
-from treecal.keyed._tables import SAID, arrow, as_one, check_columns, columns, one_schema, schemas
+from treecal.keyed._shard import Errors, advance, no_state
+from treecal.keyed._shard import errors as measure_errors
+from treecal.keyed._tables import (
+    FORMAT,
+    OTHER_FORMAT,
+    RESULTS,
+    Keyed,
+    arrow,
+    arrow_schema,
+    as_one,
+    check_columns,
+    check_new,
+    columns,
+    one_schema,
+    recipe,
+    schemas,
+    spark_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "Replayed", "epoch", "errors", "read", "replay"]
 
-OUTPUT = ("shards", *SAID)
+OUTPUT = ("shards", *RESULTS)
 
 
 @dataclass(frozen=True)
@@ -86,10 +100,12 @@ def epoch(
     announced
         Write what a forecaster announced in every round that is learned, too: a row for each.
     """
-    number, shards = whole_number("number", number, least=0), whole_number("shards", shards, least=1)
+    number = whole_number("number", number, least=0)
+    shards = whole_number("shards", shards, least=1)
     check_new(forecaster)
     check_columns(arrow_schema(outcomes), forecaster)
-    store, mine = Store(spark, path), recipe(forecaster)
+    store = _Store(spark, path)
+    mine = recipe(forecaster)
     finished = store.finished()
     if finished and (made := store.manifest(finished[-1]))["forecaster"] != mine:
         raise SnapshotError(
@@ -126,7 +142,7 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     number
         The epoch.
     """
-    store = Store(spark, path)
+    store = _Store(spark, path)
     finished = store.finished()
     if not finished or number not in (None, *finished):
         has = f"its epochs are {', '.join(map(str, finished[-9:]))}" if finished else "it has none"
@@ -134,9 +150,9 @@ def read(spark: SparkSession, path: str, number: int | None = None) -> Epoch:
     number = finished[-1] if number is None else number
     data = store.data(number)
     whole = _whole(spark, data)
-    said = {name: whole.where(whole["table"] == name).select(*schemas()[name].names) for name in SAID}
+    tables = {name: whole.where(whole["table"] == name).select(*schemas()[name].names) for name in RESULTS}
     state = _packed_state(spark, data).mapInArrow(unpack_rows, spark_schema(schemas()["state"]))
-    return Epoch(number, data, state, **said)
+    return Epoch(number, data, state, **tables)
 
 
 def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str = "l1", *, shards: int = 32) -> Errors:
@@ -153,7 +169,8 @@ def errors(outcomes: DataFrame, forecaster: Forecaster, distance: Distance | str
     check_new(forecaster, Forecaster)
     check_columns(arrow_schema(outcomes), forecaster)
     rows = outcomes.select(columns(forecaster)).mapInArrow(partial(pack_rows, shards=shards), PACKED)
-    names, measure = Errors._fields, as_distance(distance)
+    names = Errors._fields
+    measure = as_distance(distance)
     found = (
         rows.repartition(shards, "shard")
         .groupBy("shard")
@@ -176,12 +193,13 @@ def _measure(rows: pa.Table, forecaster: Forecaster, distance: Distance) -> pa.T
 
 def _advance(shard: tuple[Any], state: pa.Table, rows: pa.Table, *, forecaster: Keyed, announced: bool) -> pa.Table:
     """Advance one shard."""
-    pa, (before, new) = arrow(), (part.column("blob").to_pylist() for part in (state, rows))
+    pa = arrow()
+    before, new = (part.column("blob").to_pylist() for part in (state, rows))
     if not new:
-        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in SAID})
+        return as_one(shards=state, **{name: schemas()[name].empty_table() for name in RESULTS})
     step = advance(loads(before) if before else no_state(), loads(new), forecaster, announced=announced)
     blob = pa.table([pa.array(shard), pa.array([dumps(step.state)])], schema=schemas()["shards"])
-    return as_one(shards=blob, **{name: getattr(step, name) for name in SAID})
+    return as_one(shards=blob, **{name: getattr(step, name) for name in RESULTS})
 
 
 def _whole(spark: SparkSession, data: str) -> DataFrame:
@@ -191,3 +209,60 @@ def _whole(spark: SparkSession, data: str) -> DataFrame:
 def _packed_state(spark: SparkSession, data: str) -> DataFrame:
     whole = _whole(spark, data)
     return whole.where(whole["table"] == "shards").select("shard", "blob")
+
+
+class _Store:
+    """The epochs under a path that Spark can write to: a folder, HDFS, or an object store.
+
+    An epoch's data are written under a unique name. The manifest appears when they are complete, in one rename; without
+    it they do not count. So an epoch is finished or not, wherever a process was killed, and earlier ones stay.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        hadoop: Any = spark._jvm
+        self._path = hadoop.org.apache.hadoop.fs.Path
+        root = self._path(str(path))
+        self._files = root.getFileSystem(spark._jsc.hadoopConfiguration())
+        self.path = str(self._files.makeQualified(root).toString())
+
+    def finished(self) -> list[int]:
+        """Return the epochs that are finished, in order."""
+        folder = self._path(f"{self.path}/manifests")
+        if not self._files.exists(folder):
+            return []
+        names = [str(status.getPath().getName()) for status in self._files.listStatus(folder)]
+        return sorted(int(name.removesuffix(".json")) for name in names if name.endswith(".json"))
+
+    def manifest(self, epoch: int) -> dict[str, Any]:
+        """Return the manifest of a finished epoch."""
+        with closing(self._files.open(self._path(self._manifest(epoch)))) as stream:
+            content = json.loads(bytes(stream.readAllBytes()))
+        if content["format"] != FORMAT:
+            raise SnapshotError(
+                f"epoch {epoch} in {self.path} has format {content['format']}, and this treecal reads {FORMAT}.",
+                hint=OTHER_FORMAT,
+            )
+        return dict(content)
+
+    def data(self, epoch: int) -> str:
+        """Return the directory of a finished epoch's data."""
+        return f"{self.path}/{self.manifest(epoch)['data']}"
+
+    def fresh(self, epoch: int) -> str:
+        """Return a new name for an epoch's data, relative to the store."""
+        return f"data/{epoch:020d}/{uuid4().hex}"
+
+    def commit(self, epoch: int, data: str, content: dict[str, Any]) -> None:
+        """Write the manifest, which finishes the epoch, and remove what killed attempts have left."""
+        target = self._path(self._manifest(epoch))
+        draft = self._path(f"{self.path}/manifests/.{uuid4().hex}")
+        with closing(self._files.create(draft)) as stream:
+            stream.write(json.dumps({"format": FORMAT, "epoch": epoch, "data": data, **content}, indent=1).encode())
+        if self._files.exists(target) or not self._files.rename(draft, target):
+            raise SnapshotError(f"epoch {epoch} in {self.path} has meanwhile been finished by another driver.")
+        for attempt in self._files.listStatus(self._path(f"{self.path}/{data}").getParent()):
+            if str(attempt.getPath().getName()) != data.rpartition("/")[2]:
+                self._files.delete(attempt.getPath(), True)
+
+    def _manifest(self, epoch: int) -> str:
+        return f"{self.path}/manifests/{epoch:020d}.json"

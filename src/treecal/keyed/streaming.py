@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from treecal._validate import whole_number
 from treecal.exceptions import SnapshotError, UnsupportedError
-from treecal.keyed._forecaster import Keyed, check_new, recipe
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, unpack_rows
-from treecal.keyed._pyspark import arrow_schema, pyspark, spark_schema
 from treecal.keyed._shard import advance, no_state
-from treecal.keyed._tables import SAID, as_one, check_columns, columns, one_schema
+from treecal.keyed._tables import (
+    RESULTS,
+    Keyed,
+    arrow_schema,
+    as_one,
+    check_columns,
+    check_new,
+    columns,
+    one_schema,
+    pyspark,
+    recipe,
+    spark_schema,
+)
 from treecal.keyed.session import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
@@ -61,7 +71,7 @@ def forecasts(outcomes: DataFrame, forecaster: Keyed, *, shards: int = 32, annou
     stepped = rows.groupBy("shard").transformWithStateInPandas(
         statefulProcessor=_processor(play), outputStructType=PACKED, outputMode="append", timeMode="none"
     )
-    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema(*SAID)))
+    return stepped.mapInArrow(unpack_rows, spark_schema(one_schema(*RESULTS)))
 
 
 def _processor(play: Callable[..., Any]) -> Any:
@@ -70,7 +80,8 @@ def _processor(play: Callable[..., Any]) -> Any:
     Spark asks it for its state on the driver, in a process that knows nothing of `--py-files`: so what needs treecal is
     packed, and unpacked where the rows are.
     """
-    base, packed = pyspark("pyspark.sql.streaming").StatefulProcessor, pyspark("pyspark.cloudpickle").dumps(play)
+    base = pyspark("pyspark.sql.streaming").StatefulProcessor
+    packed = pyspark("pyspark.cloudpickle").dumps(play)
 
     def init(self: Any, handle: Any) -> None:
         self.state = handle.getValueState("shard", STATE)
@@ -84,7 +95,8 @@ def _processor(play: Callable[..., Any]) -> Any:
 
 def _play(state: Any, shard: int, rows: Iterator[Any], *, forecaster: Keyed, shards: int, announced: bool) -> Any:
     """Advance one shard."""
-    kept, mine = state.get(), recipe(forecaster)
+    kept = state.get()
+    mine = recipe(forecaster)
     if kept is not None and kept[:2] != (mine["arguments"], shards):
         raise SnapshotError(
             f"the checkpoint is not one of {shards} shards of {mine['shown']}.",
@@ -93,5 +105,5 @@ def _play(state: Any, shard: int, rows: Iterator[Any], *, forecaster: Keyed, sha
     before = no_state() if kept is None else loads([kept[2]])
     step = advance(before, loads(blob for part in rows for blob in part["blob"]), forecaster, announced=announced)
     state.update((mine["arguments"], shards, dumps(step.state)))
-    blob = dumps(as_one(**{name: getattr(step, name) for name in SAID}))
+    blob = dumps(as_one(**{name: getattr(step, name) for name in RESULTS}))
     return pyspark("pandas").DataFrame({"shard": [shard], "blob": [blob]})

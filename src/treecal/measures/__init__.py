@@ -5,9 +5,14 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 """
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
+from treecal.measures._cells import MOST_BINS as MOST_BINS
+from treecal.measures._cells import bin_edges as bin_edges
+from treecal.measures._cells import bin_of as bin_of
+from treecal.measures._cells import bin_sql as bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, mean_interval
+from treecal.measures._levels import largest_surprise as largest_surprise
 from treecal.measures._payoff import Payoff, payoff_loss
 from treecal.measures._payoff import best_actions as best_actions
 from treecal.measures._payoff import read_loss as read_loss

@@ -1,16 +1,58 @@
-"""Rows in cells: bins of equal width or equal mass, of the most likely class, of one class or of every class."""
+"""Rows in cells: bins of equal width or equal mass, of the most likely class, of one class or of every class.
+
+Bins of equal width are those of audits, in all their engines, and of reliability diagrams: bin `k` of `bins` holds a
+probability `p` if `k/bins <= p < (k + 1)/bins`, where the edges are the floats that the divisions give; the last bin
+holds 1 as well. So 0.29 lies in bin 29 of 100, though `0.29 * 100` is less than 29.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from treecal._bins import MOST_BINS, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.measures._parts import sum_by
+from treecal.measures._log import sum_by
+
+
+def bin_edges(bins: int) -> Array:
+    """Return the edges, from 0 to 1.
+
+    Examples
+    --------
+    >>> bin_edges(10)[3] == 0.3, np.linspace(0, 1, 11)[3] == 0.3
+    (np.True_, np.False_)
+    """
+    return np.arange(bins + 1) / bins
+
+
+MOST_BINS = 1_000_000
+"""More are no bins: forecasts hardly share one, and their counts take memory."""
+
+
+def bin_of(p: Any, bins: float) -> Any:
+    """Return the bin of each probability, as a float: for arrays, and for a number inside a compiled kernel.
+
+    Examples
+    --------
+    >>> bin_of(np.array([0.0, 0.29, np.nextafter(0.29, 0), 1.0]), 100)
+    array([ 0., 29., 28., 99.])
+    """
+    # The product is rounded, and so is each edge: the guess may be one too low or one too high.
+    guess = np.floor(p * bins)
+    return np.minimum(guess + (p >= (guess + 1) / bins) - (p < guess / bins), bins - 1)
+
+
+def bin_sql(p: str, bins: int) -> str:
+    """Return SQL for `bin_of`, for DuckDB and Spark."""
+    guess = f"FLOOR({p} * {bins}e0)"
+    count = f"{bins}e0"
+    up = f"CASE WHEN {p} >= ({guess} + 1) / {count} THEN 1 ELSE 0 END"
+    down = f"CASE WHEN {p} < {guess} / {count} THEN 1 ELSE 0 END"
+    return f"CAST(LEAST({guess} + {up} - {down}, {bins - 1}) AS BIGINT)"
+
 
 View = Literal["top", "classes"] | int
 Kind = Literal["mass", "width"]
@@ -42,7 +84,9 @@ class Cells:
         if kind not in ("mass", "width"):
             raise ParameterError.expected("kind", kind, "'mass' or 'width'")
         n, classes = forecasts.shape
-        self._forecasts, self._weights, self._every = forecasts, weights, view == "classes"
+        self._forecasts = forecasts
+        self._weights = weights
+        self._every = view == "classes"
         self._label: Integers | int = 0  # the class of each row whose probability and outcome are compared
         if view == "classes":
             self._probabilities = list(forecasts.T)
@@ -50,7 +94,8 @@ class Cells:
             self._label = np.argmax(forecasts, axis=1)
             self._probabilities = [forecasts[np.arange(n), self._label]]
         elif isinstance(view, int) and not isinstance(view, bool) and 0 <= view < classes:
-            self._label, self._probabilities = view, [forecasts[:, view]]
+            self._label = view
+            self._probabilities = [forecasts[:, view]]
         else:
             raise ParameterError.expected("view", view, f"'top', 'classes' or a class from 0 to {classes - 1}")
         self.columns = len(self._probabilities)
@@ -79,9 +124,11 @@ class Cells:
     def squares(self, y: Integers) -> tuple[Array, Array, Array]:
         """Return, for each cell, the sums over rows of `w²`, of `(w·(o − p))²` and of `(w·o)²`, o the outcome."""
         if self._fixed_squares is None:
-            weight, forecast = np.zeros(self.count), np.zeros(self.count)
+            weight = np.zeros(self.count)
+            forecast = np.zeros(self.count)
             for j, p in enumerate(self._probabilities):
-                at, square = self._cells[:, j], self._weights**2
+                at = self._cells[:, j]
+                square = self._weights**2
                 weight += sum_by(at, square, self.count)
                 forecast += sum_by(at, square * p**2, self.count)
             self._fixed_squares = weight, forecast
@@ -99,7 +146,8 @@ class Cells:
         return self._cells[:, 0], self._weights * (y == self._label), self._probabilities[0]
 
     def _without_outcomes(self, chunk: Integers, size: int) -> tuple[Array, Array]:
-        weight, forecast = np.zeros(size), np.zeros(size)
+        weight = np.zeros(size)
+        forecast = np.zeros(size)
         for j, p in enumerate(self._probabilities):
             at = chunk * self.count + self._cells[:, j]
             weight += sum_by(at, self._weights, size)

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
-from treecal.measures._log import read_log
-from treecal.measures._parts import sum_by
-from treecal.measures._squares import Law, Square, law_of
+from treecal.measures._levels import Law, Square, law_of
+from treecal.measures._log import read_log, sum_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +76,8 @@ class GapSums:
 
     def smooth(self) -> float:
         """Return the smooth calibration error of these rows: see `smooth_calibration_error`."""
-        points, gap = self.points, (self.hits - self.points * self.weight) / self.weight.sum()
+        points = self.points
+        gap = (self.hits - self.points * self.weight) / self.weight.sum()
         if len(points) > _FINE:  # a Lipschitz function changes by at most half a step
             points, at = np.unique(np.rint(points * _FINE) / _FINE, return_inverse=True)
             gap = sum_by(at, gap)
@@ -150,7 +150,9 @@ def smooth_calibration_error(P: ArrayLike, y: ArrayLike, *, weights: ArrayLike |
     return SmoothParts(log.forecasts, log.weights).value(log.outcomes)
 
 
-_GRID, _COARSE, _FINE = 256, 64, 1 << 13
+_GRID = 256
+_COARSE = 64
+_FINE = 1 << 13
 
 
 class _GapParts(ABC):
@@ -163,7 +165,8 @@ class _GapParts(ABC):
         classes = forecasts.shape[1]
         # Of two classes, one says it all.
         self._classes = [1] if classes == 2 else list(range(classes))
-        self._p, self._weights = np.clip(forecasts, 0, 1), weights
+        self._p = np.clip(forecasts, 0, 1)
+        self._weights = weights
         self._distinct: list[tuple[Array, Integers, Array]] = []
 
     def value(self, y: Integers) -> float:
@@ -207,8 +210,10 @@ class AtbParts(_GapParts, Square):
 
     def law(self, y: Integers, chunk: Integers, chunks: int, *, rows: bool) -> Law:
         """Return the law of ATB less its diagonal, which is noise and vanishes with more rows."""
-        sums, count = self.sums(y, chunk, chunks), len(self._classes)
-        share, total = sums[:, 0] / sums[:, 0].sum(), sums[:, 0].sum()
+        sums = self.sums(y, chunk, chunks)
+        count = len(self._classes)
+        share = sums[:, 0] / sums[:, 0].sum()
+        total = sums[:, 0].sum()
         gaps = sums[:, 1:].reshape(chunks, count, _GRID + 1) / (total * math.sqrt(count))
         coarse = np.add.reduceat(gaps, np.arange(0, _GRID + 1, _GRID // _COARSE), axis=2)
         # The sums below and above each threshold, times the root of its share of [0, 1]: ATB is their squared length.
@@ -261,7 +266,8 @@ def _lipschitz(points: Array, gaps: Array) -> float:
     # (position − shift, drop); on the left the negative position, so that both move by the shift, and pop the nearest.
     left: list[tuple[float, float]] = []
     right: list[tuple[float, float]] = []
-    shift, peaks = 0.0, []
+    shift = 0.0
+    peaks = []
     for step, gap in zip(steps, gaps.tolist(), strict=True):
         shift += step
         rest = abs(gap)
@@ -276,12 +282,14 @@ def _lipschitz(points: Array, gaps: Array) -> float:
                     heapq.heappush(source, (at - shift, drop - rest))
                     drop = rest
             else:
-                at, drop = 1.0, rest
+                at = 1.0
+                drop = rest
             heapq.heappush(target, (-at - shift, drop))
             rest -= drop
         peaks.append(max(-(left[0][0] + shift), -1.0) if left else -1.0)
     # The best function, backwards: as near to each peak as the next value allows.
-    value, wins = peaks[-1], []
+    value = peaks[-1]
+    wins = []
     for i in range(len(peaks) - 1, -1, -1):
         wins.append(value * float(gaps[i]))
         if i:

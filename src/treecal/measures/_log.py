@@ -1,8 +1,8 @@
-"""What every measure reads: forecasts, outcomes and weights of the rows of a log."""
+"""What every measure reads: forecasts, outcomes and weights of the rows of a log, and sums over these rows."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,7 +47,8 @@ def read_forecasts(P: ArrayLike) -> Array:
         raise ForecastError(f"P has shape {np.shape(P)}, expected (n, d) with d classes, or (n,) for class 1 of two.")
     if not (valid := valid_forecasts(given.T)).all():
         row = int(np.argmin(valid))
-        low, total = given[row].min(), given[row].sum()
+        low = given[row].min()
+        total = given[row].sum()
         problem = f"has least entry {low:.6g} and sum {total:.6g}, expected probabilities that sum to 1."
         raise ForecastError.at(row, problem, where="in row")
     return without_negatives(Simplex(given.shape[1]), given)
@@ -64,3 +65,38 @@ def read_weights(weights: ArrayLike | None, n: int) -> Array:
             "of 0 or more, not all 0."
         )
     return found
+
+
+class Parts(Protocol):
+    """A measure of given forecasts and weights, that depends on the outcomes through sums over rows only.
+
+    Attributes
+    ----------
+    bounds
+        The least and the largest value there can be.
+    debiased
+        Whether `value` has no bias to first order, though what `read` says may have one.
+    """
+
+    bounds: tuple[float, float]
+    debiased: bool
+
+    def value(self, y: Integers) -> float:
+        """Return the measure."""
+
+    def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
+        """Return the sums of the rows of each chunk, `(chunks, s)`."""
+
+    def read(self, sums: Array) -> Array:
+        """Return the measure, or its plain version, from sums over all rows, `(r, s)`: one value for each."""
+
+
+def sum_by(group: Integers, values: Array, groups: int = 0) -> Array:
+    """Return the sum of the values of each group."""
+    found: Array = np.bincount(group, values, groups)  # type: ignore[assignment] # floats, since values are
+    return found
+
+
+def whole(parts: Parts, y: Integers) -> float:
+    """Return what is read from the sums of all rows."""
+    return float(parts.read(parts.sums(y, np.zeros(len(y), np.int64), 1))[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,12 +13,12 @@ from treecal._sums import group_rows
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
-from treecal.measures._levels import Chance, Interval
-from treecal.measures._log import read_log
-from treecal.measures._parts import sum_by
+from treecal.measures._levels import Chance, Interval, unseen
+from treecal.measures._log import read_log, sum_by
 
 _MOST = 1 << 24
-_RARE, _DRAWS = 1 << 22, 500
+_RARE = 1 << 22
+_DRAWS = 500
 
 
 def payoff_loss(
@@ -74,10 +73,12 @@ class PayoffParts:
         self, forecasts: Array, weights: Array, loss: ArrayLike, by: Literal["action", "forecast"] = "action"
     ) -> None:
         classes = forecasts.shape[1]
-        self._loss, self._weights = read_loss(loss, classes), weights
+        self._loss = read_loss(loss, classes)
+        self._weights = weights
         taken = best_actions(forecasts.T, self._loss)
         if by == "action":
-            self._groups, self._taken = taken, np.arange(len(self._loss))
+            self._groups = taken
+            self._taken = np.arange(len(self._loss))
         elif by == "forecast":
             first, self._groups = group_rows(np.ascontiguousarray(forecasts + 0.0).view(np.int64))
             self._taken = taken[first]
@@ -164,12 +165,14 @@ class Payoff:
 
     def interval(self, level: float = 0.9) -> Interval:
         """Return `value` with an interval, by resampling rows (their counts say all there is to know of them)."""
-        rng, rows = np.random.default_rng(0), self._rows
+        rng = np.random.default_rng(0)
+        rows = self._rows
         share = (self.counts / self.counts.sum()).ravel()
         times = int(np.clip(4_000_000 // share.size, 100, 1000))  # many actions and classes hardly vary
         draws = self._of(rng.multinomial(rows, share, size=times).reshape(-1, *self.counts.shape) * 1.0)
         low, high = (float(q) for q in np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]))
-        reach, value = max(high - self.value, self.value - low), self.value
+        reach = max(high - self.value, self.value - low)
+        value = self.value
         each = self.counts * (rows / self.counts.sum())
         rare = _rare_end(value, value + reach, each, self.loss, self.loss, level, rng)
         return Interval(value, max(value - reach, 0.0), rare, level)
@@ -177,7 +180,8 @@ class Payoff:
     @cached_property
     def chance(self) -> Chance:
         """What the pay-off loss would be if the forecasts were right, by drawing outcomes from them."""
-        rng, rows = np.random.default_rng(0), self._rows
+        rng = np.random.default_rng(0)
+        rows = self._rows
         size = self.counts.sum(axis=1)
         share = np.where(size[:, None] > 0, self.expected, 1.0)
         share = share / share.sum(axis=1, keepdims=True)
@@ -225,9 +229,10 @@ def _rare_end(
     action and the class which would raise the loss most; where none would, all that three of n rows could cost.
     """
     groups, classes = counts.shape
-    rows, cells = float(counts.sum()), counts.size
+    rows = float(counts.sum())
+    cells = counts.size
     regret = float((taken - loss.min(axis=0)).max())
-    least = min(-math.log((1 - level) / 2) / rows, 1.0) * regret
+    least = min(unseen(level) / rows, 1.0) * regret
     if high - value >= least or cells**2 > _RARE:  # with so many groups some are often seen
         return high
     more = (counts.ravel() + np.eye(cells)).reshape(cells, groups, classes)

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from treecal._bins import bin_edges, bin_of
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
-from treecal.measures._levels import AT_ZERO, Interval
-from treecal.measures._squares import Law, square_interval
+from treecal.measures._cells import bin_edges, bin_of
+from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
+_DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,13 @@ class Bins:
     @property
     def resolution(self) -> float:
         """How far the mean outcomes of the bins lie from that of all rows, squared, without what noise adds to it."""
-        full, rows = self.weight > 0, self.rows
-        share, came, n = self.weight[full] / math.fsum(self.weight), self.outcome[full], rows[full]
-        mean, noise = self.mean_outcome, np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
+        full = self.weight > 0
+        rows = self.rows
+        share = self.weight[full] / math.fsum(self.weight)
+        came = self.outcome[full]
+        n = rows[full]
+        mean = self.mean_outcome
+        noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
         total = math.fsum(rows)
         own = mean * (1 - mean) / (total - 1) if total > 1 else 0.0
         return max(math.fsum(share * ((came - mean) ** 2 - noise)) + own, 0.0)
@@ -185,7 +189,8 @@ class Bins:
         `min(max(p̄, ō), 1 − min(p̄, ō))`: an error of 0.04 is nothing for a class of every second row, and all there is
         for a class of 4 %.
         """
-        said, came = self.mean_forecast, self.mean_outcome
+        said = self.mean_forecast
+        came = self.mean_outcome
         return min(max(said, came), 1 - min(said, came))
 
     def merged(self, count: int) -> Bins:
@@ -219,7 +224,8 @@ class Bins:
         full = self.weight > 0
         share = self.weight[full] / math.fsum(self.weight)
         rows = self.rows[full]
-        gap, outcome = (self.outcome - self.forecast)[full], self.outcome[full]
+        gap = (self.outcome - self.forecast)[full]
+        outcome = self.outcome[full]
         with np.errstate(divide="ignore", invalid="ignore"):
             lost = np.where(rows > 1, outcome * (1 - outcome) / (rows - 1), gap**2)  # one row says nothing of its gap
         # As if half a row of each kind had been seen besides: no bin is certain.
@@ -273,7 +279,8 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
     >>> round(top.mean_forecast, 2), top.mean_outcome, classes[1].weight[[1, 3]]
     (0.8, 0.5, array([1., 1.]))
     """
-    rows, top = np.arange(len(forecasts)), forecasts.argmax(axis=1)
+    rows = np.arange(len(forecasts))
+    top = forecasts.argmax(axis=1)
 
     def binned(p: Array, y: Array) -> Bins:
         p = np.clip(p, 0, 1)
@@ -311,10 +318,12 @@ def classwise_base(classes: Sequence[Bins]) -> float:
 
 def chance_of(classes: Sequence[Bins]) -> Luck:
     """Return what the mean ECE of some classes would be if the forecasts were right."""
-    means, variances = [], []
+    means = []
+    variances = []
     for bins in classes:
         full = bins.weight > 0
-        share, p = bins.weight[full] / math.fsum(bins.weight), np.clip(bins.forecast[full], 0, 1)
+        share = bins.weight[full] / math.fsum(bins.weight)
+        p = np.clip(bins.forecast[full], 0, 1)
         mean, variance = _absolute_gap(np.maximum(np.rint(bins.rows[full]), 1), p)
         means.append(math.fsum(share * mean))
         variances.append(math.fsum(share**2 * variance))
@@ -324,9 +333,11 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
     return Luck(classwise_ece(classes), math.fsum(means) / count, spread, step)
 
 
-def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
-    """Return the root mean square gap of the bins of some classes, without noise, with its interval."""
-    moments, count, factor = [bins._moments for bins in classes], len(classes), together(classes)
+def law_of_bins(classes: Sequence[Bins]) -> Law:
+    """Return the law of the mean square gap of the bins of some classes, whose rows are independent."""
+    moments = [bins._moments for bins in classes]
+    count = len(classes)
+    factor = together(classes)
     square = math.fsum(m.square for m in moments) / count
     plain = math.fsum(m.plain for m in moments) / count
     each = [m.variances / (m.n * count) for m in moments]
@@ -337,9 +348,50 @@ def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     scale = max(first / (4 * plain) if plain > 0 else 0.0, 1e-6 * noise / total)
     if plain <= 1e-12 * total:
         scale = noise / total
-    low, high = square_interval(Law(square, plain, scale, noise / scale**2), level)
-    low, high = math.sqrt(low), min(math.sqrt(high), 1.0)
-    return Interval(math.sqrt(max(square, 0.0)), low, high, level, AT_ZERO if low <= 0 else "")
+    return Law(square, plain, scale, noise / scale**2)
+
+
+def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
+    """Return the root mean square gap of the bins of some classes, without noise, with its interval."""
+    law = law_of_bins(classes)
+    low, high = square_interval(law, level)
+    low = math.sqrt(low)
+    value = math.sqrt(max(law.value, 0.0))
+    high = min(max(math.sqrt(high), _rare_end(classes, value, math.sqrt(high), level)), 1.0)
+    return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
+
+
+def _rare_end(classes: Sequence[Bins], value: float, high: float, level: float) -> float:
+    """Return the upper end of an interval where what moves the error is rare, or was never seen.
+
+    As in `interval`: rows are drawn again, together with an exponential number that had another outcome.
+    """
+    others = max(len(classes) - 1, 1)
+    parts = []
+    for bins in classes:
+        full = bins.weight > 0
+        came = bins.outcome[full]
+        share = bins.weight[full] / math.fsum(bins.weight)
+        parts.append((share, bins.rows[full], bins.forecast[full], came, (1 - came) / others - came))
+
+    def error(extra: Any, hits: Sequence[Array]) -> Any:
+        """Return the error where outcomes moved by this share of the rows."""
+        squares = 0.0
+        for (share, _, forecast, _, moves), came in zip(parts, hits, strict=True):
+            squares += (came + extra * moves - forecast) ** 2 @ share
+        return np.sqrt(squares / len(classes))
+
+    rows = math.fsum(classes[0].rows)
+    seen = [came for *_, came, _ in parts]
+    if error(unseen(level) / rows, seen) - error(0.0, seen) <= high - value:
+        return high
+    rng = np.random.default_rng(0)
+    extra = rng.exponential(1 / rows, (_DRAWS, 1))
+    drawn = []
+    for _, count, _, came, _ in parts:
+        whole = np.maximum(np.rint(count), 1).astype(np.int64)
+        drawn.append(rng.binomial(whole, came, (_DRAWS, len(whole))) / whole)
+    return float(np.quantile(error(extra, drawn), (1 + level) / 2))
 
 
 def together(classes: Sequence[Bins]) -> float:

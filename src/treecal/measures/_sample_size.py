@@ -111,7 +111,8 @@ def sample_size(
     if (temperature is None) == (shift is None):
         raise ParameterError("sample_size takes either temperature= or shift=, not both or neither.")
     which, effect = _effect(P.shape[1], temperature, shift)
-    alpha, power = _share("alpha", alpha), _share("power", power)
+    alpha = _share("alpha", alpha)
+    power = _share("power", power)
     return _needed(P, which, effect, alpha, power, _regret(regret))
 
 
@@ -146,7 +147,9 @@ def smallest_effect(
     """
     P = _typical(forecasts)
     whole_number("outcomes", outcomes, least=1)
-    alpha, power, regret = _share("alpha", alpha), _share("power", power), _regret(regret)
+    alpha = _share("alpha", alpha)
+    power = _share("power", power)
+    regret = _regret(regret)
     which = None if of is None else whole_number("of", of, least=0, most=P.shape[1] - 1)
 
     def enough(effect: float) -> bool:
@@ -227,9 +230,11 @@ def _needed(P: Array, which: int | None, effect: float, alpha: float, power: flo
         goal = math.log(1 / alpha) + loss(n) + 0.583 * math.sqrt(variance)
         return _passage(n, goal, information, variance)
 
-    low, high = 1.0, 2.0
+    low = 1.0
+    high = 2.0
     while convicted(high) < power and high < _MOST:
-        low, high = high, 2 * high
+        low = high
+        high = 2 * high
     while high - low > max(0.5, 1e-9 * high):
         middle = (low + high) / 2
         low, high = (low, middle) if convicted(middle) >= power else (middle, high)

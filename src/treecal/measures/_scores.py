@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
-from treecal.measures._log import read_forecasts, read_log
-from treecal.measures._parts import sum_by, whole
+from treecal.measures._levels import largest_surprise
+from treecal.measures._log import read_forecasts, read_log, sum_by, whole
 
 Score = Literal["brier", "log", "accuracy"]
 
@@ -107,7 +107,8 @@ class _Each:
     """The score of each row, for outcomes that may be drawn again and again."""
 
     def __init__(self, forecasts: Array, score: Score) -> None:
-        self._forecasts, self._score = forecasts, score
+        self._forecasts = forecasts
+        self._score = score
         self._rows = np.arange(len(forecasts))
         if score == "brier":
             self._squares = np.einsum("nk,nk->n", forecasts, forecasts)
@@ -134,8 +135,13 @@ class ScoreParts:
     debiased = True
 
     def __init__(self, forecasts: Array, weights: Array, score: Score) -> None:
-        self._each, self._weights = _Each(forecasts, score), weights
+        self._each = _Each(forecasts, score)
+        self._weights = weights
         self.bounds = (0.0, {"brier": 2.0, "log": np.inf, "accuracy": 1.0}[score])
+        self.most = self.bounds[1]
+        """The largest value that the next row may have."""
+        if score == "log":
+            self.most = largest_surprise(forecasts.max(axis=1), forecasts.shape[1])
 
     def value(self, y: Integers) -> float:
         return whole(self, y)
@@ -160,7 +166,9 @@ class SkillParts:
     ) -> None:
         if score not in ("brier", "log"):
             raise ParameterError.expected("score", score, "'brier' or 'log'")
-        self._each, self._weights, self._score = _Each(forecasts, score), weights, score
+        self._each = _Each(forecasts, score)
+        self._weights = weights
+        self._score = score
         self._classes = forecasts.shape[1]
         self._base = None if climatology is None else read_forecasts(np.atleast_2d(climatology))[0]
         if self._base is not None and len(self._base) != forecasts.shape[1]:
@@ -170,7 +178,8 @@ class SkillParts:
         return whole(self, y)
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
-        width, each = self._classes, self._weights * self._each(y)
+        width = self._classes
+        each = self._weights * self._each(y)
         counts = sum_by(chunk * width + y, self._weights, chunks * width).reshape(chunks, width)
         return np.column_stack([sum_by(chunk, each, chunks), counts])
 

@@ -30,7 +30,8 @@ ALPHA = 0.05
 """How often calibrated forecasts are called off."""
 TELL = 0.25
 """Of the base rate: where an error as large could hide, one cannot tell."""
-NEARLY, SOMEWHAT = 0.1, 0.3
+NEARLY = 0.1
+SOMEWHAT = 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
 REMEDY = ("AutoCorrector",)
 """What is advised whatever is wrong: on held-out logs it is better than any single corrector."""
@@ -143,7 +144,8 @@ class Verdict:
     @cached_property
     def views(self) -> tuple[View, View]:
         """The two views: the most likely class, and all classes."""
-        top, each = self.top, list(self.classes.values())
+        top = self.top
+        each = list(self.classes.values())
         return (
             View("for the most likely class", top.interval(), top.chance, top.base),
             View("class by class", interval_of(each), chance_of(each), classwise_base(each)),
@@ -187,10 +189,12 @@ class Verdict:
     @property
     def sentences(self) -> list[str]:
         """The verdict in plain words."""
-        view, rows = self.worst, f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        view = self.worst
+        rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
         if self.top.worth != 1:
             rows = f"weighted rows worth {rows} of equal weight"
-        error, luck = view.error, view.luck
+        error = view.error
+        luck = view.luck
         seen = f"{view.name[0].upper()}{view.name[1:]}"
         measured = (
             f"the ECE is {luck.value:.3f}; calibrated forecasts would show {luck.mean:.3f} by chance, and "
@@ -367,10 +371,13 @@ def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
         for each in zip(*((bins.rows, bins.forecast, bins.outcome) for bins in classes), strict=True)
     )
     p = np.clip(p, 1e-6, 1 - 1e-6)
-    x, a, c = np.log(p / (1 - p)), 1.0, np.zeros(k[-1] + 1)
+    x = np.log(p / (1 - p))
+    a = 1.0
+    c = np.zeros(k[-1] + 1)
     for _ in range(30):
         mu = _rate(a * x + c[k])
-        rest, spread = n * (came - mu), n * mu * (1 - mu) + 1e-6
+        rest = n * (came - mu)
+        spread = n * mu * (1 - mu) + 1e-6
         across, own, pull = (np.bincount(k, part, len(c)) for part in (spread * x, spread + 1e-3, rest))
         left = float(spread @ x**2 - across @ (across / own))
         step = float(np.clip((rest @ x - across @ (pull / own)) / max(left, 1e-9), -0.5, 0.5)) * slope
@@ -396,7 +403,8 @@ def _rate(logit: Array) -> Array:
 
 def _shift(bins: Bins) -> float:
     """Return how far the mean forecast of a class lies from its mean outcome, in standard deviations."""
-    said, came = bins.mean_forecast, bins.mean_outcome
+    said = bins.mean_forecast
+    came = bins.mean_outcome
     return (said - came) / math.sqrt(max(came * (1 - came), said * (1 - said), 1e-12) / max(math.fsum(bins.rows), 1.0))
 
 

@@ -4,8 +4,9 @@
 """
 
 from treecal.plots._audit import draw_audit as draw_audit
-from treecal.plots._audit import plot_audit
-from treecal.plots._curve import plot_error_over_time
+from treecal.plots._audit import plot_audit, plot_windows
+from treecal.plots._ledger import heaviest as heaviest
+from treecal.plots._ledger import plot_error_over_time, plot_ternary
 from treecal.plots._race import plot_errors, plot_ranking, plot_scores, plot_times
 from treecal.plots._reliability import Reliability, plot_reliability, reliability
 from treecal.plots._reliability import draw_panel as draw_panel
@@ -13,13 +14,9 @@ from treecal.plots._sources import bins_of as bins_of
 from treecal.plots._sources import likeliest
 from treecal.plots._style import PALETTE as PALETTE
 from treecal.plots._style import VERMILION as VERMILION
-from treecal.plots._style import colour
+from treecal.plots._style import colour, drawing, svg
 from treecal.plots._style import short as short
-from treecal.plots._svg import drawing, svg
-from treecal.plots._ternary import heaviest as heaviest
-from treecal.plots._ternary import plot_ternary
 from treecal.plots._tree import IntervalTree, Row, interval_tree, plot_tree
-from treecal.plots._windows import plot_windows
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [

@@ -1,13 +1,18 @@
-"""All diagrams of an audit: the most likely class, and the classes of largest error as small multiples."""
+"""The diagrams of an audit: the most likely class beside the classes of largest error, and one window after another."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from treecal.plots._reliability import KEYS, draw_bins, draw_panel, error_words, frame, show_keys, subtitle
-from treecal.plots._sources import TOP, Audited, Calibrated, whole_of
-from treecal.plots._style import class_title, matplotlib
+import numpy as np
+
+from treecal._typing import Array
+from treecal.exceptions import ParameterError
+from treecal.monitor import Alarm
+from treecal.plots._reliability import KEYS, Key, draw_bins, draw_panel, error_words, frame, show_keys, subtitle
+from treecal.plots._sources import TOP, Audited, Calibrated, bins_of, whole_of
+from treecal.plots._style import BLUE, GREY, VERMILION, axes, class_title, matplotlib, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,3 +95,112 @@ def draw_audit(part: Calibrated, figure: Any, *, most: int) -> list[Any]:
         title=note if rest else None,
     )
     return drawn
+
+
+_MOST_NAMES = 12  # under the axis
+_CALIBRATED = Key({"marker": "o", "ls": "none", "color": BLUE}, "not told from 0")
+_OFF = Key({"marker": "D", "ls": "none", "color": VERMILION}, "debiased ECE, 90 % interval")
+_ROWS = Key({"ls": "none", "marker": "s", "color": GREY, "alpha": 0.45, "mew": 0}, "rows")
+_ALARM: dict[str, Any] = {"color": VERMILION, "lw": 1.5, "ls": (0, (5, 2))}
+
+
+def plot_windows(
+    audit: Audited, k: int | str | None = None, *, alarm: Alarm | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the debiased calibration error of each window of time of an audit, in order: of each week, for example.
+
+    Bars are 90 % intervals; orange diamonds are errors that chance does not explain, whose interval does not reach 0.
+    The grey bars at the bottom are the rows of each window.
+
+    Parameters
+    ----------
+    audit
+        An audit with windows of time, `tc.audit(..., time="day")`, or those windows; or else one whose groups are in
+        order: `tc.audit(..., by="week")`.
+    k
+        The class: its name or its number, from 0; by default the most likely class of each row.
+    alarm
+        The alarm of a `tc.Monitor` that watched the same rows in the order of the windows, `monitor.alarm`: a dashed
+        line, shaded since the round in which the error most likely began. By default that of the windows, if any.
+    ax
+        Where to draw; by default on a new figure.
+
+    Examples
+    --------
+    >>> import treecal as tc
+    >>> from matplotlib.figure import Figure
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(3000)
+    >>> week = np.arange(3000) // 500
+    >>> y = (rng.random(3000) < np.where(week < 3, p, p**2)).astype(int)      # from week 3 on, less often
+    >>> audit = tc.audit({"p": p, "y": y, "week": week}, forecast="p", outcome="y", time="week")
+    >>> ax = plot_windows(audit, 1, ax=Figure().subplots())
+    >>> [text.get_text() for text in ax.get_xticklabels()], ax.get_xlabel()
+    (['0', '1', '2', '3', '4', '5'], 'week')
+    """
+    if not isinstance(audit, Audited):
+        raise ParameterError(f"audit is of type {type(audit).__name__}, expected an Audit.")
+    audit = audit if audit.windows is None else audit.windows
+    if not audit.groups:
+        raise ParameterError("the audit has no windows of time.", hint='tc.audit(..., time="day"), a column of times.')
+    if alarm is not None and not isinstance(alarm, Alarm):
+        raise ParameterError.expected("alarm", alarm, "the alarm of a Monitor: monitor.alarm")
+    alarm = audit.alarm if alarm is None else alarm
+    parts = [*audit.groups.values()]
+    rows = np.array([part.rounds for part in parts], dtype=np.float64)
+    if alarm is not None and alarm.round > rows.sum():
+        raise ParameterError(
+            f"the alarm came after round {alarm.round:,}, and the audit has {rows.sum():,.0f} rows.",
+            hint="audit the rows that the monitor watched.",
+        )
+    found = [bins_of(part, k) for part in parts]
+    intervals = [named.bins.interval() for named in found]
+    value, low, high = (np.array([getattr(i, end) for i in intervals]) for end in ("value", "low", "high"))
+    ax = axes(ax)
+    at = np.arange(len(parts))
+    off = low > 0
+    top = 1.08 * max(high.max(), 0.01)
+    ax.bar(at, 0.15 * top * rows / rows.max(), width=0.8, color=GREY, alpha=0.3, lw=0)
+    keys = []
+    for chosen, key in ((off, _OFF), (~off, _CALIBRATED)):
+        if chosen.any():
+            style = key.style
+            ax.vlines(at[chosen], low[chosen], high[chosen], color=style["color"], lw=1.4)
+            ax.scatter(at[chosen], value[chosen], s=36, marker=style["marker"], color=style["color"], lw=0, zorder=3)
+            keys.append(key)
+    if alarm is not None:
+        since, came = (_place(number, rows) for number in (alarm.onset, alarm.round))
+        ax.axvspan(since, came, color=VERMILION, alpha=0.12, lw=0)
+        ax.axvline(came, **_ALARM)
+        keys.append(Key(_ALARM, f"alarm after round {alarm.round:,},\nsince about {alarm.onset:,}"))
+    _name_windows(ax, [*audit.groups])
+    ax.set(
+        xlabel=short(", ".join(audit.by), 60),
+        ylabel="debiased ECE",
+        ylim=(-0.02 * top, top),
+        xlim=(-0.6, len(parts) - 0.4),
+    )
+    ax.xaxis.label.set_parse_math(False)
+    ax.set_title(class_title(found[0].name), parse_math=False)
+    ax.grid(axis="y", alpha=0.2)
+    show_keys(ax, [*keys, _ROWS], loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
+def _place(number: int, rows: Array) -> float:
+    """Return where on the axis a round lies: window i reaches from i - 1/2 to i + 1/2."""
+    ends = np.cumsum(rows)
+    window = int(np.searchsorted(ends, number))
+    before = ends[window] - rows[window]
+    return float(window - 0.5 + (number - before) / rows[window])
+
+
+def _name_windows(ax: Any, keys: list[tuple[Any, ...]]) -> None:
+    step = -(-len(keys) // _MOST_NAMES)
+    names = [short(", ".join("(missing)" if part is None else str(part) for part in key), 20) for key in keys[::step]]
+    ax.set_xticks(range(0, len(keys), step), names)
+    long = max(map(len, names)) * len(names) > 60
+    for label in ax.get_xticklabels():
+        label.set(parse_math=False, fontsize="small")
+        if long:
+            label.set(rotation=45, ha="right", rotation_mode="anchor")

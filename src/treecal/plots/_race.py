@@ -175,11 +175,13 @@ def plot_scores(summary: pa.Table, *, stream: str, dim: int, ax: Axes | None = N
 
 def _styles(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return a colour for each line, the forecaster's own, and a dash that tells variants of one from each other."""
-    styles, others = list[dict[str, Any]](), 0
+    styles = list[dict[str, Any]]()
+    others = 0
     for name in names:
         own = colour(name)
         if own is None:
-            own, others = SPARE[others % len(SPARE)], others + 1
+            own = SPARE[others % len(SPARE)]
+            others += 1
         before = sum(style["color"] == own for style in styles)
         styles.append({"color": own, "ls": ("-", ":", "-.")[min(before, 2)]})
     return styles

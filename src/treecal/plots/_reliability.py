@@ -85,7 +85,8 @@ def _with_intervals(bins: Bins) -> Reliability:
 
     filled = np.flatnonzero(bins.weight > 0)
     forecast, weight, outcome = (part[filled].astype(np.float64) for part in (bins.forecast, bins.weight, bins.outcome))
-    hits, misses = bins.rows[filled] * outcome, bins.rows[filled] * (1 - outcome)
+    hits = bins.rows[filled] * outcome
+    misses = bins.rows[filled] * (1 - outcome)
     # betaincinv needs positive parameters; without hits or misses the interval reaches 0 or 1.
     low = np.where(hits > 0, betaincinv(np.where(hits > 0, hits, 1.0), misses + 1, 0.025), 0.0)
     high = np.where(misses > 0, betaincinv(hits + 1, np.where(misses > 0, misses, 1.0), 0.975), 1.0)
@@ -191,12 +192,14 @@ KEYS = (DIAGONAL, FINE, OFF, THIN, HISTOGRAM)
 
 def draw_bins(ax: Any, bins: Bins, *, largest: float = _LARGEST) -> list[Key]:
     """Draw one diagram, and return what its legend says."""
-    r, thin = _with_intervals(bins), bins.thin[bins.weight > 0]
+    r = _with_intervals(bins)
+    thin = bins.thin[bins.weight > 0]
     share = r.weight / r.weight.max()
     _draw_histogram(ax, bins, GREY)
     _draw_diagonal(ax)
     for chosen, key in ((~r.off, FINE), (r.off, OFF)):
-        color, marker = key.style["color"], key.style["marker"]
+        color = key.style["color"]
+        marker = key.style["marker"]
         _draw_marks(ax, r, thin, share, chosen, color=color, marker=marker, largest=largest)
     used = [(~r.off & ~thin).any(), r.off.any(), thin.any()]
     return [DIAGONAL, *(key for key, there in zip((FINE, OFF, THIN), used, strict=True) if there), HISTOGRAM]
@@ -215,13 +218,16 @@ def draw_panel(ax: Any, name: str, bins: Bins, *, largest: float = _LARGEST) -> 
 
 def _draw_several(ax: Any, found: Mapping[str, Bins]) -> list[Key]:
     """Draw several diagrams on one pair of axes, and return what the legend says."""
-    keys, any_thin = list[Key](), False
+    keys = list[Key]()
+    any_thin = False
     colors = (VERMILION, BLUE) if len(found) <= 2 else PALETTE
     most = max(bins.weight.max() / bins.weight.sum() for bins in found.values())
     _draw_diagonal(ax)
     for place, (name, bins) in enumerate(found.items()):
-        r, thin = _with_intervals(bins), bins.thin[bins.weight > 0]
-        color, marker = colors[place % len(colors)], "Dos^vP*X"[place % 8]
+        r = _with_intervals(bins)
+        thin = bins.thin[bins.weight > 0]
+        color = colors[place % len(colors)]
+        marker = "Dos^vP*X"[place % 8]
         _draw_histogram(ax, bins, color, fill=False)
         ax.plot(r.forecast[~thin], r.outcome[~thin], lw=1.2, color=color, alpha=0.6)
         share = r.weight / r.weight.sum() / most

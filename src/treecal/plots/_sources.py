@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from treecal._bins import MOST_BINS, bin_of
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
 from treecal.ledger import Ledger, Reading
-from treecal.measures import Bins
+from treecal.measures import MOST_BINS, Bins, bin_of
 from treecal.monitor import Alarm
 from treecal.plots._style import as_reading, short
 
@@ -91,7 +90,8 @@ def likeliest(reading: Ledger | Reading) -> Reading:
     reading = as_reading(reading)
     top = reading.forecasts.argmax(axis=1)[:, None]
     p, y = (np.take_along_axis(part, top, axis=1) for part in (reading.forecasts, reading.outcomes))
-    points, means = np.hstack([1 - p, p]), np.hstack([1 - y, y])
+    points = np.hstack([1 - p, p])
+    means = np.hstack([1 - y, y])
     return Reading(points, reading.weights, means, reading.rounds, reading.resolution, weight=reading.weight)
 
 
@@ -147,17 +147,21 @@ def _filled(bins: Bins) -> Bins:
 
 
 def _bins_of_reading(reading: Reading, k: int | str | None, bins: int) -> Named:
-    bins, dim = whole_number("bins", bins, least=1, most=MOST_BINS), reading.forecasts.shape[1]
+    bins = whole_number("bins", bins, least=1, most=MOST_BINS)
+    dim = reading.forecasts.shape[1]
     name = TOP if k is None else str(k)
     if k is None:
         if np.abs(reading.forecasts.sum(axis=1) - 1).max() > TOLERANCE:
             raise ParameterError("k is missing: these are no probabilities of classes, none of which is the likeliest.")
-        reading, k = likeliest(reading), 1
+        reading = likeliest(reading)
+        k = 1
     k = whole_number("k", k, least=0)
     if k >= reading.forecasts.shape[1]:
         raise ParameterError.expected("k", k, f"a coordinate, from 0 to {dim - 1}")
-    forecast, outcome = reading.forecasts[:, k], reading.outcomes[:, k]
-    least, most = min(forecast.min(), outcome.min()), max(forecast.max(), outcome.max())
+    forecast = reading.forecasts[:, k]
+    outcome = reading.outcomes[:, k]
+    least = min(forecast.min(), outcome.min())
+    most = max(forecast.max(), outcome.max())
     if least < -TOLERANCE or most > 1 + TOLERANCE:
         raise ParameterError(f"coordinate {k} runs from {least:g} to {most:g}, expected probabilities, from 0 to 1.")
     home = bin_of(np.clip(forecast, 0, 1), bins).astype(np.int64)

@@ -70,18 +70,22 @@ def interval_tree(
     >>> [(row.height, row.forecasts[:, 1].tolist()) for row in tree.rows]
     [(1, [0.5, 0.0]), (0, [0.5, 0.0, 0.5, 1.0])]
     """
-    first, labels = None if start is None else finite_array("start", start, ndim=1), np.asarray(outcomes)
+    first = None if start is None else finite_array("start", start, ndim=1)
+    labels = np.asarray(outcomes)
     of_classes = first is not None and labels.ndim == 1 and labels.dtype.kind in "iu"
     y: NDArray[Any] = labels if of_classes else finite_array("outcomes", outcomes, ndim=2)
     if not y.size:
         raise ParameterError("there are no outcomes, so there is no tree.")
-    rounds, dim = len(y), len(first) if first is not None and of_classes else y.shape[1]
+    rounds = len(y)
+    dim = len(first) if first is not None and of_classes else y.shape[1]
     first = np.full(dim, 1 / dim) if first is None else first
     if first.shape != (dim,):
         raise ParameterError(f"start has shape {first.shape}, expected ({dim},).")
     tree = Tree(arity, depth)
     tree.check(rounds)
-    rows, unseen, sums = [], 0, y
+    rows = []
+    unseen = 0
+    sums = y
     for height in range(tree.heights(rounds - 1)):
         size = tree.arity**height
         count = -(-rounds // size)
@@ -139,7 +143,9 @@ def plot_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: A
     dim = tree.rows[0].forecasts.shape[1] if tree.rows else 0
     if dim < 2:
         raise ParameterError("there is no interval to draw, or only one class.")
-    names, ax, leaders = class_names(classes, dim), axes(ax), leading_classes(tree)
+    names = class_names(classes, dim)
+    ax = axes(ax)
+    leaders = leading_classes(tree)
     hues = class_hues(dim, leaders)
     for place, row in enumerate(tree.rows):
         ax.pcolormesh(
@@ -156,7 +162,8 @@ def plot_tree(tree: IntervalTree, *, classes: Sequence[str] | None = None, ax: A
     ax.xaxis.set_major_formatter(lambda t, _: f"{t:,.0f}")
     keys = [(hues[k], names[k]) for k in leaders] + [(PALETTE[-1], "others")] * (len(leaders) < dim)
     handles = [matplotlib("patches").Patch(color=color) for color, _ in keys]
-    shown, columns = [name for _, name in keys], min(len(keys), 5)
+    shown = [name for _, name in keys]
+    columns = min(len(keys), 5)
     plain(ax.legend(handles, shown, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1), frameon=False))
     return ax
 
@@ -181,7 +188,8 @@ def class_hues(dim: int, leaders: list[int]) -> Array:
 
 def forecast_colors(forecasts: Array, hues: Array) -> Array:
     """Return the colour of each forecast, RGBA; transparent for NaN."""
-    dim, known = forecasts.shape[1], ~np.isnan(forecasts[:, 0])
+    dim = forecasts.shape[1]
+    known = ~np.isnan(forecasts[:, 0])
     p = np.clip(np.where(known[:, None], forecasts, 0.0), 0, 1)
     if dim <= 3:
         # The common part of all classes is pale, and so is the centre.

@@ -184,7 +184,8 @@ def play(
     """
     ys: Array | Adversary
     if isinstance(outcomes, Adversary):
-        ys, count = outcomes, rounds or 0
+        ys = outcomes
+        count = rounds or 0
     else:
         rows = np.asarray(outcomes)
         ys = (rows if are_classes(rows, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
@@ -249,7 +250,8 @@ def _replayed(
     forecaster: Any, outcomes: Array, seen: _Seen, progress: Callable[[int, int], object] | None
 ) -> Run | GuardedRun:
     """Replay the stream at once, and its beginnings: three a decade, which together take less than the whole."""
-    count, marks = len(outcomes), checkpoints(len(outcomes))
+    count = len(outcomes)
+    marks = checkpoints(len(outcomes))
     for mark in sorted({*marks[-1::-3].tolist()} - {count}):
         seen.read(mark, replay(outcomes[:mark], copy(forecaster)))
         if progress is not None:
@@ -272,7 +274,8 @@ def _played(
 ) -> Ledger:
     """Play the stream round by round."""
     ledger = Ledger(forecaster.space)
-    marks, often = set(checkpoints(count).tolist()), range(0, count, max(1, count // 200))
+    marks = set(checkpoints(count).tolist())
+    often = range(0, count, max(1, count // 200))
 
     def mark(played: int, rounds: int) -> None:
         if played in marks:
@@ -288,7 +291,9 @@ def _played(
 
 def _before(space: ConvexSet, forecasts: ArrayLike, outcomes: Array, norm: Norm, squares: float | None) -> Entry:
     """Return the entry of the model's forecasts, as they were."""
-    ledger, seen, points = Ledger(space), _Seen(space, norm), np.asarray(forecasts)
+    ledger = Ledger(space)
+    seen = _Seen(space, norm)
+    points = np.asarray(forecasts)
     begin = 0
     for mark in checkpoints(len(outcomes)).tolist():
         ledger.record_many(points[begin:mark], outcomes[begin:mark])

@@ -69,7 +69,8 @@ def draw_curve(section: Section) -> Picture | None:
     curves = {name: entry.curve for name, entry in entries.items() if entry.curve is not None}
     if not curves:
         return None
-    classes, worst = isinstance(section.entries[0].space, Simplex), section.verdicts[0].worst
+    classes = isinstance(section.entries[0].space, Simplex)
+    worst = section.verdicts[0].worst
     told = {name: curve for name, curve in curves.items() if curve.bounds is not None and curve.bounds[-1] < worst}
     hues = _hues({name: entries[name].ledger in models for name in curves})
     panels = 1 + (classes and bool(told))
@@ -181,7 +182,8 @@ class Drawn(NamedTuple):
 
 def _by_coordinate(entry: Entry, names: Sequence[str]) -> Picture | None:
     """Draw the reliability of the first coordinates of a box of probabilities."""
-    space, reading = entry.space, entry.exact
+    space = entry.space
+    reading = entry.exact
     if not isinstance(space, Box) or space.bounds()[0].min() < 0 or space.bounds()[1].max() > 1:
         return None
     chosen = range(min(space.dim, _MOST_CLASSES))

@@ -17,8 +17,7 @@ from treecal.exceptions import ParameterError
 from treecal.io import new_file
 from treecal.measures import NEARLY, SOMEWHAT, TELL, percent
 from treecal.report import _figures as figures
-from treecal.report._groups import in_words
-from treecal.report._section import Section
+from treecal.report._section import Section, in_words
 from treecal.report._verdict import Verdict, norm_in_words
 
 _MOST_GAPS = 8  # rows in the table of the largest gaps

@@ -33,11 +33,13 @@ def too_few_rounds(reading: Reading) -> bool:
 
 def _binned(reading: Reading) -> Reading:
     """Return the reading in cells of a grid, as `Ledger.binned` does."""
-    dim, weights = reading.forecasts.shape[1], reading.weights[:, None]
+    dim = reading.forecasts.shape[1]
+    weights = reading.weights[:, None]
     first, cell = group_rows((np.rint(reading.forecasts / WIDTH) + 0.0).view(np.int64))
     totals = np.zeros((len(first), 1 + 2 * dim))
     np.add.at(totals, cell, np.hstack([weights, weights * reading.forecasts, weights * reading.outcomes]))
-    weight, means = totals[:, 0], totals[:, 1:] / totals[:, :1]
+    weight = totals[:, 0]
+    means = totals[:, 1:] / totals[:, :1]
     return Reading(means[:, :dim], weight, means[:, dim:], reading.rounds, WIDTH, weight=reading.weight)
 
 
@@ -151,7 +153,8 @@ class Verdict:
                     "wrong forecast from bad luck."
                 )
         if (guard := self.entry.guard) is not None and guard.rounds:
-            eager, safe = guard.eager_error / rounds, guard.safe_error / rounds
+            eager = guard.eager_error / rounds
+            safe = guard.safe_error / rounds
             text.append(
                 f"Its guard let the eager part forecast {guard.eager_rounds:,} rounds, which add at most {eager:.3f} "
                 f"to the exact error, and the safe part {guard.safe_rounds:,}, which add at most {safe:.3f}."
@@ -163,7 +166,8 @@ class Verdict:
     @property
     def guarantee(self) -> str | None:
         """The guarantee in plain words, where there is one."""
-        bound, rounds = self.bound, self.entry.rounds
+        bound = self.bound
+        rounds = self.entry.rounds
         if bound is None:
             return None
         if bound >= self.worst:

@@ -20,6 +20,7 @@ from treecal.serve._wire import (
     Announcements as Announcements,
     Arrival as Arrival,
     Curve as Curve,
+    Deleted as Deleted,
     Failure as Failure,
     NewForecast as NewForecast,
     NewForecasts as NewForecasts,
@@ -35,6 +36,7 @@ from treecal.serve._wire import (
     Settlements as Settlements,
     Shape as Shape,
     Stream as Stream,
+    StreamChange as StreamChange,
     Streams as Streams,
     Watch as Watch,
 )
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
     from treecal.serve._backup import back_up as back_up
     from treecal.serve._connections import open_reader as open_reader, open_store as open_store
     from treecal.serve._doctor import check_books as check_books
+    from treecal.serve._move import move_books as move_books
     from treecal.serve._run import serve as serve
+    from treecal.serve._settings import Settings as Settings, read_settings as read_settings
     from treecal.serve._store import NotNowError as NotNowError
     from treecal.serve._tokens import (
         Token as Token,
@@ -51,21 +55,26 @@ if TYPE_CHECKING:
         make_token as make_token,
         revoke_token as revoke_token,
         tokens_of as tokens_of,
+        utc as utc,
     )
 # isort: on
 
 _MODULES = {
     "NotNowError": "_store",
+    "Settings": "_settings",
     "Token": "_tokens",
     "add_token": "_tokens",
     "back_up": "_backup",
     "check_books": "_doctor",
     "make_token": "_tokens",
+    "move_books": "_move",
     "open_reader": "_connections",
     "open_store": "_connections",
+    "read_settings": "_settings",
     "revoke_token": "_tokens",
     "serve": "_run",
     "tokens_of": "_tokens",
+    "utc": "_tokens",
 }
 
 

@@ -11,10 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 
 from treecal.serve._refusals import Refusal
-from treecal.serve._tokens import ALL, Grant, Token, id_of
+from treecal.serve._tokens import ALL, Grant, Token, id_of, utc
 
 FRESH = 1.0
 """Seconds after which the tokens are read again: so soon a revoked one is refused."""
+USE = 60.0
+"""Seconds after which it is written when tokens were used: not with every request."""
 _GUESSES = 20.0
 """Wrong tokens a second, from one address."""
 
@@ -101,8 +103,12 @@ class Access:
         rate: float = 5000.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._loopback, self._clock = loopback, clock
+        self._loopback = loopback
+        self._clock = clock
         self._read: Callable[[], Awaitable[list[Token]]] | None = None
+        self._used: dict[str, float] = {}  # tokens, and when they were used last: what is not written yet
+        self._write: Callable[[list[tuple[float, str]]], object] = lambda rows: None
+        self._written_at = clock()
         self._hosts = {"localhost", *(name.lower().rstrip(".") for name in hosts)}
         self._tokens: dict[str, Token] = {}
         self._read_at = self._failed_at = float("-inf")
@@ -111,9 +117,22 @@ class Access:
         self._guesses = Buckets(_GUESSES, clock=clock)
         self._knows = lru_cache(maxsize=256)(self._is_known)
 
-    def read_by(self, tokens: Callable[[], Awaitable[list[Token]]]) -> None:
-        """Read the tokens by a function, at most once a second."""
-        self._read, self._read_at = tokens, float("-inf")
+    def read_by(
+        self,
+        tokens: Callable[[], Awaitable[list[Token]]],
+        write: Callable[[list[tuple[float, str]]], object] = lambda rows: None,
+    ) -> None:
+        """Read the tokens by a function, at most once a second; write by another when they were used, once a minute."""
+        self._read = tokens
+        self._write = write
+        self._read_at = float("-inf")
+
+    def write_use(self) -> None:
+        """Write when tokens were used."""
+        self._written_at = self._clock()
+        if self._used:
+            self._write([(at, token) for token, at in self._used.items()])
+            self._used = {}
 
     def check_source(self, method: str, headers: Headers) -> None:
         """Refuse a request to another host, and what a page from elsewhere makes a browser send."""
@@ -158,10 +177,13 @@ class Access:
             self._count(self._requests, peer)
             return ALL
         token = self._token(text)
-        if token is None:
+        now = time.time()
+        if token is None or _has_expired(token, now):
             self._count(self._guesses, peer)
             problem = "expected a token."
-            if text is not None:
+            if token is not None and token.expires is not None:
+                problem = f"the token expired at {utc(token.expires)}."
+            elif text is not None:
                 problem = "the token is not known, or was revoked."
                 if not text.lower().startswith(b"bearer "):
                     problem = "the header Authorization does not begin with Bearer."
@@ -172,6 +194,7 @@ class Access:
                 at="authorization",
             )
         self._count(self._requests, token.id)
+        self._used[token.id] = now
         return token.grant
 
     async def holds(self, grant: Grant) -> bool:
@@ -180,7 +203,7 @@ class Access:
         if grant.id is None:
             return self._is_open
         token = self._tokens.get(grant.id)
-        return token is not None and token.revoked is None
+        return token is not None and token.revoked is None and not _has_expired(token, time.time())
 
     @property
     def _is_open(self) -> bool:
@@ -212,7 +235,14 @@ class Access:
                 except Refusal:
                     self._failed_at = self._clock()
                     raise
-                self._tokens, self._read_at = {token.id: token for token in found}, now
+                self._tokens = {token.id: token for token in found}
+                self._read_at = now
+        if self._clock() - self._written_at >= USE:
+            self.write_use()
+
+
+def _has_expired(token: Token, now: float) -> bool:
+    return token.expires is not None and now >= token.expires
 
 
 class Limited(Refusal):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from treecal._atomic import new_file
 from treecal._optional import require
 from treecal.exceptions import FileError, UnsupportedError
+from treecal.serve._connections import is_database
 from treecal.serve._doctor import Checked, check_books
 from treecal.serve._sqlite import APPLICATION, SqliteReader
 
@@ -61,7 +62,7 @@ def back_up(
     ...         back_up(f"{folder}/books.sqlite", f"{folder}/copy.sqlite", check=True).checked
     []
     """
-    if data.startswith(("postgresql://", "postgres://")):
+    if is_database(data):
         raise UnsupportedError(
             "treecal backs up files of SQLite, and these books are in PostgreSQL.",
             hint="pg_dump --format=custom --file=books.dump, with the same address; pg_restore reads it.",

@@ -4,28 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
+from treecal.exceptions import ParameterError
 from treecal.serve._refusals import Refusal
 
 if TYPE_CHECKING:
     from treecal.serve._store import Reader, Store
 
 T = TypeVar("T")
-_POSTGRES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"(\w[\w+.-]*)://")
+
+
+def is_database(data: str) -> bool:
+    """Return whether `--data` is the address of a PostgreSQL database; raise if it is that of something else.
+
+    Examples
+    --------
+    >>> is_database("books.sqlite"), is_database("postgresql://db.example.org/books")
+    (False, True)
+    >>> is_database("mysql://db.example.org/books")
+    Traceback (most recent call last):
+    treecal.exceptions.ParameterError: books are in a file of SQLite or in PostgreSQL, not at mysql://.
+    <BLANKLINE>
+    Hint: --data books.sqlite, or --data postgresql://user@host/database.
+    """
+    if (found := _SCHEME.match(data)) is None:
+        return False
+    if found[1] not in ("postgresql", "postgres"):
+        problem = f"books are in a file of SQLite or in PostgreSQL, not at {found[0]}."
+        raise ParameterError(problem, hint="--data books.sqlite, or --data postgresql://user@host/database.")
+    return True
 
 
 def may_exist(data: str) -> bool:
     """Return whether there may be books at `--data`: of a database that is not known before it is asked."""
-    return data.startswith(_POSTGRES) or os.path.exists(data)
+    return is_database(data) or os.path.exists(data)
 
 
 def open_reader(data: str) -> Reader:
     """Return a connection that reads the books of `--data`, whether a server runs or not."""
-    if data.startswith(_POSTGRES):
+    if is_database(data):
         from treecal.serve._postgres import PostgresReader
 
         return PostgresReader(data)
@@ -39,7 +62,7 @@ def open_store(data: str, *, beside: bool = False) -> Store:
 
     One that is opened `beside` a server that holds it may write what is not of the log, such as tokens.
     """
-    if data.startswith(_POSTGRES):
+    if is_database(data):
         from treecal.serve._postgres import Postgres
 
         return Postgres(data, beside=beside)

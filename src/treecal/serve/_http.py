@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from treecal.serve._log import Log
     from treecal.serve._metrics import Metrics
     from treecal.serve._store import Store
+    from treecal.serve._webhooks import Webhooks
     from treecal.serve._writer import Writer
 
 MOST_BYTES = 8 * 2**20
@@ -70,7 +71,9 @@ def application(
     log: Log,
     most_bytes: int = MOST_BYTES,
     most_seconds: float = MOST_SECONDS,
+    keep: int | None = None,
     operations: Sequence[Operation] = OPERATIONS,
+    webhooks: Webhooks | None = None,
 ) -> Starlette:
     """Return the server's application.
 
@@ -86,10 +89,14 @@ def application(
         Where requests and failures are written.
     most_bytes, most_seconds
         How long a body may be, and how long it may take to come.
+    keep
+        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     operations
         What the server does.
+    webhooks
+        What sends alarms; None if there are no receivers.
     """
-    context = Context(writer, store, access, log)
+    context = Context(writer, store, access, log, webhooks, keep)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -227,8 +234,6 @@ def _decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 def _query(text: bytes, kind: type[Struct]) -> Any:
     """Return the query of a path, or refuse one with a name that is not known, or is there twice."""
-    if not text:
-        return msgspec.convert({}, kind)
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from types import FrameType
@@ -23,18 +23,19 @@ from treecal._platform import STOPPING
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.serve._access import Access
 from treecal.serve._connections import may_exist, open_store
-from treecal.serve._http import MOST_BYTES, application, failure
-from treecal.serve._log import Handler, Level, Log
+from treecal.serve._http import application, failure
+from treecal.serve._log import Handler, Log
 from treecal.serve._refusals import Refusal
+from treecal.serve._settings import Settings
 from treecal.serve._store import NotNowError
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import set_aside, warm_up
+from treecal.serve._webhooks import Webhooks, receivers_of
 from treecal.serve._writer import Writer
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-PORT = 8000
 _HEADERS = 15.0  # seconds in which the headers of a request must have come
 _LONGEST = 2**16  # bytes of headers
 _IDLE = 75  # seconds for which a connection is kept for the next request
@@ -45,50 +46,36 @@ _SWITCH = 5e-5  # seconds that the loop and the writer wait for each other at mo
 _DRAIN = 20  # seconds for requests that are being answered when the server is to stop
 
 
-def serve(
-    data: str,
-    *,
-    host: str = "127.0.0.1",
-    port: int = PORT,
-    hosts: Iterable[str] = (),
-    rate: float = 5000.0,
-    most_bytes: int = MOST_BYTES,
-    demo: bool = False,
-    log_level: Level = "info",
-    say: Callable[[str], None] = lambda text: None,
-) -> None:
+def serve(settings: Settings, data: str, *, say: Callable[[str], None] = lambda text: None) -> None:
     """Serve the books until SIGTERM or Ctrl-C; then answer what was asked, keep snapshots and return.
 
     Parameters
     ----------
+    settings
+        How to serve.
     data
-        A file of SQLite, or the address of a PostgreSQL database.
-    host, port
-        Where to listen. Port 0 is any that is free. A host that others can reach needs a token.
-    hosts
-        Names by which the server is reached, as through a proxy.
-    rate
-        Requests a second of one token, or of one address where there is none.
-    most_bytes
-        Bytes of a body.
-    demo
-        Whether to play flights into the books.
-    log_level
-        The least level of lines in the log; requests are of level info.
+        The books: a file of SQLite, or the address of a PostgreSQL database.
     say
         Tells the person who watches where the page is, and what the demo does.
     """
     sys.setswitchinterval(_SWITCH)
-    with Log(level=log_level) as log:
+    receivers = receivers_of(settings.webhooks)
+
+    def names(stream: str) -> list[str]:
+        return [each.name for each in receivers if each.wants(stream)]
+
+    host = settings.host
+    with Log(level=settings.log_level) as log:
         with ExitStack() as stack:
             stack.enter_context(_logging(log))
             signals = stack.enter_context(_Signals())
             loopback = _is_loopback(host)
             if not loopback and not may_exist(data):
                 raise _no_token(host)
-            listening = stack.enter_context(_listening(host, port))  # first: what is refused leaves no books behind
             store = open_store(data)
-            writer = stack.enter_context(Writer(store))
+            # First: what is refused leaves no books behind.
+            listening = stack.enter_context(_listening(host, settings.port))
+            writer = stack.enter_context(Writer(store, receivers=names))
             reader = store.reader()
             try:
                 some = bool(tokens_of(reader))
@@ -97,15 +84,21 @@ def serve(
             if not loopback and not some:
                 raise _no_token(host)
             _compile(writer, log, say)
-            if demo:
+            if settings.demo:
                 from treecal.serve._demo import Demo
 
                 stack.enter_context(Demo(writer, say=say))
-            access = Access(loopback=loopback, hosts=[*hosts, *([] if loopback else [host])], rate=rate)
-            app = application(writer, store, access=access, log=log, most_bytes=most_bytes)
+            hosts = [*settings.allow_host, *([] if loopback else [host])]
+            access = Access(loopback=loopback, hosts=hosts, rate=settings.rate)
+            webhooks = stack.enter_context(Webhooks(writer, receivers)) if receivers else None
+            most = settings.body * 2**20
+            app = application(
+                writer, store, access=access, log=log, webhooks=webhooks, most_bytes=most, keep=settings.keep
+            )
             server = signals.server = Server(app)
             bound = listening.getsockname()[1]
-            address, here = _address(host, bound), _address(_HERE.get(host, host), bound)
+            address = _address(host, bound)
+            here = _address(_HERE.get(host, host), bound)
 
             def at_start() -> None:
                 log.line("started", address=address)
@@ -119,7 +112,8 @@ def serve(
             def stop() -> None:
                 server.should_exit = True  # whoever started the process starts it again
 
-            server.at_start, writer.on_failure = at_start, stop
+            server.at_start = at_start
+            writer.on_failure = stop
             stack.callback(gc.unfreeze)
             set_aside()
             server.run([listening])

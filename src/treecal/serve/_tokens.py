@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
@@ -18,10 +19,12 @@ from treecal.exceptions import ParameterError
 if TYPE_CHECKING:
     from treecal.serve._store import Reader, Store
 
-Scope = Literal["forecast", "outcome", "read", "admin"]
+Scope = Literal["forecast", "outcome", "read", "admin", "delete"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-_MARK, _ID = "tcal_", 8
+_MARK = "tcal_"
+_ID = 8  # letters
+_DAYS = 36_500
 _FORM = re.compile(r"tcal_[A-Za-z0-9_-]{51}\Z", re.ASCII)
 _PREFIX = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,127})?\Z", re.ASCII)
 
@@ -61,6 +64,9 @@ class Token(NamedTuple):
     """Separated by spaces."""
     created: float
     revoked: float | None = None
+    expires: float | None = None
+    used: float | None = None
+    """When it was used last, to the minute."""
 
     @property
     def grant(self) -> Grant:
@@ -72,8 +78,12 @@ class Token(NamedTuple):
         return hmac.compare_digest(self.hash, _digest(text))
 
 
-def make_token(name: str, *, prefix: str = "", scopes: Iterable[str], now: float) -> tuple[str, Token]:
+def make_token(
+    name: str, *, prefix: str = "", scopes: Iterable[str], now: float, days: float | None = None
+) -> tuple[str, Token]:
     """Return the text of a new token, which nobody can find out later, and what the store keeps of it.
+
+    It expires after so many days; never, where none are given.
 
     Examples
     --------
@@ -88,8 +98,11 @@ def make_token(name: str, *, prefix: str = "", scopes: Iterable[str], now: float
         raise ParameterError.expected("prefix", prefix, "the first letters of names of streams")
     if not name.strip() or len(name) > 200 or not name.isprintable():
         raise ParameterError.expected("name", name, "a line of 1 to 200 letters that says what the token is for")
+    if days is not None and not 0 < days <= _DAYS:
+        raise ParameterError.expected("days", days, f"a number above 0, and {_DAYS:,} at most")
     text = _MARK + secrets.token_hex(_ID // 2) + secrets.token_urlsafe(32)
-    return text, Token(_id(text), name, _digest(text), prefix, " ".join(chosen), now)
+    expires = None if days is None else now + 86400 * days
+    return text, Token(_id(text), name, _digest(text), prefix, " ".join(chosen), now, expires=expires)
 
 
 def tokens_of(reader: Reader) -> list[Token]:
@@ -100,7 +113,7 @@ def tokens_of(reader: Reader) -> list[Token]:
 def add_token(store: Store, token: Token) -> None:
     """Keep a token."""
     store.begin()
-    store.run("add_token", [token[:-1]])
+    store.run("add_token", [(*token[:6], token.expires)])
     store.commit()
 
 
@@ -117,6 +130,17 @@ def revoke_token(store: Store, which: str, *, now: float) -> Token:
         store.commit()
         token = token._replace(revoked=now)
     return token
+
+
+def utc(at: float) -> str:
+    """Return a moment as it is printed.
+
+    Examples
+    --------
+    >>> utc(1e9)
+    '2001-09-09T01:46:40Z'
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 def id_of(text: str) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -42,8 +42,8 @@ class Writer:
         The store, not yet opened: it belongs to the writer's thread.
     clock
         What tells the time.
-    on_commit
-        Is called with the events, after each commit, on the writer's thread.
+    receivers
+        Returns the names of the webhooks that are sent the alarms of a stream.
     """
 
     def __init__(
@@ -51,14 +51,19 @@ class Writer:
         store: Store,
         *,
         clock: Callable[[], float] = time.time,
-        on_commit: Callable[[list[Event]], None] = lambda events: None,
+        receivers: Callable[[str], Iterable[str]] = lambda stream: (),
     ) -> None:
-        self._store, self._clock, self.on_commit = store, clock, on_commit
+        self._store = store
+        self._clock = clock
+        self._receivers = receivers
+        self.listeners: list[Callable[[list[Event]], None]] = []
+        """Called with the events, after each commit, on the writer's thread."""
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._long: deque[Job] = deque()  # those that have left the queue, and wait for their turn
         self._ready: Future[None] = Future()
         self._thread = Thread(target=self._run, name="treecal-writer", daemon=True)
-        self._stopping, self._door = False, Lock()
+        self._stopping = False
+        self._door = Lock()
         self._stale = False  # whether what is in memory may not be what the store has
         self.trouble = False
         """Whether the last transaction could not be written."""
@@ -105,7 +110,7 @@ class Writer:
         stopping = False
         try:
             with self._store as store:
-                books = Books(store, clock=self._clock)
+                books = Books(store, clock=self._clock, receivers=self._receivers)
                 self._ready.set_result(None)
                 while (jobs := self._next()) is not None:
                     self._serve(books, jobs)
@@ -181,7 +186,8 @@ class Writer:
                         raise
                     results.append((False, refusal))
             books.shed(save=True)
-            events, books.events = books.events, []
+            events = books.events
+            books.events = []
             books.store.commit()
         except BaseException as error:
             self._undo(books, error)
@@ -201,10 +207,11 @@ class Writer:
             else:
                 job.future.set_exception(result)
         if events:
-            try:
-                self.on_commit(events)
-            except Exception:  # whoever listens is none of the books' business
-                log.exception("events were not sent")
+            for listen in tuple(self.listeners):
+                try:
+                    listen(events)
+                except Exception:  # whoever listens is none of the books' business
+                    log.exception("events were not sent")
 
     def _undo(self, books: Books, error: BaseException) -> None:
         """Take back a transaction, in the store and in memory."""

@@ -1,8 +1,7 @@
 """Streams of outcomes to forecast (random, hard, adversarial and real), and the loop that plays them."""
 
 from treecal._checkpoints import checkpoints
-from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary
-from treecal.streams._hard import alternation, sign_tree
+from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary, alternation, sign_tree
 from treecal.streams._play import are_classes as are_classes
 from treecal.streams._play import play
 from treecal.streams._real import (

@@ -90,7 +90,8 @@ def play(
     if given is not None and len(given) != count:
         raise ParameterError(f"forecasts holds {len(given)} forecasts for {count} rounds, expected one each.")
     ledger = Ledger(forecaster.space) if ledger is None else ledger
-    marks, predict = None if at is None else set(at), cast("Callable[..., Forecast]", forecaster.predict)
+    marks = None if at is None else set(at)
+    predict = cast("Callable[..., Forecast]", forecaster.predict)
     for t in range(count):
         x = predict() if given is None else predict(given[t])
         if isinstance(stream, Adversary):

@@ -144,7 +144,8 @@ def new_york_flights_model(*, days: int | None = None) -> ModelStream:
     ('EWR', 'US', 'before 7')
     """
     stream, flights = _flights()
-    pandas, sklearn = _package("pandas"), _package("sklearn.linear_model")
+    pandas = _package("pandas")
+    sklearn = _package("sklearn.linear_model")
     features = pandas.get_dummies(flights[["origin", "carrier"]]).to_numpy(dtype=np.float64)
     hour, month = (
         2 * np.pi * flights[name].to_numpy(dtype=np.float64) / n for name, n in (("hour", 24), ("month", 12))
@@ -160,7 +161,8 @@ def new_york_flights_model(*, days: int | None = None) -> ModelStream:
         if day:
             forecasts[low:high] = model.predict_proba(features[low:high])
         model.partial_fit(features[low:high], labels[low:high], classes=np.arange(len(stream.classes)))
-    first, end = int(edges[1]), int(edges[-1])
+    first = int(edges[1])
+    end = int(edges[-1])
     title = f"{stream.title}, with a model"
     bands = np.array(_BANDS)[np.searchsorted(_HOURS, flights["hour"].to_numpy(dtype=np.int64), side="right")]
     columns = [flights["origin"].to_numpy(dtype=str), flights["carrier"].to_numpy(dtype=str), bands]

@@ -49,7 +49,8 @@ def regime_switches(space: ConvexSet, rounds: int, rng: np.random.Generator, *, 
     >>> outcomes[:500].mean(axis=0).round(1), outcomes[500:].mean(axis=0).round(1)
     (array([0.4, 0.6, 0. ]), array([0. , 0.2, 0.8]))
     """
-    rounds, every = whole_number("rounds", rounds, least=1), whole_number("every", every, least=1)
+    rounds = whole_number("rounds", rounds, least=1)
+    every = whole_number("every", every, least=1)
     regimes = space.sample(rng, -(-rounds // every))
     return _draw(space, np.repeat(regimes, every, axis=0)[:rounds], rng)
 

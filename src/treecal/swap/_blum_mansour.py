@@ -74,7 +74,8 @@ class BlumMansour(Learner):
     def _caught_up(self) -> list[Learner]:
         """Return the learners after the last round: here they learn it, if an interrupt has kept them from it."""
         for learner, due in zip(self._learners, self._due, strict=False):
-            attributes, rounds = vars(learner), due["_rounds"]
+            attributes = vars(learner)
+            rounds = due["_rounds"]
             if learner._rounds < rounds:
                 attributes.update(due)
         return self._learners
@@ -155,11 +156,13 @@ def stationary(matrix: ArrayLike) -> Array:
         raise ParameterError(f"matrix has shape {Q.shape}, expected a square.")
     if Q.min() < -TOLERANCE or np.abs(Q.sum(axis=1) - 1).max() > TOLERANCE:
         raise ParameterError("matrix is not stochastic: expected rows of non-negative numbers that sum to 1.")
-    system, right = Q.T - np.eye(n), np.zeros(n)
+    system = Q.T - np.eye(n)
+    right = np.zeros(n)
     # The balance equations sum to 0, so Σp = 1 can replace one of them. Where the chain is reducible the rest may be
     # singular, and least squares over all equations picks one of the solutions.
     last = system[-1].copy()
-    system[-1], right[-1] = 1.0, 1.0
+    system[-1] = 1.0
+    right[-1] = 1.0
     try:
         p = _cleaned(np.linalg.solve(system, right))
     except np.linalg.LinAlgError:

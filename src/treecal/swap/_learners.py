@@ -59,7 +59,8 @@ class Learner(ABC):
         self.space: ConvexSet
         """Where plays lie: the set, or the simplex of weights over the actions."""
         if isinstance(over, ConvexSet):
-            self.actions, self.space = None, over
+            self.actions = None
+            self.space = over
         else:
             self.actions = whole_number("actions", over, least=2)
             self.space = Simplex(self.actions)
@@ -83,7 +84,8 @@ class Learner(ABC):
     def act(self) -> Array:
         """Return the play for the coming round, read-only; the same one until `observe`."""
         while True:
-            made, rounds = self._play, self.rounds
+            made = self._play
+            rounds = self.rounds
             if made is not None and made[0] == rounds:
                 return made[1]
             play = np.asarray(self._choose())

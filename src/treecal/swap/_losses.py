@@ -169,8 +169,11 @@ class BregmanLoss(Loss):
 
     def _made(self, total: Array, count: float, constant: float, scale: float) -> Self:
         made = object.__new__(type(self))
-        made.regularizer, made.total, made.count = self.regularizer, total, count
-        made.constant, made.scale = constant, scale
+        made.regularizer = self.regularizer
+        made.total = total
+        made.count = count
+        made.constant = constant
+        made.scale = scale
         return made
 
     @property
@@ -211,10 +214,13 @@ class BregmanLoss(Loss):
 
     def _plus(self, other: Self) -> Self:
         if self.scale == other.scale:
-            count, constant = self.count + other.count, self.constant + other.constant
+            count = self.count + other.count
+            constant = self.constant + other.constant
             return self._made(self.total + other.total, count, constant, self.scale)
-        a, b = self.scale, other.scale
-        count, constant = a * self.count + b * other.count, a * self.constant + b * other.constant
+        a = self.scale
+        b = other.scale
+        count = a * self.count + b * other.count
+        constant = a * self.constant + b * other.constant
         return self._made(a * self.total + b * other.total, count, constant, 1.0)
 
     def _times(self, factor: float, divisor: int) -> Self:

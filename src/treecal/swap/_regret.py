@@ -59,7 +59,8 @@ class ActionRegret:
         self.space = Simplex(n)
         self.rounds = 0
         """Number of rounds recorded."""
-        self._paid, self._losses = 0.0, np.zeros(n)
+        self._paid = 0.0
+        self._losses = np.zeros(n)
         self._by_play = np.zeros((n, n)) if swap else None
 
     def record(self, play: ArrayLike, loss: Loss | ArrayLike) -> None:
@@ -75,7 +76,8 @@ class ActionRegret:
             self._by_play += weights[:, None] * read.vector
 
     def _weights(self, play: ArrayLike) -> Array:
-        space, given = self.space, np.asarray(play)
+        space = self.space
+        given = np.asarray(play)
         if given.ndim == 0 and given.dtype.kind in "iu" and 0 <= given < space.dim:
             weights = np.zeros(space.dim)
             weights[given] = 1.0

@@ -13,8 +13,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import Box, ConvexSet, NegativeEntropy, QuadraticForm, Regularizer, Simplex, SquaredEuclidean
 from treecal.swap._learners import Learner
 from treecal.swap._losses import LinearLoss
-from treecal.swap._numeric_losses import QuadraticLoss
-from treecal.swap._solve import descend
+from treecal.swap._numeric_losses import QuadraticLoss, descend
 
 
 class FollowTheRegularizedLeader(Learner):
@@ -53,7 +52,9 @@ class FollowTheRegularizedLeader(Learner):
         super().__init__(over)
         if not isinstance(regularizer, Regularizer):
             raise ParameterError.expected("regularizer", regularizer, "a Regularizer", hint="NegativeEntropy().")
-        self.regularizer, self.rate, self.anytime = regularizer, positive_number("rate", rate), anytime
+        self.regularizer = regularizer
+        self.rate = positive_number("rate", rate)
+        self.anytime = anytime
         self._sum: Array | None = None
 
     def _rate(self, round_: int) -> float:
@@ -121,7 +122,8 @@ class Hedge(FollowTheRegularizedLeader):
         square = 4 * math.log(n) if rounds is None else 8 * math.log(n) / whole_number("rounds", rounds, least=1)
         super().__init__(n, regularizer=NegativeEntropy(), rate=math.sqrt(square), anytime=rounds is None)
         # Weights do not change when a constant is added to the losses, so [0, 1] counts as G = ½, and α = ½ in ℓ1.
-        self._spread, self._cost = math.log(n), 1 / 8
+        self._spread = math.log(n)
+        self._cost = 1 / 8
 
 
 class LazyGradientDescent(FollowTheRegularizedLeader):
@@ -156,7 +158,8 @@ class LazyGradientDescent(FollowTheRegularizedLeader):
         if r == 0:
             raise ParameterError.expected("over", over, "a set of more than one point")
         self.rate = r / lipschitz / math.sqrt(2 if rounds is None else whole_number("rounds", rounds, least=1))
-        self._spread, self._cost = r * r / 2, lipschitz**2 / 2
+        self._spread = r * r / 2
+        self._cost = lipschitz**2 / 2
 
     def _choose(self) -> Array:
         if self._sum is None:

@@ -73,7 +73,8 @@ class TreeSwap(Learner):
     def __init__(self, make_learner: Callable[[], Learner], *, arity: int = 8, depth: int | None = None) -> None:
         self.tree = Tree(arity, depth)
         self.tree.check_countable()
-        self.arity, self.depth = self.tree.arity, self.tree.depth
+        self.arity = self.tree.arity
+        self.depth = self.tree.depth
         if not callable(make_learner):
             hint = "each node needs its own learner: lambda: Hedge(n, rounds=arity)."
             raise ParameterError.expected("make_learner", make_learner, "a function that makes a learner", hint=hint)
@@ -99,13 +100,16 @@ class TreeSwap(Learner):
         self.tree.check(self.rounds + 1)
         # The nodes below height `risen` on the path end with this round, and so do their parents' learners; the learner
         # at `risen` moves on to its next child. Whatever may raise comes before any change.
-        learners, sums, risen = self._path.learners, self._sums, carries(self.rounds + 1, self.arity)
+        learners = self._path.learners
+        sums = self._sums
+        risen = carries(self.rounds + 1, self.arity)
         ended = loss
         for j in range(risen):
             ended = _plus(sums[j], ended)
         above = learners[risen:]
         if risen == len(learners) and self.depth is None:  # the tree grows
-            above, sums = [self._fresh()], [*sums, None]
+            above = [self._fresh()]
+            sums = [*sums, None]
         if above:
             length = self.arity**risen
             above = [above[0]._after(ended if length == 1 else ended / length), *above[1:]]
@@ -144,7 +148,10 @@ class _Path:
 
     def __init__(self, learners: list[Learner], plays: list[Array], stacked: list[Array], stale: int) -> None:
         more = [np.empty(0)] * (len(learners) - len(plays))
-        self.learners, self.plays, self.stacked, self.stale = learners, plays + more, stacked + more, stale
+        self.learners = learners
+        self.plays = plays + more
+        self.stacked = stacked + more
+        self.stale = stale
 
     def after(self, learners: list[Learner], changed: int) -> _Path:
         """Return the path of the next round, on which the lowest learners are others."""
@@ -197,7 +204,8 @@ def treeswap_bound(
     >>> print(f"{bound / 64**3:.6f} {np.sqrt(np.log(10) / 2 / 64) + 1 / 3:.6f}")
     0.467456 0.467456
     """
-    rounds, tree = whole_number("rounds", rounds, least=0), Tree(arity, depth)
+    rounds = whole_number("rounds", rounds, least=0)
+    tree = Tree(arity, depth)
     tree.check_countable()
     if tree.horizon is not None and rounds > tree.horizon:
         raise ParameterError.expected("rounds", rounds, f"at most {tree.horizon}, the leaves of the tree")

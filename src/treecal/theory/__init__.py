@@ -3,17 +3,16 @@
 from treecal.theory._certificates import (
     Certificate,
     TreeCertificate,
+    block_regret,
     certificate,
     sample_certificate,
     sampling_cost,
 )
-from treecal.theory._hedge import block_regret
-from treecal.theory._hedge import hedge_rate as hedge_rate
+from treecal.theory._certificates import hedge_rate as hedge_rate
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.theory._jensen import euclidean as euclidean
 from treecal.theory._jensen import quadratic_form as quadratic_form
-from treecal.theory._lower_bounds import log_rounds_ball, log_rounds_simplex
-from treecal.theory._plan import Plan, plan
+from treecal.theory._plan import Plan, log_rounds_ball, log_rounds_simplex, plan
 from treecal.theory._spectral import Replay, SpectralCertificate, spectral_certificate
 
 __all__ = [

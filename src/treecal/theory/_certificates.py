@@ -32,9 +32,57 @@ from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, checked_start
-from treecal.theory._hedge import block_regret
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.tree import MOST_LEAVES, Tree
+
+
+def hedge_rate(arity: int, depth: int, *, grows: bool) -> float:
+    """Return Hedge's rate for costs in [0, 1]: `√(8 ln depth / N)`, `N` the top nodes of the tree, or of its epoch."""
+    top_nodes = arity - 1 if grows and depth > 1 else arity
+    return math.sqrt(8 * math.log(depth) / top_nodes)
+
+
+def block_regret(rounds: int, *, arity: int, depth: int | None = None, diameter: float) -> float:
+    """Return the most that `AdaptiveTreeCal(rule="block")` can lose to the best height, and so to TreeCal, in total.
+
+    Hedge's rounds are the top nodes, `N` of them of `B = arity^(depth−1)` rounds, and a height's cost in each is at
+    most `diameter` times its rounds. With rate `η = √(8 ln depth / N) / (diameter·B)` the per-node error is at most
+    `min_j E_j + ln(depth)/η + η·Σ(diameter·length)²/8`; when all are complete the last two sum to
+    `diameter·B·√(N ln(depth)/2)`. `min_j E_j` is at most the mean of the `E_j`, which is TreeCal's per-node error. A
+    tree without `depth` sums over epochs, `N = arity − 1` in each, with the least `E_j` of each.
+
+    Parameters
+    ----------
+    rounds
+        Rounds played.
+    arity, depth
+        As for the forecaster.
+    diameter
+        Of the set, in the norm of the heights' costs.
+
+    Examples
+    --------
+    >>> block_regret(8**4, arity=8, depth=4, diameter=2.0) == 2 * 8**3 * math.sqrt(8 * math.log(4) / 2)
+    True
+    >>> round(block_regret(64**4, arity=64, diameter=2.0) / 64**4, 2)  # per round
+    0.21
+    """
+    tree = Tree(arity, depth)
+    rounds = whole_number("rounds", rounds, least=0)
+    tree.check(rounds)
+    epochs = tree.epochs(rounds)
+    return math.fsum(_epoch_regret(end - begin, arity, m, grows=depth is None) for begin, end, m in epochs) * diameter
+
+
+def _epoch_regret(rounds: int, arity: int, depth: int, *, grows: bool) -> float:
+    """Return the regret of one run of Hedge, at diameter 1."""
+    if depth == 1:
+        return 0.0
+    longest: int = arity ** (depth - 1)
+    rate = hedge_rate(arity, depth, grows=grows)
+    complete, part = divmod(rounds, longest)
+    regret = longest * (math.log(depth) / rate + rate * (complete + (part / longest) ** 2) / 8)
+    return min(regret, float(rounds))  # no round costs more than the diameter
 
 
 class Shares(NamedTuple):
@@ -73,7 +121,9 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
         raise ParameterError.expected("depth", depth, f"at most {rounds.bit_length()}, enough for arity 2")
     tree.check(rounds)
     spans = tree.epochs(rounds)  # each height has weight 1/m where there are m
-    first, weights, stretches = 0.0, [], []
+    first = 0.0
+    weights = []
+    stretches = []
     for begins, ends, heights in spans:
         for height in range(heights):
             head, stretch, covered = _children(begins, ends, tree.arity**height, tree.arity)
@@ -84,7 +134,8 @@ def shares(rounds: int, *, arity: int, depth: int | None = None) -> Shares:
     kappa = math.fsum((ends - begins) / m for begins, ends, m in spans)
     if depth is None:
         kappa = rounds / spans[-1][2] + math.fsum(ends * (1 / m - 1 / (m + 1)) for _, ends, m in spans[:-1])
-    stretch, weight = np.concatenate(stretches), np.concatenate(weights)
+    stretch = np.concatenate(stretches)
+    weight = np.concatenate(weights)
     order = np.argsort(-stretch, kind="stable")
     return Shares(kappa / rounds, first / rounds, weight[order] / rounds, stretch[order])
 
@@ -93,13 +144,16 @@ def _children(begins: int, ends: int, size: int, arity: int) -> tuple[float, Arr
     """Return the rounds of [begins, ends) in first children of `size` rounds; and stretch and rounds of the others."""
     parent = size * arity
     # Whole parents are all equal; there may be a partial one at either end.
-    whole_from, whole_to = -(-begins // parent), ends // parent
+    whole_from = -(-begins // parent)
+    whole_to = ends // parent
     pieces = [(begins, min(whole_from * parent, ends), 1), (max(whole_to * parent, begins), ends, 1)]
     if whole_from > whole_to:  # both ends lie in one parent
         pieces = [(begins, ends, 1)]
     elif whole_to > whole_from:
         pieces.append((whole_from * parent, (whole_from + 1) * parent, whole_to - whole_from))
-    first, stretch, rounds = 0.0, [], []
+    first = 0.0
+    stretch = []
+    rounds = []
     for low, high, times in pieces:
         if low >= high:
             continue
@@ -108,7 +162,8 @@ def _children(begins: int, ends: int, size: int, arity: int) -> tuple[float, Arr
         covered = np.minimum(elder + size, float(high - start)) - elder
         if elder[0] == 0:
             first += float(covered[0]) * times
-            elder, covered = elder[1:], covered[1:]
+            elder = elder[1:]
+            covered = covered[1:]
         stretch.append((elder + covered) / elder)
         rounds.append(covered * times)
     return first, np.concatenate(stretch), np.concatenate(rounds)
@@ -220,14 +275,16 @@ def certificate(
     norm = as_norm(norm)
     gap = jensen_gap(space, norm) if gap is None else gap
     share = shares(rounds, arity=arity, depth=depth)
-    radius, diameter = float(space.radius(norm, about=checked_start(space, start))), float(space.diameter(norm))
+    radius = float(space.radius(norm, about=checked_start(space, start)))
+    diameter = float(space.diameter(norm))
     tree = from_shares(share, gap, radius, diameter, rounds, arity, depth)
     if rule == "uniform":
         return tree
     if rule != "block":
         raise ParameterError.expected("rule", rule, "'uniform' or 'block'")
     hedge = block_regret(rounds, arity=arity, depth=depth, diameter=diameter) / rounds
-    bound, minkowski = min(tree.bound + hedge, diameter), tree.minkowski + hedge
+    bound = min(tree.bound + hedge, diameter)
+    minkowski = tree.minkowski + hedge
     return replace(
         tree,
         bound=bound,
@@ -305,7 +362,8 @@ def sampling_cost(space: ConvexSet, norm: Norm | str, *, depth: int, block: int)
     >>> sampling_cost(tc.Ball(3), "l2", depth=4, block=400)
     0.2
     """
-    depth, block = whole_number("depth", depth, least=1), whole_number("block", block, least=1)
+    depth = whole_number("depth", depth, least=1)
+    block = whole_number("block", block, least=1)
     norm = as_norm(norm)
     return type_two(norm, space.dim) * float(space.diameter(norm)) * math.sqrt(depth / block)
 
@@ -348,7 +406,8 @@ def sample_certificate(
     >>> round(sample_certificate(tc.Ball(3), "l2", rounds=32**4 * 10_000, block=10_000, arity=32, depth=4), 3)
     0.635
     """
-    rounds, block = whole_number("rounds", rounds, least=1), whole_number("block", block, least=1)
+    rounds = whole_number("rounds", rounds, least=1)
+    block = whole_number("block", block, least=1)
     blocks, rest = divmod(rounds, block)
     diameter = float(space.diameter(norm))
     if blocks == 0:

@@ -82,7 +82,8 @@ def euclidean(space: ConvexSet, norm: Norm) -> JensenGap | None:
     if modulus is None:
         return None
     scale = "" if modulus == 1 else f"{1 / modulus:.4g}·"
-    value, rate = space.circumradius(l2) ** 2 / modulus, space.diameter(l2) ** 2 / modulus
+    value = space.circumradius(l2) ** 2 / modulus
+    rate = space.diameter(l2) ** 2 / modulus
     return JensenGap(value, "Euclidean", f"{scale}‖x‖₂²", rate)
 
 
@@ -96,7 +97,8 @@ def entropy(space: ConvexSet, norm: Norm) -> JensenGap | None:
     modulus = NegativeEntropy().modulus(norm, dim=space.dim)
     if not isinstance(space, Simplex) or modulus is None:
         return None
-    value, rate = math.log(space.dim) / modulus, 2 * math.log(space.dim + 1) / modulus
+    value = math.log(space.dim) / modulus
+    rate = 2 * math.log(space.dim + 1) / modulus
     return JensenGap(value, "entropy", f"{1 / modulus:.4g}·Σ x ln x", rate)
 
 
@@ -124,7 +126,8 @@ def quadratic_form(space: ConvexSet, norm: Norm) -> JensenGap | None:
     for all k. The result is a true bound at any tolerance of the solver: A is scaled up until it satisfies its
     constraints, and the radius is computed from the vertices.
     """
-    corners, functionals = vertices(space), _functionals(norm, space.dim)
+    corners = vertices(space)
+    functionals = _functionals(norm, space.dim)
     if corners is None or functionals is None:
         return None
     offsets = corners - corners.mean(axis=0)
@@ -132,7 +135,8 @@ def quadratic_form(space: ConvexSet, norm: Norm) -> JensenGap | None:
     basis = rows[singular > 1e-10 * max(singular.max(), 1e-300)].T  # directions of the polytope
     if basis.shape[1] == 0:
         return JensenGap(0.0, "single point", "0", rate=0.0)
-    z, f = offsets @ basis, functionals @ basis
+    z = offsets @ basis
+    f = functionals @ basis
     scale = float(np.abs(z).max())
     A, centre = _solve_program(z / scale, f)
     tight = max(float(np.einsum("ki,ij,kj->k", f, np.linalg.inv(A), f).max()), 0.0)
@@ -169,7 +173,8 @@ def jensen_gap(space: ConvexSet, norm: Norm | str, *, optimise: bool = False) ->
     norm = as_norm(norm)
     if not isinstance(space, ConvexSet):
         raise ParameterError.expected("space", space, "a ConvexSet", hint="for d classes, Simplex(d).")
-    reasons, found = [], []
+    reasons = []
+    found = []
     for route in (*ROUTES, quadratic_form) if optimise else ROUTES:
         try:
             gap = route(space, norm)
@@ -207,7 +212,10 @@ def _solve_program(z: Array, f: Array) -> tuple[Array, Array]:
     """Return the form A and the centre of its smallest enclosing ball."""
     cp = require("cvxpy", extra="theory", what="the best quadratic form, a semidefinite program,")
     k = z.shape[1]
-    A, b, gamma, radius = cp.Variable((k, k), PSD=True), cp.Variable((k, 1)), cp.Variable((1, 1)), cp.Variable()
+    A = cp.Variable((k, k), PSD=True)
+    b = cp.Variable((k, 1))
+    gamma = cp.Variable((1, 1))
+    radius = cp.Variable()
     constraints = [cp.bmat([[A, b], [b.T, gamma]]) >> 0]
     constraints += [A - np.outer(row, row) >> 0 for row in f]
     # trace(A vvᵀ) = vᵀAv, all vertices at once

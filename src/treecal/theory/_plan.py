@@ -1,4 +1,4 @@
-"""The planner: the best tree for a number of rounds, or the rounds that an error needs."""
+"""The planner (the best tree for a number of rounds, or the rounds that an error needs), and lower bounds."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def best_tree(space: ConvexSet, norm: Norm, gap: JensenGap, rounds: int) -> Plan
 
 
 def _for_error(space: ConvexSet, norm: Norm, gap: JensenGap, error: float) -> Plan:
-    radius, diameter = float(space.radius(norm)), float(space.diameter(norm))
+    radius = float(space.radius(norm))
+    diameter = float(space.diameter(norm))
 
     def bound(arity: int, depth: int) -> float:
         return from_shares(complete(arity, depth), gap, radius, diameter, 0, arity, None).bound
@@ -150,3 +151,39 @@ def complete(arity: int, depth: int) -> Shares:
     counts: Array = np.concatenate([np.ones_like(single), np.diff(edges)])
     child = np.concatenate([single, edges[:-1]])
     return Shares(1 / depth, 1 / arity, counts / arity, child / (child - 1))
+
+
+# Neither the paper nor the swap-regret lower bound it rests on (Daskalakis, Farina, Golowich, Sandholm and Zhang 2024)
+# gives the constant `c` of its lower bounds, only that some small positive one exists: so `c` is an argument.
+
+
+def log_rounds_simplex(dim: int, error: float, *, c: float) -> float:
+    """Return the logarithm of a number of rounds within which ℓ1 error `error` on the simplex can be forced.
+
+    Theorem 4.3: for every `T <= exp(c·min{d^(1/14), ε^(−1/6)})` some oblivious adversary keeps the ℓ1 calibration
+    error per round of every forecaster on `Simplex(dim)` at `error` or more.
+
+    Examples
+    --------
+    >>> round(log_rounds_simplex(2**14, 0.01, c=1.0), 9)
+    2.0
+    """
+    return _log_rounds(dim, error, c, 6)
+
+
+def log_rounds_ball(dim: int, error: float, *, c: float) -> float:
+    """Return the same for ℓ2 error on the unit ball: `c·min{d^(1/14), ε^(−1/7)}` (Theorem D.2).
+
+    Examples
+    --------
+    >>> round(log_rounds_ball(10**30, 1e-7, c=0.5), 9)
+    5.0
+    """
+    return _log_rounds(dim, error, c, 7)
+
+
+def _log_rounds(dim: int, error: float, c: float, root: int) -> float:
+    dim = whole_number("dim", dim, least=1)
+    error = positive_number("error", error)
+    c = positive_number("c", c)
+    return c * min(math.exp(math.log(dim) / 14), math.pow(error, -1 / root))

@@ -104,7 +104,8 @@ class Replay:
         cuts = np.cumsum([len(level.masses) for level in levels])[:-1]
 
         def gaps(y: Array) -> Array:
-            sums, out = y, []
+            sums = y
+            out = []
             for level in levels:
                 total, before = level.family_sums(sums)
                 out.append((level.share * sums - level.pull * before)[..., level.first :])
@@ -135,7 +136,8 @@ class Replay:
         if n == 0:
             return cls.dense(np.empty((0, 1)), np.empty((1, 0)))
         kernel = 1 / (2.0 * np.arange(n) + 1)
-        h, size = np.cumsum(kernel), next_fast_len(2 * n, real=True)
+        h = np.cumsum(kernel)
+        size = next_fast_len(2 * n, real=True)
         transfer = rfft(kernel, size)
 
         def past(x: Array) -> Array:
@@ -170,7 +172,8 @@ class Replay:
             `Q`, rounds × forecasts, non-negative; the rest of a row to 1 is announced as the start point. A forecast
             may be announced only after the last outcome in it.
         """
-        P, Q = finite_array("averages", averages, ndim=2), finite_array("replays", replays, ndim=2)
+        P = finite_array("averages", averages, ndim=2)
+        Q = finite_array("replays", replays, ndim=2)
         if not P.shape[1] or P.shape != Q.shape[::-1]:
             raise ParameterError(
                 f"averages has shape {P.shape} and replays {Q.shape}, expected (forecasts, rounds) and its transpose."
@@ -189,7 +192,9 @@ class Replay:
                 hint="a round may announce only what was stored before it.",
             )
         masses = Q.sum(axis=0)
-        P, Q, masses = P[masses > 0], Q[:, masses > 0], masses[masses > 0]
+        P = P[masses > 0]
+        Q = Q[:, masses > 0]
+        masses = masses[masses > 0]
         G = Q.T - masses[:, None] * P
         opening = float(np.maximum(1 - Q.sum(axis=1), 0).sum())
         centred = bool((np.abs(P.sum(axis=1) - 1) <= 1e-12).all())
@@ -282,7 +287,8 @@ def spectral_certificate(
     """
     if not isinstance(replay, Replay):
         raise ParameterError.expected("replay", replay, "a Replay", hint="for example Replay.tree(1000, arity=8).")
-    dim, steps = whole_number("dim", dim, least=1), whole_number("steps", steps, least=1)
+    dim = whole_number("dim", dim, least=1)
+    steps = whole_number("steps", steps, least=1)
     for name, value, low in (("tolerance", tolerance, 1e-6), ("failure", failure, 0.0)):
         if not (isinstance(value, int | float | np.number) and low <= value < 1):
             raise ParameterError.expected(name, value, f"a number from {low:g} to less than 1")
@@ -328,7 +334,8 @@ def _radii(replay: Replay, space: ConvexSet | None, norm: Norm, start: ArrayLike
 
 
 def _checked_weights(replay: Replay, weights: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
-    c, e = finite_array("c", weights[0], ndim=1), finite_array("e", weights[1], ndim=1)
+    c = finite_array("c", weights[0], ndim=1)
+    e = finite_array("e", weights[1], ndim=1)
     for name, array, size in (("c", c, len(replay.masses)), ("e", e, replay.rounds)):
         if len(array) != size or array.min(initial=1.0) <= 0:
             raise ParameterError(f"{name} has {len(array)} weights, expected {size} positive ones.")
@@ -337,7 +344,8 @@ def _checked_weights(replay: Replay, weights: tuple[ArrayLike, ArrayLike]) -> tu
 
 def _hard_stream(replay: Replay, dim: int, steps: int, rng: np.random.Generator) -> tuple[Array, Array, Array, float]:
     """Return c, e, the stream they belong to, and its total error: block ascent on Σ G_nt <u_n, y_t>, with momentum."""
-    product, adjoint = replay.operator.matmat, replay.operator.rmatmat
+    product = replay.operator.matmat
+    adjoint = replay.operator.rmatmat
     y, _ = _units(rng.standard_normal((replay.rounds, dim)))
     before = y
     for step in range(steps):
@@ -365,19 +373,23 @@ def _norm_by_chebyshev(
     replay: Replay, c: Array, e: Array, *, tolerance: float, failure: float, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Return the norm of C^(−1/2) G E^(−1/2) from below, and from above except with probability `failure`."""
-    product, adjoint, root = replay.operator.matvec, replay.operator.rmatvec, np.sqrt(e)
+    product = replay.operator.matvec
+    adjoint = replay.operator.rmatvec
+    root = np.sqrt(e)
 
     def square(x: Array) -> Array:
         return np.asarray(adjoint(product(x / root) / c) / root)
 
     def grown(x: Array, top: float, degree: int) -> Array:
-        older, newer = x, 2 / top * square(x) - x
+        older = x
+        newer = 2 / top * square(x) - x
         for _ in range(degree - 1):
             older, newer = newer, 4 / top * square(newer) - 2 * newer - older
         return newer
 
     # Each polynomial amplifies what lies above the last estimate; the Rayleigh quotient of the result is the next one.
-    x, top = rng.standard_normal(replay.rounds), 0.0
+    x = rng.standard_normal(replay.rounds)
+    top = 0.0
     for degree in (0, 8, 24, 72):
         x = grown(x, top, degree) if degree else x
         x /= math.sqrt(x @ x)
@@ -427,7 +439,8 @@ def _tree_levels(tree: Tree, rounds: int) -> list[_Level]:
     for height in range(tree.heights(rounds - 1)):
         span = min(tree.arity**height, rounds)  # a longer interval is one node, cut short; and no integer overflows
         index = np.arange(-(-rounds // span))
-        starts, digit = index * span, index % tree.arity
+        starts = index * span
+        digit = index % tree.arity
         share = 1.0 / tree.heights(starts)
         masses = share * np.minimum(span, rounds - starts)
         pull = np.where(digit > 0, masses / (np.maximum(digit, 1) * span), 0.0)
@@ -444,5 +457,6 @@ def _operator(rows: int, columns: int, product: _Product, adjoint: _Product) -> 
     def first_axis(function: _Product) -> _Product:
         return lambda x: function(np.asarray(x, dtype=np.float64).T).T
 
-    forth, back = first_axis(product), first_axis(adjoint)
+    forth = first_axis(product)
+    back = first_axis(adjoint)
     return LinearOperator((rows, columns), matvec=forth, rmatvec=back, matmat=forth, rmatmat=back, dtype=np.float64)

@@ -87,7 +87,9 @@ class Bank:
         self, forecaster: ConvexSet | TreeCal, *, streams: int = 0, device: torch.device | str = "cpu"
     ) -> None:
         found = new_treecal(forecaster, hint="tc.Bank takes others.")
-        self.forecaster, self.space, self.tree = found, found.space, found.tree
+        self.forecaster = found
+        self.space = found.space
+        self.tree = found.tree
         self._rounds = torch.zeros(0, dtype=torch.int64, device=device)
         self._sums = torch.zeros(self.tree.depth or 1, 0, self.space.dim, dtype=torch.float64, device=device)
         self._first, self._pull = (torch.tensor(part, device=device) for part in (found._path.first, found._path.pull))
@@ -108,7 +110,8 @@ class Bank:
 
     def add(self, count: int = 1) -> Tensor:
         """Add new streams; return their keys."""
-        new, old = whole_number("count", count, least=0), len(self)
+        new = whole_number("count", count, least=0)
+        old = len(self)
         self._rounds = torch.cat([self._rounds, self._rounds.new_zeros(new)])
         self._sums = torch.cat([self._sums, self._sums.new_zeros(len(self._sums), new, self.space.dim)], dim=1)
         return torch.arange(old, old + new, device=self.device)
@@ -116,13 +119,15 @@ class Bank:
     def predict(self, keys: Any = None) -> BankForecasts:
         """Return the forecasts of these streams, by default all, for their coming rounds."""
         chosen = slice(None) if keys is None else self._keys(keys)
-        rounds, arity = self._rounds[chosen], self.tree.arity
+        rounds = self._rounds[chosen]
+        arity = self.tree.arity
         most = int(rounds.max()) if len(rounds) else 0
         if self.tree.depth is not None:
             self.tree.check(most + 1)
         count = self.tree.heights(most)
         points = self._sums.new_empty(len(rounds), count, self.space.dim)
-        heights, share = torch.ones_like(rounds), 1 - self.forecaster.mix
+        heights = torch.ones_like(rounds)
+        share = 1 - self.forecaster.mix
         for height in range(count):
             length = arity**height
             seen = (rounds // length % arity * length).double()[:, None]
@@ -164,15 +169,21 @@ class Bank:
 
     def _learn(self, keys: Tensor, rows: Tensor) -> None:
         """Add one outcome to each of some streams, all distinct."""
-        now, arity, sums = self._rounds[keys] + 1, self.tree.arity, self._sums
+        now = self._rounds[keys] + 1
+        arity = self.tree.arity
+        sums = self._sums
         self._rounds[keys] = now
         ended = sums[0, keys]
         ended = ended.scatter_add_(1, rows[:, None], torch.ones_like(ended)) if rows.ndim == 1 else ended + rows
         sums[0, keys] = ended
         full = now == arity**self.tree.depth if self.tree.depth is not None else torch.zeros_like(now, dtype=torch.bool)
-        height, risen = 0, (now % arity == 0) & ~full  # when a tree of fixed depth is full, nothing is carried
+        # when a tree of fixed depth is full, nothing is carried
+        height = 0
+        risen = (now % arity == 0) & ~full
         while bool(risen.any()):
-            keys, ended, now = keys[risen], ended[risen], now[risen] // arity
+            keys = keys[risen]
+            ended = ended[risen]
+            now = now[risen] // arity
             sums[height, keys] = 0.0
             height += 1
             ended = sums[height, keys] + ended
@@ -183,7 +194,7 @@ class Bank:
         chosen = _tensor("keys", keys, self.device)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise ParameterError(f"keys are {chosen.dtype} of shape {tuple(chosen.shape)}, expected integers, (n,).")
-        chosen = chosen.long()
+        chosen = chosen.to(torch.int64, copy=True)  # our own: another thread may write to the caller's after the check
         off = (chosen < 0) | (chosen >= len(self))
         if bool(off.any()):
             at = int(off.nonzero()[0])
@@ -196,7 +207,7 @@ class Bank:
         """Return outcomes as float64 rows or as classes, or raise."""
         given = _tensor("outcomes", outcomes, self.device)
         if given.ndim == 1 and isinstance(self.space, Simplex) and given.dtype in _WHOLE:
-            rows = given.long()
+            rows = given.to(torch.int64, copy=True)
             fine = ((rows >= 0) & (rows < self.space.dim)).all()
         elif given.ndim == 2 and given.shape[1] == self.space.dim and given.is_floating_point():
             rows = given.double()
@@ -251,7 +262,8 @@ class Bank:
         device
             Where the streams shall be.
         """
-        found, state = cls(bank.thing, device=device), bank.get_state()  # type: ignore[arg-type]
+        found = cls(bank.thing, device=device)  # type: ignore[arg-type]
+        state = bank.get_state()
         if set(state) != {"rounds", "sums"}:
             raise ParameterError(
                 f"the bank has {', '.join(sorted(set(state) - {'rounds', 'sums'}))} too, expected a plain one.",

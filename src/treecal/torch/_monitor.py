@@ -51,14 +51,16 @@ class Monitor(nn.Module):
         super().__init__()
         names = class_names(classes)
         space = Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
-        self.classes, self._monitor = len(names), HostMonitor(space, alpha=alpha, arl=arl)
+        self.classes = len(names)
+        self._monitor = HostMonitor(space, alpha=alpha, arl=arl)
         self._due: list[tuple[Tensor, Tensor, Any]] = []
         self._waiting = self._invalid = 0
 
     @torch.compiler.disable
     def update(self, logits: Tensor, outcomes: Tensor) -> None:
         """Watch a batch, `(n, classes)`, and the class of each row, `(n,)`; its rows are in the order of time."""
-        x, y = read_logits(logits, self.classes), read_outcomes(outcomes, logits)
+        x = read_logits(logits, self.classes)
+        y = read_outcomes(outcomes, logits)
         with torch.no_grad():
             p = torch.softmax(x, 1, dtype=torch.float64)
             rows, labels = (self._copied(part) for part in (p, y))
@@ -83,7 +85,9 @@ class Monitor(nn.Module):
 
     def settle(self) -> None:
         """Learn all rows that wait."""
-        due, self._due, self._waiting = self._due, [], 0
+        due = self._due
+        self._due = []
+        self._waiting = 0
         for p, y, event in due:
             if event is not None:
                 event.synchronize()
@@ -116,7 +120,9 @@ class Monitor(nn.Module):
 
     def reset(self) -> None:
         """Begin anew, as after an alarm that was seen to."""
-        self._due, self._waiting, self._invalid = [], 0, 0
+        self._due = []
+        self._waiting = 0
+        self._invalid = 0
         self._monitor.reset()
 
     def get_extra_state(self) -> dict[str, Any]:

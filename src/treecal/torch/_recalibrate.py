@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from treecal.correctors import Newton, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._device import MOST_CLASSES, has_kernels, runs_kernels
-from treecal.torch._read import class_names, read_logits, read_outcomes
+from treecal.torch._read import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes, runs_kernels
 
 Method = Literal["vector", "temperature"]
 _AT_ONCE = 2**24  # probabilities that are held at a time
@@ -89,8 +88,13 @@ class Recalibrate(nn.Module):
         if method not in get_args(Method):
             raise ParameterError.expected("method", method, "'vector' or 'temperature'")
         names = class_names(classes)
-        self.classes, self.method, self.rate, self.ridge, self.radius = len(names), method, rate, ridge, radius
-        self.forget, self._space = forget, Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
+        self.classes = len(names)
+        self.method = method
+        self.rate = rate
+        self.ridge = ridge
+        self.radius = radius
+        self.forget = forget
+        self._space = Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
         now = self._new()._state
         for name, value in (
             ("theta", np.zeros((_COPIES, *now.theta.shape[1:]))),
@@ -121,7 +125,7 @@ class Recalibrate(nn.Module):
         read_logits(logits, self.classes)
         learns = torch.is_grad_enabled() and logits.requires_grad
         if logits.ndim == 2 and has_kernels(logits) and not learns and not torch.compiler.is_compiling():
-            from treecal.torch._triton.recalibrating import recalibrate_rows
+            from treecal.torch._triton.launch import recalibrate_rows
 
             if self.classes <= MOST_CLASSES:
                 return recalibrate_rows(logits, self.slope, self.bias, self._least)
@@ -154,7 +158,8 @@ class Recalibrate(nn.Module):
         outcomes
             The class of each row, `(n,)`.
         """
-        x, y = read_logits(logits, self.classes), read_outcomes(outcomes, logits)
+        x = read_logits(logits, self.classes)
+        y = read_outcomes(outcomes, logits)
         with torch.no_grad():
             if runs_kernels(x) and self.classes <= MOST_CLASSES:
                 for start in range(0, len(x), step := min(2**16, _AT_ONCE // self.classes)):
@@ -163,7 +168,8 @@ class Recalibrate(nn.Module):
                 return
             p = torch.softmax(x, 1, dtype=torch.float64)
             valid = self._valid(p, y)
-            p, y = p[valid].cpu(), y[valid].cpu()
+            p = p[valid].cpu()
+            y = y[valid].cpu()
             corrector = self.corrector()
             if len(y):
                 corrector.update_many(p.numpy(), y.numpy())
@@ -175,7 +181,7 @@ class Recalibrate(nn.Module):
 
     def _step(self, x: Tensor, y: Tensor) -> None:
         """Take the steps of some rows on the device."""
-        from treecal.torch._triton.learning import Learned, take_steps
+        from treecal.torch._triton.launch import Learned, take_steps
 
         p = torch.softmax(x, 1, dtype=torch.float64)
         valid = self._valid(p, y)
@@ -193,7 +199,8 @@ class Recalibrate(nn.Module):
 
     def corrector(self) -> TemperatureScaling | VectorScaling:
         """Return the corrector with the same state: what `tc.save` takes, and what predicts without torch."""
-        found, trust = self._new(), self.trust.cpu().numpy()
+        found = self._new()
+        trust = self.trust.cpu().numpy()
         count = int((trust > 0).sum())
         theta, curvature = (part[:count].cpu().numpy().copy() for part in (self.theta, self.curvature))
         rounds = int(self.rounds)

@@ -1,7 +1,8 @@
-"""A whole stream at once, on the device where its outcomes are."""
+"""A whole stream at once, on the device where its outcomes are; the CPU replays the lanes that kernels leave to it."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,19 +11,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from treecal._compile import strict
 from treecal._typing import Array, Integers
 from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_outcomes
 from treecal.engine import replay as replay_on_cpu
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import TreeCal, TreeState
+from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._device import runs_kernels
+from treecal.torch._read import runs_kernels
+from treecal.tree import digits
 
 if TYPE_CHECKING:
     from treecal.torch._triton.climbing import Bounds, Step
 
-_SMALLEST, _LARGEST = 1e-6, 1e6  # of a box for the kernels, whose roots start in float32
+# of a box for the kernels, whose roots start in float32
+_SMALLEST = 1e-6
+_LARGEST = 1e6
 _ROW_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _CLASS_TYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -49,7 +54,9 @@ class Replayed:
     """
 
     def __init__(self, rounds: int, totals: dict[Distance, float], follow: Callable[[], Forecast | None]) -> None:
-        self.rounds, self.totals, self._follow = rounds, totals, follow
+        self.rounds = rounds
+        self.totals = totals
+        self._follow = follow
 
     @cached_property
     def next(self) -> Forecast | None:
@@ -177,10 +184,12 @@ class _Slice(NamedTuple):
 def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
     from treecal.torch._triton.climbing import climb, steps_of
 
-    tree, dim = forecaster.tree, forecaster.space.dim
+    tree = forecaster.tree
+    dim = forecaster.space.dim
     tree.check(len(rows))
     first = np.array(forecaster._path.first, np.float64)
-    bounds, steps = _bounds(forecaster.space, first.tobytes(), rows.device), steps_of(rows, tree, dim)
+    bounds = _bounds(forecaster.space, first.tobytes(), rows.device)
+    steps = steps_of(rows, tree, dim)
     sums = torch.empty(16 * steps[-1].target, dim, dtype=torch.float64, device=rows.device)
     found = torch.empty(steps[-1].program, 4, dtype=torch.float64, device=rows.device)
     for step in steps[:-1]:
@@ -190,7 +199,8 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
         level, at, children = (sums, 16 * source, tree.arity**heights) if height else (rows, 0, tree.arity**heights)
         if whole:
             slices.append(_Slice(height, 0, heights, level[at : at + children], whole=True))
-        start, end = whole * children, len(rows) // tree.arity**height
+        start = whole * children
+        end = len(rows) // tree.arity**height
         slices.append(_Slice(height, start, heights, level[at + start : at + end], whole=False))
     held = torch.cat([found.sum(dim=0), torch.cat([_dense(part.rows, dim) for part in slices]).flatten()])
     table = np.array([[part.height, part.start, part.heights, len(part.rows), part.whole] for part in slices], np.int64)
@@ -223,8 +233,10 @@ def _bounds(space: ConvexSet, start: bytes, device: torch.device) -> Bounds:
     if isinstance(space, Box):
         low, high = (np.array(edge, np.float64) for edge in space.bounds())
         slack = TOLERANCE * np.maximum(np.abs(low), np.abs(high))
-        low, high = low - slack, high + slack
-    least, most = low.astype(np.float32), high.astype(np.float32)
+        low = low - slack
+        high = high + slack
+    least = low.astype(np.float32)
+    most = high.astype(np.float32)
     least = np.where(least < low, np.nextafter(least, np.float32(np.inf)), least)
     most = np.where(most > high, np.nextafter(most, np.float32(-np.inf)), most)
     alike = all(bool((edge == edge[0]).all()) for edge in (first, low, high))
@@ -252,12 +264,11 @@ def _dense(rows: Tensor, dim: int) -> Tensor:
 
 def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table: Integers, kept: Array) -> Replayed:
     """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
-    from treecal.torch._edges import measure_slices
-
     tree = forecaster.tree
     heights = tree.heights(rounds)
-    errors, carried = found.copy(), np.zeros((heights + 2, len(first)))
-    measure_slices(kept, table, rounds, tree.arity, tree.depth or 0, first, errors, carried)
+    errors = found.copy()
+    carried = np.zeros((heights + 2, len(first)))
+    measure_slices(kept, table, rounds, TreeArgs(tree.arity, tree.depth or 0, first), errors, carried)
     totals = dict(zip(KERNEL_DISTANCES, errors.tolist(), strict=True))
 
     def follow() -> Forecast | None:
@@ -268,3 +279,79 @@ def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table:
         return resumed.predict()
 
     return Replayed(rounds, totals, follow)
+
+
+class Lane(NamedTuple):
+    """Consecutive nodes of some heights: the number of the first lowest one, its height, and how many heights."""
+
+    start: int
+    height: int
+    heights: int
+
+
+@strict
+def measure_slices(held: Array, slices: Integers, rounds: int, tree: TreeArgs, errors: Array, carried: Array) -> None:
+    """Add the errors of all slices, and write what is carried at the end of the stream to sums that are 0.
+
+    Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
+    of the one node of a slice that is not whole is the last row of the next such slice.
+    """
+    dim = len(tree.first)
+    at = 0
+    left = 0
+    last = np.empty(dim)
+    for i in range(len(slices)):
+        height, start, heights, count, whole = slices[i]
+        lane = Lane(start, height, heights)
+        rows = np.empty((count + left, dim))
+        rows[:count] = held[at : at + count]
+        at += count
+        if whole:
+            measure(rows[:count], lane, rounds, tree, errors)
+            continue
+        if left:
+            rows[count] = last
+        # What is carried within the lane, which begins where nothing is: that of a tree whose leaves are these nodes.
+        ended = min(len(rows), rounds // tree.arity**height - start)
+        carry(rows[:ended], TreeArgs(tree.arity, 0, tree.first), carried[height:])
+        measure(rows, lane, rounds, tree, errors)
+        left = min(len(rows), 1)
+        if left:
+            last[:] = rows[0]
+
+
+@strict
+def measure(rows: Array, lane: Lane, rounds: int, tree: TreeArgs, errors: Array) -> None:
+    """Add the errors of the nodes of a lane in ℓ1, ℓ2 and ℓ2².
+
+    `rows` are the sums of its lowest nodes, and become those of the nodes above.
+    """
+    start, height, heights = lane
+    arity, depth, first = tree
+    count, dim = rows.shape
+    length = arity**height
+    for step in range(heights):
+        total = np.zeros(dim)
+        for i in range(count):
+            number = start + i
+            digit = number % arity
+            own = min(rounds - number * length, length)
+            if digit == 0:
+                total[:] = 0.0
+            one = 0.0
+            two = 0.0
+            for k in range(dim):
+                gap = rows[i, k] - own * coordinate(total[k], digit * length, k, first[k], None)
+                one += abs(gap)
+                two += gap * gap
+            if depth > 0 or number > 0 or height + step == 0:
+                share = 1.0 / (depth if depth > 0 else height + step + digits(number, arity))
+                errors[0] += share * one
+                errors[1] += share * math.sqrt(two)
+                errors[2] += share * two / own
+            for k in range(dim):
+                total[k] += rows[i, k]
+                rows[i // arity, k] = total[k]  # its own row has been read, and so have those before
+        count = (count + arity - 1) // arity
+        start //= arity
+        length *= arity

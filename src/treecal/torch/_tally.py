@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from treecal._bins import bin_of
 from treecal.auditing import DIGITS, LOG_SCALE, MAGIC, SCORES, BinCounts
+from treecal.measures import bin_of
 
 TWO = int(np.float64(2.0).view(np.int64))
 HALF = 26
@@ -71,7 +71,8 @@ def _add(sums: Sums, p: Tensor, y: Tensor) -> None:
     classes = width - 1
     # Where a logit is NaN or infinite, or all are −∞, so is the whole row NaN.
     valid = (y >= 0) & (y < classes) & ~torch.isnan(p[:, 0])
-    count, y = valid.long(), torch.where(valid, y, 0).long()
+    count = valid.long()
+    y = torch.where(valid, y, 0).long()
     p = torch.where(valid[:, None], p, 0.0)
     most, top = p.max(dim=1)  # of equal ones the first
     each = torch.cat([p, most[:, None]], dim=1)
@@ -113,7 +114,7 @@ def _digits(values: Tensor) -> Tensor:
 
 
 def _bin(p: Tensor, bins: int) -> Tensor:
-    """Return the bin of each probability: `treecal._bins.bin_of`."""
+    """Return the bin of each probability: `treecal.measures.bin_of`."""
     guess = torch.floor(p * bins)
     found = guess + (p >= (guess + 1) / bins).double() - (p < guess / bins).double()
     return found.clamp(max=bins - 1).long()

@@ -22,8 +22,11 @@ _MANY = 2**16  # lanes, so that there is one for each thread of a device
 _FEW = 8  # lanes: fewer are left to the CPU
 _NARROW = 16  # coordinates of a row that one thread holds, at most
 _TILE = 1024  # numbers of the rows that a program holds otherwise
-_ROW_LANES, _REGISTERS = 32, 168  # of a program that reads pieces of rows, and of its threads: so there are enough
-_MOST_DIM, _MOST_ARITY, _MOST_AT_ONCE = 16, 16, 126  # of rows; and the numbers that a thread holds of them
+_ROW_LANES = 32  # of a program that reads pieces of rows
+_REGISTERS = 168  # of each of its threads, so that there are enough
+_MOST_DIM = 16  # of rows
+_MOST_ARITY = 16
+_MOST_AT_ONCE = 126  # numbers of rows that a thread holds
 
 
 class Bounds(NamedTuple):
@@ -81,11 +84,15 @@ def climb(rows: Tensor, sums: Tensor, found: Tensor, bounds: Bounds, tree: Tree,
     `rows` are outcomes, or the sums of the step before; `check` says what they are checked for: 0 nothing, 1 a simplex,
     2 a box, 3 classes. `found` is `(programs, 4)`.
     """
-    arity, dim = tree.arity, sums.shape[1]
-    digits, power = 0, 1
+    arity = tree.arity
+    dim = sums.shape[1]
+    digits = 0
+    power = 1
     while power <= step.whole:
-        digits, power = digits + 1, power * arity
-    parts, grows = tree.depth or step.height + step.heights, tree.depth is None
+        digits += 1
+        power *= arity
+    parts = tree.depth or step.height + step.heights
+    grows = tree.depth is None
     key = rows.device, rows.dtype, rows.ndim, dim, arity, step.heights, grows, check, rows.data_ptr() % 16, bounds.alike
     group = _rows_at_once(rows, arity) if check else 0
     if group:
@@ -120,17 +127,25 @@ def steps_of(rows: Tensor, tree: Tree, dim: int) -> list[Step]:
 
     Two heights are climbed at a time if there are lanes enough for all threads of a device.
     """
-    steps, height, end, source, target, program = [], 0, tree.heights(len(rows)), 0, 0, 0
+    steps = []
+    height = 0
+    end = tree.heights(len(rows))
+    source = 0
+    target = 0
+    program = 0
     while height < end:
         nodes = len(rows) // tree.arity**height
         several = tree.arity <= _UNROLLED and nodes >= _MANY * tree.arity**2
         heights = min(2 if several else 1, end - height)
         whole = nodes // tree.arity**heights
         if whole < _FEW:
-            heights, whole = end - height, 0
+            heights = end - height
+            whole = 0
         lanes = _ROW_LANES if not height and _rows_at_once(rows, tree.arity) else _lanes(dim)
         steps.append(Step(height, heights, whole, lanes, -(-whole // lanes), source, target, program))
-        source, target, program = target, target + -(-whole // 16), program + steps[-1].programs
+        source = target
+        target += -(-whole // 16)
+        program += steps[-1].programs
         height += heights
     return steps
 

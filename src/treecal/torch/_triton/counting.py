@@ -13,7 +13,9 @@ from treecal.torch._triton.kernels.marked import tally_marked
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two
 
 _MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
-_ROWS, _EACH, _STAGES = 2, 8, 3  # of a program; warps of a multiprocessor; tiles that are read ahead
+_ROWS = 2  # of a program
+_EACH = 8  # warps of a multiprocessor
+_STAGES = 3  # tiles that are read ahead
 _LONG = 12  # warps of a multiprocessor where a row has several
 _HELD = 32  # numbers of a row that a thread holds
 _SCORED = 256  # rows of a program of the second kernel, one for each thread
@@ -119,7 +121,8 @@ def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
     x = _readable(logits)
     y = outcomes if outcomes.dtype in (torch.int64, torch.int32) else outcomes.long()
     y = y if y.is_contiguous() else y.contiguous()
-    rows, most = x.shape[0], _MOST_ROWS * multiprocessors(x.device)
+    rows = x.shape[0]
+    most = _MOST_ROWS * multiprocessors(x.device)
     if rows <= most:  # a slice takes time of its own
         _count(counts, x, y, bins)
         return
@@ -140,7 +143,8 @@ _plans: dict[tuple[Any, ...], _Plan] = {}
 
 
 def _plan(x: Tensor, bins: int) -> _Plan:
-    classes, shape = x.shape[1], _Shape.of(x.shape[1], x.element_size())
+    classes = x.shape[1]
+    shape = _Shape.of(x.shape[1], x.element_size())
     base = _wrapped(shape.block // 4 * int(np.float64(START).view(np.int64)))  # of each four
     few = max(16, power_of_two(bins)) if bins <= _FEW_BINS else 0
     chunks, width, each, groups = shape
@@ -153,13 +157,15 @@ def _plan(x: Tensor, bins: int) -> _Plan:
 
 
 def _count(counts: Tensor, x: Tensor, y: Tensor, bins: int) -> None:
-    (rows, classes), stride = x.shape, x.stride(0)
+    rows, classes = x.shape
+    stride = x.stride(0)
     key = x.device, x.dtype, y.dtype, classes, bins, x.data_ptr() % 16, y.data_ptr() % 16
     plan = _plans.get(key)
     if plan is None:
         plan = _plans[key] = _plan(x, bins)
     room = _room(x, plan.shape)
-    programs, tiles = plan.shape.programs(rows, x.device), -(-rows // _SCORED)
+    programs = plan.shape.programs(rows, x.device)
+    tiles = -(-rows // _SCORED)
     launch(
         tally_classes,
         ("classes", *key),

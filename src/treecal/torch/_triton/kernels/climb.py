@@ -222,7 +222,9 @@ def climb_nodes(
     nowhere = lane * 0
     k = _rows(columns, nowhere, -1, DIM, WIDTH, NARROW)
     start = _rows(first, nowhere, 0.0, DIM, WIDTH, NARROW)
-    one, two, three = tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+    one = tl.zeros([LANES], tl.float64)
+    two = tl.zeros([LANES], tl.float64)
+    three = tl.zeros([LANES], tl.float64)
     kind = tl.float64 if CLASSES else x.dtype.element_ty
     least = tl.full([LANES, WIDTH], float("inf"), kind)
     most = tl.full([LANES, WIDTH], -float("inf"), kind)

@@ -21,9 +21,12 @@ from treecal.torch._triton.kernels.recalibrate import exp2
 START = 2.0**-6
 RECORD = 8
 """Integers of a row's record, of which five are used."""
-_START, _RECORD = tl.constexpr(START), tl.constexpr(RECORD)
-_LOG2E, _LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
-_NEAR, _CLOSE = tl.constexpr(2.0**-22), tl.constexpr(2.0**-14)
+_START = tl.constexpr(START)
+_RECORD = tl.constexpr(RECORD)
+_LOG2E = tl.constexpr(1.4426950408889634)
+_LN2 = tl.constexpr(0.6931471805599453)
+_NEAR = tl.constexpr(2.0**-22)
+_CLOSE = tl.constexpr(2.0**-14)
 
 
 @triton.jit
@@ -116,7 +119,8 @@ def tally_classes(
     inside = k < CLASSES
     place = tl.arange(0, DEEP)[:, None] * PARTS + tl.arange(0, PARTS)[None, :]
     bit = (tl.full([DEEP, PARTS], 1, tl.int32) << place)[None, :, None, None, :]
-    lane, group = tl.arange(0, LANES), tl.arange(0, GROUPS)
+    lane = tl.arange(0, LANES)
+    group = tl.arange(0, GROUPS)
     FOLD: tl.constexpr = LANES == 32  # a thread has the same classes of all rows
     total = tl.zeros([1 if FOLD else ROWS, DEEP, GROUPS, LANES, PARTS, 4], tl.int64)
     first = tl.program_id(0)
@@ -159,7 +163,8 @@ def tally_classes(
         mark = tl.sum(tl.sum(tl.where(four >= lowest[:, None, None, None, None], bit, 0), axis=4), axis=1)
         slot = (row.to(tl.int64) * (GROUPS * LANES))[:, None, None] + group[None, :, None] * LANES + lane[None, None, :]
         tl.store(marks + slot, mark.to(tl.int8), mask=real[:, None, None])
-        record, field = most.to(tl.int32, bitcast=True)[:, None], lane[None, :]
+        record = most.to(tl.int32, bitcast=True)[:, None]
+        field = lane[None, :]
         record = tl.where(field == 1, best.to(tl.int32, bitcast=True)[:, None], record)
         record = tl.where(field == 2, small[:, None], record)
         record = tl.where(field == 3, middle[:, None], record)
@@ -173,7 +178,8 @@ def tally_classes(
 @triton.jit(do_not_specialize=["rows"])
 def write_softmax(logits, records, out, rows, stride, CLASSES: tl.constexpr, BLOCK: tl.constexpr, ASM: tl.constexpr):
     """Write the probabilities that are counted; where a row is invalid, NaN."""
-    row, k = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    k = tl.arange(0, BLOCK)
     x = tl.load(logits + row * stride + k, mask=k < CLASSES, other=0.0).to(tl.float32)
     most = tl.load(records + row * _RECORD).to(tl.float32, bitcast=True)
     best = tl.load(records + row * _RECORD + 1).to(tl.float32, bitcast=True)

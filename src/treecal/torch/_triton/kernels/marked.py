@@ -15,11 +15,13 @@ from treecal.auditing import LOG_SCALE, MAGIC
 from treecal.torch._tally import HALF, LOW, TWO
 from treecal.torch._triton.kernels.count import RECORD, START, add_squares, probability
 
-_MAGIC, _MAGIC_BITS = tl.constexpr(MAGIC), tl.constexpr(int(np.float64(MAGIC).view(np.int64)))
+_MAGIC = tl.constexpr(MAGIC)
+_MAGIC_BITS = tl.constexpr(int(np.float64(MAGIC).view(np.int64)))
 _START_BITS = tl.constexpr(int(np.float64(START).view(np.int64)))
 _TWO_BITS = tl.constexpr(TWO)
 _SQUARE = tl.constexpr(2.0**58)
-_HALF, _LOW = tl.constexpr(HALF), tl.constexpr(LOW)
+_HALF = tl.constexpr(HALF)
+_LOW = tl.constexpr(LOW)
 _SCALE = tl.constexpr(LOG_SCALE)
 _RECORD = tl.constexpr(RECORD)
 _NONE = tl.constexpr(2**31 - 1)
@@ -33,7 +35,7 @@ def _digits(values, valid):
 
 @triton.jit
 def _bin(p, BINS: tl.constexpr):
-    """Return the bin of probabilities: `treecal._bins.bin_of`, since a float32 times the bins is exact in float64."""
+    """Return the bin of probabilities, by the rule of `bin_of`: a float32 times the bins is exact in float64."""
     return tl.minimum(tl.floor(p * BINS).to(tl.int32), BINS - 1)
 
 
@@ -69,10 +71,14 @@ def _next_four(
 ):  # fmt: skip
     """Take the next mark of each row: return its first class, if there is one, its logits, and which marks are left."""
     PARTS: tl.constexpr = EACH // 4
-    a, b, c = one != 0, two != 0, three != 0
+    a = one != 0
+    b = two != 0
+    c = three != 0
     word = tl.where(a, one, tl.where(b, two, tl.where(c, three, four)))
-    bit, here = _lowest_bit(word, ASM), word != 0
-    lane, place = tl.where(a, 0, tl.where(b, 8, tl.where(c, 16, 24))) + bit // 8, bit % 8
+    bit = _lowest_bit(word, ASM)
+    here = word != 0
+    lane = tl.where(a, 0, tl.where(b, 8, tl.where(c, 16, 24))) + bit // 8
+    place = bit % 8
     k = (place // PARTS * GROUPS + group) * WIDTH + lane * EACH + place % PARTS * 4
     four = tl.where(a | b | c, four, four & (four - 1))
     three = tl.where(a | b, three, three & (three - 1))
@@ -95,7 +101,8 @@ def _count_one(
     exact = tl.where(here, p, 0.0).to(tl.float64)
     bin_ = _bin(exact, BINS)
     amount = _digits(exact, here)
-    at, counted = cells + k * BINS + bin_, bin_ > 0
+    at = cells + k * BINS + bin_
+    counted = bin_ > 0
     tl.atomic_add(at, tl.full(k.shape, 1, tl.int64), mask=counted, sem="relaxed")
     tl.atomic_add(at + 2 * SIZE, amount >> _HALF, mask=counted, sem="relaxed")
     tl.atomic_add(at + 3 * SIZE, amount & _LOW, mask=counted, sem="relaxed")
@@ -133,9 +140,15 @@ def _count_marks(
             c, square, top = _count_one(cells, k + 2, here, x2, most, best, square, top, BINS, SIZE, ASM)
             d, square, top = _count_one(cells, k + 3, here, x3, most, best, square, top, BINS, SIZE, ASM)
             square -= add_squares(a, b, c, d) - _START_BITS  # what the first kernel has added
-            k, here, x0, x1, x2, x3 = after, there, y0, y1, y2, y3
+            k = after
+            here = there
+            x0 = y0
+            x1 = y1
+            x2 = y2
+            x3 = y3
     hit = (valid & (top == y)).to(tl.int64)
-    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
+    place = _bin(best.to(tl.float64), BINS)
+    last = cells + CLASSES * BINS
     if FEW > 0:
         b = tl.arange(0, FEW)
         hits = tl.sum(tl.where(place[:, None] == b[None, :], hit.to(tl.int32)[:, None], 0), axis=0)
@@ -158,10 +171,12 @@ def _count_rows(
     one = valid.to(tl.int64)
     tl.atomic_add(cells + SIZE + y * BINS + _bin(given, BINS), one, mask=valid, sem="relaxed")
     amount = _digits(best.to(tl.float64), valid)
-    place, last = _bin(best.to(tl.float64), BINS), cells + CLASSES * BINS
+    place = _bin(best.to(tl.float64), BINS)
+    last = cells + CLASSES * BINS
     if FEW > 0:
         b = tl.arange(0, FEW)
-        here, above = place[:, None] == b[None, :], (b > 0) & (b < BINS)
+        here = place[:, None] == b[None, :]
+        above = (b > 0) & (b < BINS)
         many = tl.sum(tl.where(here, one.to(tl.int32)[:, None], 0), axis=0)
         tl.atomic_add(last + b, many.to(tl.int64), mask=above, sem="relaxed")
         part = tl.sum(tl.where(here, amount[:, None], 0), axis=0)
@@ -178,7 +193,9 @@ def _count_rows(
     # All that is added up is so at once, and three counts are one integer.
     count = one + ((valid & (given <= 0)).to(tl.int64) << 20) + ((real & (best <= 0)).to(tl.int64) << 40)
     each = tl.join(tl.join(amount, _digits(log * log, valid)), tl.join(_digits(log, valid), count))
-    total, i = tl.reshape(tl.sum(each, axis=0), [4]), tl.arange(0, 4)  # 1 is the log score, 2 its square, by then
+    # 1 is the log score, 2 its square, by then
+    total = tl.reshape(tl.sum(each, axis=0), [4])
+    i = tl.arange(0, 4)
     at = tl.where(i == 0, CLASSES * BINS + 2 * SIZE, 4 * SIZE + 1 + i)
     tl.atomic_add(cells + at, total >> _HALF, mask=i < 3, sem="relaxed")
     tl.atomic_add(cells + at + tl.where(i == 0, SIZE, 4), total & _LOW, mask=i < 3, sem="relaxed")
@@ -192,7 +209,8 @@ def _count_classes(
     CLASSES: tl.constexpr, BINS: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Add up a part of the sums of classes that programs of the first kernel have written."""
-    high, low = tl.zeros([_LINES, k.shape[0]], tl.int64), tl.zeros([_LINES, k.shape[0]], tl.int64)
+    high = tl.zeros([_LINES, k.shape[0]], tl.int64)
+    low = tl.zeros([_LINES, k.shape[0]], tl.int64)
     for begin in tl.range(part * _LINES, programs, PARTS * _LINES):
         program = begin + tl.arange(0, _LINES)
         place = program.to(tl.int64)[:, None] * BLOCK + k[None, :]
@@ -243,7 +261,8 @@ def tally_marked(
     else:
         row = at % tiles * ROWS + tl.arange(0, ROWS)
         real = row < rows
-        record, start = records + row.to(tl.int64) * _RECORD, logits + row.to(tl.int64) * stride
+        record = records + row.to(tl.int64) * _RECORD
+        start = logits + row.to(tl.int64) * stride
         y = tl.load(outcomes + row, mask=real, other=-1).to(tl.int32)
         most = tl.load(record, mask=real, other=0).to(tl.float32, bitcast=True)
         best = tl.load(record + 1, mask=real, other=0).to(tl.float32, bitcast=True)

@@ -93,7 +93,8 @@ def _node(
     entries are at least), and on a simplex by how many do not add up to 1.
     """
     SIZE: tl.constexpr = GROUP * DIM
-    one, two = tl.zeros([eldest.shape[0]], tl.float64), tl.zeros([eldest.shape[0]], tl.float64)
+    one = tl.zeros([eldest.shape[0]], tl.float64)
+    two = tl.zeros([eldest.shape[0]], tl.float64)
     three = tl.zeros([eldest.shape[0]], tl.float64)
     total = ()
     for j in tl.static_range(ARITY // GROUP):
@@ -103,7 +104,8 @@ def _node(
             _piece(x, at, SIZE, 4), _piece(x, at, SIZE, 2),
         )  # fmt: skip
         for i in tl.static_range(GROUP):
-            size, squares = tl.zeros([eldest.shape[0]], tl.float64), tl.zeros([eldest.shape[0]], tl.float64)
+            size = tl.zeros([eldest.shape[0]], tl.float64)
+            squares = tl.zeros([eldest.shape[0]], tl.float64)
             weight = tl.zeros([eldest.shape[0]], tl.float64)
             after = ()
             for k in tl.static_range(DIM):
@@ -129,7 +131,9 @@ def _node(
             if CHECK == 1:
                 off += (tl.abs(weight - 1.0) > 1e-9).to(tl.int32)
             if j + i == 0:
-                one, two, three = one + size, two + root(squares), three + squares
+                one = one + size
+                two = two + root(squares)
+                three = three + squares
             else:
                 one += size * (1.0 / (j * GROUP + i))
                 two += root(squares) * (1.0 / (j * GROUP + i))
@@ -147,24 +151,29 @@ def climb_rows(
     lane = tl.program_id(0) * LANES + tl.arange(0, LANES)
     own_lane = tl.minimum(lane, whole - 1)  # those past the end do the last one's work again, for nothing
     eldest = own_lane * (ARITY * ARITY if HEIGHTS == 2 else ARITY)
-    least, most = tl.full([LANES], float("inf"), tl.float32), tl.full([LANES], -float("inf"), tl.float32)
+    least = tl.full([LANES], float("inf"), tl.float32)
+    most = tl.full([LANES], -float("inf"), tl.float32)
     off = tl.zeros([LANES], tl.int32)
     total, one, two, three, least, most, off = _node(
         x, eldest, first, low, high, least, most, off, ARITY, GROUP, CHECK, DIM, ALIKE
     )
     if HEIGHTS == 2:
-        size, squares = tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+        size = tl.zeros([LANES], tl.float64)
+        squares = tl.zeros([LANES], tl.float64)
         for k in tl.static_range(DIM):
             gap = total[k] - ARITY * _of(first, k, ALIKE)
             size += tl.abs(gap)
             squares += gap * gap
-        one, two, three = one + size, two + root(squares), three + squares * (1.0 / ARITY)
+        one = one + size
+        two = two + root(squares)
+        three = three + squares * (1.0 / ARITY)
         for i in tl.range(1, ARITY):
             added, own, more, some, least, most, off = _node(
                 x, eldest + i * ARITY, first, low, high, least, most, off, ARITY, GROUP, CHECK, DIM, ALIKE
             )
             part = tl.full((), 1.0, tl.float64) / i
-            size, squares = tl.zeros([LANES], tl.float64), tl.zeros([LANES], tl.float64)
+            size = tl.zeros([LANES], tl.float64)
+            squares = tl.zeros([LANES], tl.float64)
             after = ()
             for k in tl.static_range(DIM):
                 gap = added[k] * i - total[k]
@@ -172,7 +181,8 @@ def climb_rows(
                 squares += gap * gap
                 after = after + (total[k] + added[k],)
             total = after
-            one, two = one + own + size * part, two + more + root(squares) * part
+            one = one + own + size * part
+            two = two + more + root(squares) * part
             three += some + squares * (part * part * (1.0 / ARITY))
     for k in tl.static_range(DIM):
         tl.store(out + lane.to(tl.int64) * DIM + k, total[k], mask=lane < whole)
