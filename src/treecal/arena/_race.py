@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from treecal._checkpoints import checkpoints
 from treecal._optional import require
 from treecal._validate import whole_number
 from treecal.arena._run import Entry, Maker, Rows, Shared, chance, made, play_entry
 from treecal.arena._streams import Source
 from treecal.exceptions import ParameterError, TreeCalError
 from treecal.geometry import ConvexSet, Norm, as_norm
+from treecal.streams import checkpoints
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,18 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal import streams
-from treecal._checkpoints import checkpoints
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.auditing import Calibration
 from treecal.correctors import Corrector, GuardedCorrector
-from treecal.engine import GuardedRun, Run, is_compiled, replay
+from treecal.engine import GuardedRun, Run, can_replay, replay
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Brier, Ledger, Reading
 from treecal.plots import IntervalTree, interval_tree
-from treecal.streams import Adversary, are_classes
+from treecal.streams import Adversary, are_classes, checkpoints
 
 
 class Curve(NamedTuple):
@@ -195,7 +194,7 @@ def play(
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
     seen = _Seen(forecaster.space, norm)
     ledger: Ledger | Run | GuardedRun
-    if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and _is_compiled(forecaster):
+    if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and can_replay(forecaster):
         ledger = _replayed(forecaster, ys, seen, progress)
     else:
         ledger = _played(forecaster, ys, rounds, count, forecasts, seen, progress)
@@ -238,12 +237,6 @@ class _Seen:
         """Return what was read."""
         at, errors, exact = np.array(self.marks, dtype=np.float64).reshape(-1, 3).T
         return Curve(at, errors, exact, None if forecaster is None else _bounds(forecaster, self.norm, at))
-
-
-def _is_compiled(forecaster: Forecaster | Corrector) -> bool:
-    if isinstance(forecaster, Guarded):
-        return is_compiled(forecaster)
-    return type(forecaster) in (TreeCal, AdaptiveTreeCal)
 
 
 def _replayed(
