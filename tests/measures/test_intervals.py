@@ -189,7 +189,7 @@ def test_perfect_and_constant_logs() -> None:
     for measure in (debiased_ece, atb, ece, smooth_calibration_error, skill, resolution):
         found = interval(measure, [1.0] * 30, [1] * 30, rng=rng)
         assert (found.value, found.low, found.high) == (0, 0, 0)
-    assert "not told from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
+    assert "not distinguishable from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
 
 
 @pytest.mark.parametrize("measure", [ece, mce])

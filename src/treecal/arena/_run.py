@@ -154,7 +154,7 @@ def _played(
     entry: Entry, forecaster: Forecaster, stream: Array | Adversary, limit: float | None
 ) -> Iterator[dict[str, Any]]:
     whole = None if isinstance(stream, Adversary) else at_once(forecaster)
-    first = copy(forecaster)  # whatever is compiled or loaded when first used does not count
+    first = copy(forecaster)  # what is compiled or loaded at first use does not count
     first.update(entry.space.centre)
     first.predict()
     timed = _Timed(forecaster)

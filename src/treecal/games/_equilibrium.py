@@ -1,8 +1,8 @@
 """Correlated equilibria: the gain from deviating from a joint distribution, and the best equilibria by linear program.
 
-A joint distribution over action profiles acts as a mediator: it draws a profile and tells each player its own part. It
-is a *correlated* equilibrium if no player gains by playing something else than it is told, and a *coarse* one if no
-player gains by committing to one action before being told. All losses here are scaled to `[0, 1]`; `Game` converts the
+A joint distribution over action profiles acts as a mediator: it draws a profile and recommends to each player its own
+part. It is a *correlated* equilibrium if no player gains by deviating from its recommendation, and a *coarse* one if no
+player gains by committing to one action before the draw. All losses here are scaled to `[0, 1]`; `Game` converts the
 results to payoff units.
 """
 
@@ -21,10 +21,10 @@ GAP = 1e-9
 
 
 def deviations(losses: Array, joint: Array, *, player: int) -> Array:
-    """Return `V[a, b]`: the player's loss where it is told `a`, had it always played `b` there."""
-    told = np.moveaxis(joint, player, 0).reshape(joint.shape[player], -1)
+    """Return `V[a, b]`: the player's loss where `a` is recommended, had it always played `b` there."""
+    recommended = np.moveaxis(joint, player, 0).reshape(joint.shape[player], -1)
     played = np.moveaxis(losses, player, 0).reshape(joint.shape[player], -1)
-    return np.asarray(told @ played.T)
+    return np.asarray(recommended @ played.T)
 
 
 def swap_gain(table: Array) -> float:
@@ -41,7 +41,7 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     """Return the (coarse) correlated equilibrium of greatest expected reward, by HiGHS on sparse constraints.
 
     The program is: over `x >= 0` with `Σ_s x(s) = 1`, maximise `Σ_s x(s)·reward(s)` subject to, for every player and
-    every action `b`, `Σ_{s: s_i = a} x(s)·(ℓ_i(s) − ℓ_i(b, s_−i)) <= 0`: for every told action `a`, or, in a coarse
+    every action `b`, `Σ_{s: s_i = a} x(s)·(ℓ_i(s) − ℓ_i(b, s_−i)) <= 0`: for every recommendation `a`, or, in a coarse
     equilibrium, summed over `a`. It has a solution for every game (Nash 1951).
     """
     from scipy.optimize import linprog
@@ -55,7 +55,7 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
     count = 0
     for player, loss in enumerate(losses):
         n = shape[player]
-        told = np.moveaxis(profiles, player, 0).reshape(n, -1)
+        recommended = np.moveaxis(profiles, player, 0).reshape(n, -1)
         cost = np.moveaxis(loss, player, 0).reshape(n, -1)
         for b in range(n):
             gain = cost - cost[b]
@@ -63,7 +63,7 @@ def best_equilibrium(losses: Sequence[Array], reward: Array, *, coarse: bool) ->
             keep = gain != 0
             gains.append(gain[keep])
             rows.append(np.broadcast_to(row[:, None], gain.shape)[keep])
-            columns.append(told[keep])
+            columns.append(recommended[keep])
         count += n if coarse else n * n
     constraints: Any = coo_array(  # linprog takes sparse arrays, but its stubs do not
         (np.concatenate(gains), (np.concatenate(rows), np.concatenate(columns))), shape=(count, reward.size)

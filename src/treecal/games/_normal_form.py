@@ -193,8 +193,8 @@ class Game(Value):
     def correlated_gap(self, joint: ArrayLike) -> float:
         """Return the least ε for which the joint distribution is an ε-correlated equilibrium, in payoff units.
 
-        That is the most that one player would gain on average by a fixed rule "when told a, play b instead". For the
-        average joint play of learners it equals the largest of their swap regrets per round.
+        That is the most that one player would gain on average by a fixed rule "when recommended a, play b instead".
+        For the average joint play of learners it equals the largest of their swap regrets per round.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from treecal.geometry._sets import Ball, Box, Product, Simplex
 
 
 def log_vertices(space: ConvexSet) -> float | None:
-    """Return the logarithm of the number of vertices, or None for a set that is not a polytope of known vertices.
+    """Return the logarithm of the number of vertices, or None for a set without a known list of vertices.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The pure functions of a shard: a step of its streams, a correction by them, and their errors.
 
 A shard is many keyed streams, kept as a `Bank` keeps them. Every engine runs these functions on tables, so all give the
-same forecasts, bit for bit, whatever the order and partitions of the rows.
+same forecasts, bit for bit, for any order and partition of the rows.
 """
 
 from __future__ import annotations

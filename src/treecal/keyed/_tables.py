@@ -172,7 +172,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
 
 
 def forecast_columns(points: Array, weights: Array | None, sizes: Integers) -> list[pa.Array]:
-    """Return forecasts of so many points as three columns of lists: points, in sequence, weights, and mean.
+    """Return forecasts as three columns of lists: points, in sequence, weights, and mean.
 
     Without weights they are equal: points are then added up in their order, and divided once.
     """

@@ -36,7 +36,7 @@ def ece(
     y
         The class of each outcome, `(n,)`.
     view
-        `"top"`: the most likely class of each row, and whether it was right. `"classes"`: every class by itself, and
+        `"top"`: the most likely class of each row, and whether it was right. `"classes"`: every class separately, and
         the mean over them. A number: that class.
     bins
         Number of bins.
@@ -69,7 +69,7 @@ def debiased_ece(
     With the gaps `g_i = o_i − p_i` of the rows of a bin, `(Σ_{i≠j} g_i·g_j)/(n_b(n_b − 1))` is the square of the bin's
     true gap on average: two different rows have independent noise. (So it is a U-statistic, unbiased for whatever
     bins are fixed by the forecasts. Where all forecasts of a bin are equal it is the estimate of Bröcker 2012, Ferro
-    and Fricker 2012, and Kumar, Liang and Ma 2019. The absolute gap of `ece` has no unbiased estimate at all.) The
+    and Fricker 2012, and Kumar, Liang and Ma 2019. The absolute gap of `ece` has no unbiased estimate.) The
     mean of it over rows is unbiased, may be negative, and is returned with `squared=True`; otherwise its root is,
     or 0. By Jensen's inequality the root is at least the ECE of infinitely many rows.
 

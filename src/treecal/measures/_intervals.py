@@ -108,7 +108,7 @@ def interval(
     >>> print(interval(partial(debiased_ece, view=1), wrong, y, rng=rng))  # in truth 0.106
     0.1148, 90 % interval 0.1017 to 0.1283
     >>> print(interval(partial(debiased_ece, view=1), p, y, rng=rng))      # in truth 0
-    0, 90 % interval 0 to 0.02936 (not told from 0: there an interval covers more often than its level)
+    0, 90 % interval 0 to 0.02936 (not distinguishable from 0, where an interval covers more often than its level)
     """
     if not 0 < level < 1:
         raise ParameterError.expected("level", level, "a number between 0 and 1")
@@ -138,7 +138,7 @@ def interval(
     least, most = parts.bounds
     note = AT_ZERO if low <= least == 0 else ""
     if isinstance(parts, EceParts) and found.mean() - base > _NOISE * base:
-        note = f"not told from 0: {_NOISY}" if note else _NOISY
+        note = f"not distinguishable from 0: {_NOISY}" if note else _NOISY
     return Interval(value, max(low, least), max(min(high, most), least), level, note)
 
 

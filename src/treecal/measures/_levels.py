@@ -14,7 +14,7 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 
-AT_ZERO = "not told from 0: there an interval covers more often than its level"
+AT_ZERO = "not distinguishable from 0, where an interval covers more often than its level"
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def law_of(value: float, whole: Array, added: Array, moved: Array | float = 0.0)
 def square_interval(law: Law, level: float) -> tuple[float, float]:
     """Return the interval of the squares under which the estimate is not unusual."""
     tail = (1 - level) / 2
-    # An estimate below 0 is an estimate of 0: a smaller one is no evidence for a smaller square.
+    # An estimate below 0 is an estimate of 0: a smaller estimate is no evidence for a smaller square.
     return _square_at(law, law.value, 1 - tail), _square_at(law, max(law.value, 0.0), tail)
 
 

@@ -142,7 +142,7 @@ def bins_of(source: Source, k: int | str | None = None, *, bins: int | None = No
 
 def _filled(bins: Bins) -> Bins:
     if not (bins.weight > 0).any():
-        raise ParameterError("there is no row, so there is nothing to draw.")
+        raise ParameterError("there are no rows, so there is nothing to draw.")
     return bins
 
 
@@ -152,7 +152,9 @@ def _bins_of_reading(reading: Reading, k: int | str | None, bins: int) -> Named:
     name = TOP if k is None else str(k)
     if k is None:
         if np.abs(reading.forecasts.sum(axis=1) - 1).max() > TOLERANCE:
-            raise ParameterError("k is missing: these are no probabilities of classes, none of which is the likeliest.")
+            raise ParameterError(
+                "k is missing: these are not probabilities of classes, so there is no most likely class."
+            )
         reading = likeliest(reading)
         k = 1
     k = whole_number("k", k, least=0)

@@ -227,7 +227,7 @@ class _Seen:
     marks: list[tuple[float, float, float]] = field(default_factory=list)
 
     def read(self, rounds: int, record: Ledger | Run | GuardedRun) -> None:
-        """Read the errors after so many rounds."""
+        """Read the errors after this many rounds."""
         reading = record.exact()
         exact = reading.error(self.norm)
         error = reading.verdict().views[1].luck.value if isinstance(self.space, Simplex) else exact

@@ -53,7 +53,7 @@ def are_classes(outcomes: NDArray[Any], space: ConvexSet) -> bool:
 
 
 def check_classes(outcomes: NDArray[Any], space: ConvexSet) -> None:
-    """Raise if an index is none of a class of the simplex."""
+    """Raise if an index is not that of a class of the simplex."""
     outside = (outcomes < 0) | (outcomes >= space.dim)
     if outside.any():
         first = int(np.argmax(outside))

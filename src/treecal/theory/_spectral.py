@@ -57,7 +57,7 @@ DENSE_ROUNDS = 256
 """The most rounds for which the norm is computed by a dense SVD."""
 
 _EPS = 2.0**-52
-_LEAST_WEIGHT = 1e-2  # of a weight, relative to the mass of its forecast or to one round: keeps the scaling tame
+_LEAST_WEIGHT = 1e-2  # of a weight, relative to the weight of its forecast or to one round: keeps the scaling tame
 _Product = Callable[[Array], Array]  # over the last axis
 
 

@@ -119,7 +119,7 @@ class Monitor(nn.Module):
         return self._monitor
 
     def reset(self) -> None:
-        """Begin anew, as after an alarm that was seen to."""
+        """Reset, as after an alarm has been handled."""
         self._due = []
         self._waiting = 0
         self._invalid = 0

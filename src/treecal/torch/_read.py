@@ -21,7 +21,7 @@ MOST_BINS = 32767
 
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Whether kernels run on the CPU, in Triton's interpreter: for tests of them, where there is no GPU."""
+"""Whether kernels run on the CPU, in Triton's interpreter: for tests without a GPU."""
 
 
 def runs_kernels(rows: Tensor) -> bool:
@@ -35,7 +35,7 @@ def has_kernels(rows: Tensor) -> bool:
 
 
 def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the classes: of so many, their numbers."""
+    """Return the names of the classes: their indices, if only their number is given."""
     if isinstance(classes, int):
         return tuple(map(str, range(whole_number("classes", classes, least=2))))
     names = tuple(map(str, classes))

@@ -117,7 +117,7 @@ class Recalibrate(nn.Module):
 
     @property
     def _least(self) -> float:
-        """The logarithm of the least probability that is told from 0."""
+        """The logarithm of the least probability that is distinguished from 0."""
         return math.log((TemperatureScaling if self.method == "temperature" else VectorScaling)._least)
 
     def forward(self, logits: Tensor) -> Tensor:

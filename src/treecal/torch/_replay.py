@@ -172,7 +172,7 @@ def _is_usual(space: Box) -> bool:
 
 
 class _Slice(NamedTuple):
-    """Nodes of one height that the CPU measures, from `start` on: of the first lane, or of one that is not whole."""
+    """Nodes of one height that the CPU measures, from `start` on: of the first lane, or of an incomplete one."""
 
     height: int
     start: int
@@ -215,9 +215,9 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
 
 
 def _check_tail(space: ConvexSet, tail: _Slice, rows: Array, edges: tuple[Array, Array]) -> None:
-    """Raise for the first outcome after the whole lanes that is not of the set."""
+    """Raise for the first outcome after the whole lanes outside the set."""
     if tail.rows.ndim == 1:
-        if len(rows) and not rows.any(axis=1).all():  # one is no class
+        if len(rows) and not rows.any(axis=1).all():  # one is not a class
             read_outcomes(space, _numpy(tail.rows.cpu()), before=tail.start)
     elif not (isinstance(space, Box) and ((rows >= edges[0]) & (rows <= edges[1])).all()):
         read_outcomes(space, rows, before=tail.start)
@@ -245,7 +245,7 @@ def _bounds(space: ConvexSet, start: bytes, device: torch.device) -> Bounds:
 
 
 def _refuse(forecaster: TreeCal, rows: Tensor, programs: list[int], step: Step) -> None:
-    """Raise for the first outcome that is not of the set: kernels know which programs saw one, and the CPU which."""
+    """Raise for the first outcome that is not of the set: kernels know which programs read one; the CPU finds it."""
     size = step.lanes * forecaster.tree.arity**step.heights
     for program in programs:
         part = rows[program * size : (program + 1) * size]
@@ -290,7 +290,7 @@ def measure_slices(
     """Add the errors of all slices, and write what is carried at the end of the stream.
 
     Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
-    of the one node of a slice that is not whole is the last row of the next such slice.
+    of the incomplete node of a slice is the last row of the next slice that has one.
     """
     dim = len(first)
     at = 0
