@@ -287,7 +287,7 @@ class Ledger:
                     own = np.array([weight for *_, weight in taken])
                     after = _counted(settled, own)
                     due = self._table.added(*self._sums(taken, own))
-                    # Rounds recorded in the meantime stay pending: no call lies between the slice and the assignment, so
+                    # Rounds recorded in the meantime stay pending: between the slice and the assignment is no call, so
                     # no other thread runs in between.
                     self._now = after, waiting[len(taken) :], due
                     self._write()

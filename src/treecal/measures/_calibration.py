@@ -12,7 +12,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
 from treecal.measures._levels import Law, Square, law_of
-from treecal.measures._log import read_log
+from treecal.measures._log import read_log, whole
 
 
 def ece(
@@ -168,7 +168,7 @@ class EceParts:
         self.cells = Cells(forecasts, weights, view, bins, kind)
 
     def value(self, y: Integers) -> float:
-        return float(self.read(self.sums(y, np.zeros_like(y), 1))[0])
+        return whole(self, y)
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         weight, outcome, forecast = self.cells.sums(y, chunk, chunks)
