@@ -158,7 +158,9 @@ class ArrayLog:
         for rows in self._chunks():
             at = rows.start + np.flatnonzero(self._valid[rows])
             if len(at):
-                p = np.stack([column[at] for column in self._p])
+                p = np.stack([column[at] for column in self._p])  # our own from here on: cells are found by it
+                if not (p.min() >= 0.0 and p.max() <= 2.0):
+                    raise FileError(f"{self.name} changed while it was read.", hint="audit a copy.")
                 kept = {name: self._columns[name][at] for name in self._keep}
                 weights = None if self._weights is None else self._weights[at]
                 yield Chunk(at + 1, self._outcomes[at], p.T, kept, weights)

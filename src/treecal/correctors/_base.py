@@ -513,7 +513,8 @@ class Corrector(Kept):
     def _read_many(self, forecasts: Any) -> Array:
         """Return forecasts as read-only rows, or raise."""
         rows = read_forecast_rows(self.space, forecasts, before=self._rounds, tolerance=self.tolerance)
-        return frozen(rows)
+        rows.setflags(write=False)
+        return rows
 
     def _checked_rows(self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any) -> Batch:
         """Return rows to learn, all valid, or raise."""

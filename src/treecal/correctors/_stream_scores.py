@@ -108,7 +108,10 @@ def add_scores(
             point, share, miss = forecasts.points[i, c], forecasts.weights[i, c], 0.0
             for j in range(len(y)):
                 miss += (y[j] - point[j]) ** 2
-                at = int(min(max(np.rint((point[j] - low[j]) / width[j]), 0.0), float(bins)))
+                place = np.rint((point[j] - low[j]) / width[j])
+                at = 0  # also of NaN, which another thread may have written since the check
+                if place > 0.0:
+                    at = int(min(place, float(bins)))
                 own[j, at, 0] += 1.0 * share
                 own[j, at, 1] += point[j] * share
                 own[j, at, 2] += y[j] * share

@@ -36,7 +36,9 @@ class Bank(BankReports):
     an object for each stream.
 
     Several threads may use a bank: one call runs at a time. An interrupt leaves an update done or not. Some updates
-    take several steps: after one of these that was cut in half the bank refuses to go on.
+    take several steps: after one of these that was cut in half the bank refuses to go on. Keys, classes and forecasts
+    are copied before they are checked. Rows of outcomes are not, as that would take half as long again: what another
+    thread writes to them meanwhile may be learned.
 
     Parameters
     ----------

@@ -102,9 +102,9 @@ class Numbers:
             raise ParameterError(
                 f"keys are {chosen.dtype} of shape {chosen.shape}, expected integers of shape (n,).", hint=hint
             )
-        rows = chosen.astype(np.int64, copy=False)
+        rows = chosen.astype(np.int64)  # our own: another thread may write to the caller's once these are checked
         if rows.size and rows.view(np.uint64).max() >= self.rows.used:  # a negative one is large there
-            at = int(np.argmax((chosen < 0) | (chosen >= self.rows.used)))
+            at = int(np.argmax((rows < 0) | (rows >= self.rows.used)))
             raise ParameterError.expected(
                 f"key {at}", int(chosen[at]), f"0 to {self.rows.used - 1}", hint="bank.add(n) adds n new streams."
             )

@@ -17,7 +17,10 @@ _ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i
 
 
 def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0, threads: int | None = 1) -> Outcomes:
-    """Return outcomes as kernels take them, in the caller's own array if that fits: not to be written to.
+    """Return outcomes as kernels take them: rows in the caller's own array if that fits, not to be written to.
+
+    Classes are copied before they are checked, because kernels find their way by them. Rows are only added up: what
+    another thread writes to them after the check makes a wrong number, and no more.
 
     `before` is the number of earlier rounds, for the error; `threads` is as in `first_refused`.
     """
@@ -66,8 +69,9 @@ def as_float_or_class(space: ConvexSet, raw: NDArray[Any], before: int) -> Outco
     if raw.ndim == 2:
         with np.errstate(over="ignore"):  # infinite values are refused later
             return np.ascontiguousarray(raw, dtype=np.float64)
-    found = class_indices(space, raw, before=before, indices=True)
-    return np.ascontiguousarray(raw if found is None else found, dtype=np.int64)
+    own = np.array(raw, order="C")
+    found = class_indices(space, own, before=before, indices=True)
+    return np.asarray(own if found is None else found, dtype=np.int64)
 
 
 def as_leaves(raw: NDArray[Any]) -> NDArray[Any]:
@@ -96,7 +100,10 @@ def first_refused(space: ConvexSet, rows: Outcomes, threads: int | None = 1) -> 
 
 def refuse(space: ConvexSet, row: Array, round_: int) -> None:
     """Raise what a forecaster would raise for this outcome."""
+    row = np.array(row)
     read_outcome(space, row, round_)
+    if row.ndim == 0:
+        raise OutcomeError.at(round_, "changed while it was read.", hint="do not write to outcomes meanwhile.")
     raise OutcomeError.at(round_, f"lies outside {space!r}, within rounding: {space.complaint(row)}.")
 
 

@@ -29,7 +29,7 @@ _Read = Callable[[ConvexSet, Any, int], Array]
 
 
 def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Array:
-    """Return outcomes as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
+    """Return outcomes as float64 rows of the set, `(n, d)`: an array of our own, so that it stays what was checked.
 
     They are points, `(n, d)`, or on a simplex classes, `(n,)`, as `read_outcome` takes them; of a table the columns
     named like the classes, in any order. The error names the first round that is invalid, after `before` earlier ones.
@@ -41,7 +41,7 @@ def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Arra
            [1., 0.]])
     """
     values = by_column(_classes(space), values, OutcomeError)
-    raw = _as_array(values)
+    raw = _as_array(space, values)
     if raw is not None and (at := class_indices(space, raw, before=before)) is not None:
         rows = np.zeros((len(at), space.dim))
         rows[np.arange(len(at)), at] = 1.0
@@ -51,7 +51,7 @@ def read_outcome_rows(space: ConvexSet, values: Any, *, before: int = 0) -> Arra
 
 
 def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolerance: float = ROUNDING) -> Array:
-    """Return point forecasts as float64 rows of the set, `(n, d)`, perhaps the caller's own array.
+    """Return point forecasts as float64 rows of the set, `(n, d)`: an array of our own, which stays what was checked.
 
     Each is read as `read_forecast` reads it, with the same tolerance; of a table the columns named like the classes.
 
@@ -65,15 +65,13 @@ def read_forecast_rows(space: ConvexSet, values: Any, *, before: int = 0, tolera
         return read_forecast(space, value, round_, tolerance)
 
     values = by_column(_classes(space), values, ForecastError)
-    raw = _as_array(values)
+    raw = _as_array(space, values)
     if raw is not None and isinstance(space, Simplex) and _are_rows(space, raw):
-        near = np.ascontiguousarray(raw, np.float64)
-        off = _inside(space, near, rounding(tolerance, space.dim) * (1 - _EDGE)) & ~_inside(
-            space, near, TOLERANCE * (1 + _EDGE)
+        off = _inside(space, raw, rounding(tolerance, space.dim) * (1 - _EDGE)) & ~_inside(
+            space, raw, TOLERANCE * (1 + _EDGE)
         )
         if off.any():
-            raw = near = np.array(near)
-            near[off] = renormalised(near[off])
+            raw[off] = renormalised(raw[off])
     found = _read(space, values, raw, before, read, ForecastError, f"points of shape (n, {space.dim})")
     return without_negatives(space, found)
 
@@ -82,15 +80,22 @@ def _classes(space: ConvexSet) -> tuple[str, ...] | None:
     return space.classes if isinstance(space, Simplex) else None
 
 
-def _as_array(values: Any) -> NDArray[Any] | None:
-    """Return the values as an array, unless they are ragged, entries are masked, or rows have names of their own."""
+def _as_array(space: ConvexSet, values: Any) -> NDArray[Any] | None:
+    """Return the values as an array, unless they are ragged, entries are masked, or rows have names of their own.
+
+    Rows are float64 and our own: the caller's may change between a check and the use of what was checked.
+    """
     listed = isinstance(values, list | tuple)
     if np.ma.is_masked(values) or (listed and any(np.ma.is_masked(each) or is_series(each) for each in values)):
         return None
     try:
-        return unmixed(values, np.asarray(values))
+        raw = unmixed(values, np.asarray(values))
     except (ValueError, TypeError, OverflowError):
         return None
+    if not _are_rows(space, raw):
+        return raw
+    with np.errstate(over="ignore"):
+        return np.array(raw, np.float64, order="C")
 
 
 def unmixed(values: Any, raw: NDArray[Any]) -> NDArray[Any]:
@@ -116,13 +121,9 @@ def _read(
 ) -> Array:
     """Return the rows; those that do not surely lie in the set are read one by one, which may raise."""
     if raw is not None and _are_rows(space, raw):
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(raw, np.float64)
-        if len(doubtful := np.flatnonzero(~_inside(space, rows, TOLERANCE * (1 - _EDGE)))):
-            rows = rows.copy()
-            for at in doubtful:
-                rows[at] = read(space, rows[at].copy(), before + int(at) + 1)
-        return rows
+        for at in np.flatnonzero(~_inside(space, raw, TOLERANCE * (1 - _EDGE))):
+            raw[at] = read(space, raw[at].copy(), before + int(at) + 1)
+        return raw
     if raw is not None and raw.shape == (0,):
         return np.empty((0, space.dim))
     if raw is None or raw.dtype.kind in "OUT":

@@ -161,7 +161,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
     """Return a column of outcomes as a bank takes them; null, or of another length, becomes −1 or NaN."""
     pa = arrow()
     if pa.types.is_integer(values.type):
-        return np.asarray(values.cast(pa.int64()).fill_null(-1).to_numpy())
+        return np.array(values.cast(pa.int64()).fill_null(-1).to_numpy())  # our own: classes are places
     import pyarrow.compute as pc
 
     right = pc.list_value_length(values).fill_null(-1).to_numpy() == dim

@@ -84,7 +84,7 @@ def outcomes_of(space: ConvexSet, outcomes: Any, ids: list[Id]) -> Array:
     """Return the outcome of each id, `(n, dim)`, or raise."""
     rows = _one_each("outcomes", outcomes, len(ids))
     try:
-        return np.array(read_outcome_rows(space, rows))
+        return read_outcome_rows(space, rows)
     except OutcomeError as error:
         if error.problem:
             raise error.of(ids[error.round - 1]) from None

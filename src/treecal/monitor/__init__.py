@@ -1,11 +1,10 @@
 """Monitors: an alarm when forecasts are provably off, with a known rate of false alarms however often one looks."""
 
 from treecal.monitor._alarm import Alarm
-from treecal.monitor._discoveries import discovered as discovered
-from treecal.monitor._discoveries import discoveries
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._streams import StreamEvidence
+from treecal.monitor._streams import StreamEvidence, discoveries
 from treecal.monitor._streams import WatchedStreams as WatchedStreams
+from treecal.monitor._streams import discovered as discovered
 from treecal.monitor._watched import Watched
 
 __all__ = ["Alarm", "Monitor", "StreamEvidence", "Watched", "discoveries"]

@@ -47,6 +47,8 @@ class Bets(NamedTuple):
     rates: Array
     shares: Array
     """Of all that is put on bets."""
+    restarts: bool = False
+    """Whether every start counts as much as the first: Shiryaev and Roberts."""
 
 
 class Bet(NamedTuple):
@@ -65,15 +67,16 @@ class Family(NamedTuple):
     learned: int
 
 
-def family(space: ConvexSet) -> Family:
-    """Return the bets on the forecasts of a set.
+def family(space: ConvexSet, *, restarts: bool = False) -> Family:
+    """Return the bets on the forecasts of a set, and whether every start of them counts as much as the first.
 
     Examples
     --------
     >>> {bet.kind for bet in family(Simplex(3)).bets} == set(_SHARES)
     True
     """
-    return _of_classes(space.dim) if isinstance(space, Simplex) else _of_points(space)
+    found = _of_classes(space.dim) if isinstance(space, Simplex) else _of_points(space)
+    return found._replace(table=found.table._replace(restarts=restarts))
 
 
 def _of_classes(dim: int) -> Family:

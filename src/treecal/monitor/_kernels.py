@@ -7,6 +7,7 @@ weight of the next start, and what exceeds `MOST` stands for infinity.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,21 +34,40 @@ def _advance(cells: Array, i: int, factor: float, start: float, gap: float, numb
         cells[i, EXCESS] = 0.0
 
 
+@inlined
+def _start(rounds: int, restarts: bool) -> float:
+    """Return the weight of the start in the round after the next."""
+    return 1.0 if restarts else 1.0 / ((rounds + 2.0) * (rounds + 3.0))
+
+
 @strict
-def value(e: Evidence, r: int, shares: Array, restarts: bool) -> float:
+def value(bets: Bets, e: Evidence, r: int) -> float:
     """Return a stream's e-value; or, where every start counts as much as the first, Shiryaev and Roberts' statistic."""
-    total, base = 0.0, 1.0 if restarts else 0.0  # of all starts, the one to come has had no round
-    for i in range(len(shares)):
-        total += shares[i] * (e.cells[r, i, CAPITAL] - base)
-    return total if restarts else total + 1.0 / (e.rounds[r] + 2)
+    base = 1.0 if bets.restarts else 0.0  # of all starts, the one to come has had no round
+    total = 0.0
+    for i in range(len(bets.shares)):
+        total += bets.shares[i] * (e.cells[r, i, CAPITAL] - base)
+    return total if bets.restarts else total + 1.0 / (e.rounds[r] + 2)
+
+
+class Room(NamedTuple):
+    """Where a round is worked out: the forecast, made to add up to 1, and the sums of its powers."""
+
+    p: Array
+    norms: Array
 
 
 @strict
-def _classes_round(
-    bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float, p: Array, norms: Array
-) -> None:
-    cells, own = e.cells[r], e.learned[r]
-    dim, total, top, refuted = len(b), 0.0, 0, -1
+def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room) -> None:
+    cells = e.cells[r]
+    own = e.learned[r]
+    p = room.p
+    norms = room.norms
+    start = _start(e.rounds[r], bets.restarts)
+    dim = len(b)
+    total = 0.0
+    top = 0
+    refuted = -1
     for k in range(dim):
         total += b[k]
         if b[k] > b[top]:
@@ -94,8 +114,11 @@ def _classes_round(
             step = 1.0 + bets.rates[j] * (y[k] - p[k] * own[at + k] / norm)
             own[at + k] = min(max(own[at + k] * step, 1.0 / FARTHEST), FARTHEST)
         i += 1
+    home = 0  # one of the bins, whatever the probability is: another thread may have written NaN since the check
+    for edge in range(1, BINS):
+        home += p[top] * BINS >= edge
     for j in range(len(bets.rates)):
-        bin_ = j * size + dim + min(int(p[top] * BINS), BINS - 1)
+        bin_ = j * size + dim + home
         class_ = j * size + dim + BINS + top
         odds = own[bin_] * own[class_] - 1.0
         _advance(cells, i, 0.5 + 0.5 * (1.0 + y[top] * odds) / (1.0 + p[top] * odds), start, gap, number)
@@ -120,10 +143,15 @@ def _refute(bets: Bets, cells: Array, p: Array, y: Array, refuted: int, start: f
 
 
 @strict
-def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, start: float) -> None:
-    cells, own = e.cells[r], e.learned[r]
-    dim, i = len(b), 0
-    slope, off, rounding = 0.0, 0.0, 1.0 - 1e-9
+def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int) -> None:
+    cells = e.cells[r]
+    own = e.learned[r]
+    start = _start(e.rounds[r], bets.restarts)
+    dim = len(b)
+    slope = 0.0
+    off = 0.0
+    i = 0
+    rounding = 1.0 - 1e-9
     for k in range(dim):
         slope += (b[k] - bets.centre[k]) * (y[k] - b[k])
         off += (y[k] - b[k]) ** 2
@@ -157,43 +185,32 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
         i += 1
 
 
-@inlined
-def _start(rounds: int, restarts: bool) -> float:
-    """Return the weight of the start in the round after the next."""
-    return 1.0 if restarts else 1.0 / ((rounds + 2.0) * (rounds + 3.0))
-
-
 @strict
-def _learn(
-    bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, restarts: bool, p: Array, norms: Array
-) -> float:
+def _learn(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: int, room: Room) -> float:
     """Learn a round of one stream; return its value."""
-    start = _start(e.rounds[r], restarts)
     if bets.classes:
-        _classes_round(bets, e, r, b, y, number, start, p, norms)
+        _classes_round(bets, e, r, b, y, number, room)
     else:
-        _points_round(bets, e, r, b, y, number, start)
+        _points_round(bets, e, r, b, y, number)
     e.rounds[r] += 1
-    return value(e, r, bets.shares, restarts)
+    return value(bets, e, r)
 
 
 @strict
-def watch(
-    bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array, restarts: bool
-) -> int:
+def watch(bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, scales: Array, marks: Array) -> int:
     """Learn rounds, in each the whole stream's row 0 and the row of its group, until there is an alarm.
 
     `marks` holds the rounds so far, the largest value so far, and what it must reach for an alarm; it is changed.
     Returns how many rounds were learned.
     """
-    p, norms = np.empty(P.shape[1]), np.empty(len(bets.shares))
+    room = Room(np.empty(P.shape[1]), np.empty(len(bets.shares)))
     for t in range(len(P)):
         number = int(marks[0]) + 1
         marks[0] = number
         alarm = False
         for part in range(2 if rows[t] > 0 else 1):
             r = rows[t] if part == 1 else 0
-            now = scales[r] * _learn(bets, e, r, P[t], Y[t], number, restarts, p, norms)
+            now = scales[r] * _learn(bets, e, r, P[t], Y[t], number, room)
             marks[1] = max(marks[1], now)
             alarm = alarm or now >= marks[2]
         if alarm:
@@ -202,14 +219,13 @@ def watch(
 
 
 @strict
-def watch_streams(
-    bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, at: int, peaks: Array, threshold: float, restarts: bool
-) -> int:
-    """Learn rounds from `at` on, each in its stream's row, until one has its first alarm; return the next round."""
-    p, norms = np.empty(P.shape[1]), np.empty(len(bets.shares))
-    for t in range(at, len(P)):
+def watch_streams(bets: Bets, e: Evidence, P: Array, Y: Array, rows: Integers, peaks: Array, threshold: float) -> int:
+    """Learn rounds, each in its stream's row, until one has its first alarm; return how many were learned."""
+    room = Room(np.empty(P.shape[1]), np.empty(len(bets.shares)))
+    for t in range(len(P)):
         r = rows[t]
-        now, before = _learn(bets, e, r, P[t], Y[t], e.rounds[r] + 1, restarts, p, norms), peaks[r]
+        before = peaks[r]
+        now = _learn(bets, e, r, P[t], Y[t], e.rounds[r] + 1, room)
         peaks[r] = max(before, now)
         if before < threshold <= now:
             return t + 1

@@ -28,7 +28,7 @@ from treecal.geometry import (
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._bets import family
 from treecal.monitor._kernels import watch
-from treecal.monitor._state import MOST, Evidence, fresh, read_evidence, stacked
+from treecal.monitor._state import MOST, Evidence, evidence_of, evidence_schema, fresh, read_columns, stacked
 
 _LEAST_ALPHA, _MOST_ARL = 1e-200, 1e200
 _CHUNK = 1 << 16  # rounds that are learned at once, so that Ctrl-C is heard
@@ -135,15 +135,15 @@ class Monitor:
         if not isinstance(by_group, bool):
             raise ParameterError.expected("by_group", by_group, "True or False")
         self.by_group, self.tolerance = by_group, checked_tolerance(tolerance)
-        self._family = family(space)
+        self._family = family(space, restarts=self.arl is not None)
+        self._schema = evidence_schema(self._family)
         self._now = self._new()
         self._groups: dict[Group, Evidence] = {}
         self._due: dict[Group, Evidence] = {}  # of groups that were learned, and not yet put in their places
         self._lock = RLock()
 
     def _new(self) -> _Now:
-        evidence = fresh(self._family, restarts=self.arl is not None)
-        return _Now(0, 0.0 if self.arl is not None else 0.5 if self.by_group else 1.0, None, evidence)
+        return _Now(0, 0.0 if self.arl is not None else 0.5 if self.by_group else 1.0, None, fresh(self._schema))
 
     @property
     def threshold(self) -> float:
@@ -164,7 +164,7 @@ class Monitor:
     def statistic(self) -> float:
         """The evidence now: the e-value; with `arl`, the statistic of Shiryaev and Roberts, which is none."""
         with self._lock:
-            own = float(self._now.evidence.values(self._family.table.shares, restarts=self.arl is not None)[0])
+            own = float(self._now.evidence.values(self._family.table)[0])
             if not self.by_group:
                 return own
             values = self._group_values()
@@ -197,8 +197,7 @@ class Monitor:
         groups = list(self._settled().values())
         if not groups:
             return []
-        values = stacked(groups).values(self._family.table.shares, restarts=self.arl is not None)
-        return [float(value) for value in values]
+        return [float(value) for value in stacked(groups).values(self._family.table)]
 
     def _scale(self, place: int) -> float:
         """Return the share of the group that appeared at this place, from 0 on."""
@@ -289,23 +288,25 @@ class Monitor:
     def _after(self, P: Array, Y: Array, names: list[Group] | None) -> tuple[_Now, dict[Group, Evidence]]:
         """Return what is known after some rounds, and the evidence of the groups that were in them."""
         P, Y = (rows if rows.flags.writeable else rows.copy() for rows in (P, Y))  # so that one kernel is compiled
-        table, known, restarts = self._family.table, self._settled(), self.arl is not None
+        table = self._family.table
+        known = self._settled()
         rounds, peak, alarm, own = self._now
         met = dict.fromkeys(name for name in names or () if name is not None)
         places = {name: j for j, name in enumerate([*known, *(name for name in met if name not in known)])}
         scales = np.array([0.5 if self.by_group else 1.0, *(self._scale(places[name]) for name in met)])
-        e, rows = own.copy(), np.zeros(len(P), np.int64)
+        e = own.of(...)
+        rows = np.zeros(len(P), np.int64)
         if met:
-            e = stacked([own, *(known.get(name) or fresh(self._family, restarts=restarts) for name in met)])
+            e = stacked([own, *(known.get(name) or fresh(self._schema) for name in met)])
             index = {name: r for r, name in enumerate(met, 1)}
             rows = np.array([0 if name is None else index[name] for name in names or ()], np.int64)
         at = 0
         marks = np.array([rounds, peak, self.threshold if alarm is None else np.inf])
         while at < len(P):
-            at += watch.for_rows(len(P))(table, e, P[at:], Y[at:], rows[at:], scales, marks, restarts)
+            at += watch.for_rows(len(P))(table, e, P[at:], Y[at:], rows[at:], scales, marks)
             if alarm is None and marks[1] >= self.threshold:
                 r = rows[at - 1]
-                values = scales[[0, r]] * e.values(table.shares, restarts=restarts)[[0, r]]
+                values = scales[[0, r]] * e.values(table)[[0, r]]
                 r = r if values[1] > values[0] else 0
                 alarm = read_alarm(
                     self._family,
@@ -317,8 +318,8 @@ class Monitor:
                     group=list(met)[r - 1] if r else None,
                 )
                 marks[2] = np.inf
-        now = _Now(rounds + len(P), float(marks[1]), alarm, e.row(0) if met else e)
-        return now, {name: e.row(r) for r, name in enumerate(met, 1)}
+        now = _Now(rounds + len(P), float(marks[1]), alarm, e.of([0]) if met else e)
+        return now, {name: e.of([r]) for r, name in enumerate(met, 1)}
 
     def _learned(self, forecast: Array, outcome: Array, group: Group) -> Self:
         """Return a monitor that has learned a round: for what is made of one."""
@@ -345,25 +346,22 @@ class Monitor:
                 "rounds": now.rounds,
                 "peak": now.peak,
                 "alarm": alarm_state(now.alarm, names),
-                "evidence": now.evidence.copy()._asdict(),
+                "evidence": now.evidence.of(...)._asdict(),
                 "names": deepcopy(names),
-                "groups": (stacked(parts) if parts else now.evidence.first(0))._asdict(),
+                "groups": (stacked(parts) if parts else now.evidence.of([]))._asdict(),
             }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         check_names("the state", state, ("rounds", "peak", "alarm", "evidence", "names", "groups"))
-        rounds, restarts = state["rounds"], self.arl is not None
+        rounds = state["rounds"]
         check_count("rounds", rounds)
         names = saved_names(state["names"])
         if None in names or (names and not self.by_group):
             raise SnapshotError("the names of the groups are not distinct, or there should be none.")
-        parts = []
-        for name, streams in (("evidence", 1), ("groups", len(names))):
-            check_names(f"the {name}", state[name], Evidence._fields)
-            parts.append(read_evidence(state[name], streams, rounds, self._family, restarts=restarts))
-        own, groups = parts
-        if own.rounds[0] != rounds or groups.rounds.sum() > rounds or (groups.rounds < 1).any():
+        own, groups = (evidence_of(read_columns(self._schema, state[name])) for name in ("evidence", "groups"))
+        alike = own.rounds.tolist() == [rounds] and len(groups.rounds) == len(names)
+        if not alike or groups.rounds.sum() > rounds or (groups.rounds < 1).any():
             raise SnapshotError(f"the evidence is not that of {rounds} rounds.")
         check_number("the peak", state["peak"], least=0.0, most=2 * MOST)
         alarm = None
@@ -372,7 +370,7 @@ class Monitor:
         if (alarm is None) is not (state["peak"] < self.threshold):
             raise SnapshotError("the peak and the alarm do not agree.")
         now = _Now(int(rounds), float(state["peak"]), alarm, own)
-        resumed = {"_now": now, "_groups": {name: groups.row(r) for r, name in enumerate(names)}, "_due": {}}
+        resumed = {"_now": now, "_groups": {name: groups.of([r]) for r, name in enumerate(names)}, "_due": {}}
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **resumed)
         if twin.statistic > now.peak * (1 + 1e-9):

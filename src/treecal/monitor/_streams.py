@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from copy import deepcopy
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from treecal._states import check_names
 from treecal._typing import Array, Integers
-from treecal.columns import ROUNDS, Columns, Field, Schema
+from treecal.columns import Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
 from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._state import Evidence, fresh
+from treecal.monitor._state import evidence_of, evidence_schema, read_columns
 
 
 class StreamEvidence(NamedTuple):
@@ -64,22 +65,10 @@ class WatchedStreams:
         if not isinstance(monitor, Monitor) or monitor.rounds or monitor.by_group:
             hint = "each stream is watched by itself, so there are no groups: tc.Monitor(space, alpha=0.01)."
             raise ParameterError.expected("monitor", monitor, "a new Monitor without groups", hint=hint)
-        self.monitor, self._restarts = deepcopy(monitor), monitor.arl is not None
-        new = fresh(monitor._family, restarts=self._restarts)
-        self.schema = Schema(
-            (
-                ROUNDS,
-                Field("cells", new.cells.shape[1:], new=new.cells[0]),
-                Field("learned", new.learned.shape[1:], new=new.learned[0]),
-                Field("peaks", new=monitor.peak),
-            )
-        )
+        self.monitor = deepcopy(monitor)
+        self.schema = Schema((*evidence_schema(monitor._family).fields, Field("peaks", new=monitor.peak)))
         self.columns = Columns(self.schema)
         self.alarms: dict[int, Alarm] = {}
-
-    @property
-    def _now(self) -> Evidence:
-        return Evidence(*(self.columns[name] for name in Evidence._fields))
 
     def reserve(self, rows: int) -> None:
         """Make room for more rows, which are new streams."""
@@ -93,12 +82,15 @@ class WatchedStreams:
 
     def learn(self, rows: Integers, means: Array, outcomes: Array) -> None:
         """Learn the mean forecasts of rows and their outcomes, in order."""
-        monitor, e, peaks, at = self.monitor, self._now, self.columns["peaks"], 0
+        monitor = self.monitor
+        e = evidence_of(self.columns)
+        peaks = self.columns["peaks"]
+        at = 0
         P = read_forecast_rows(monitor.space, means, tolerance=monitor.tolerance)
         P, Y = (each if each.flags.writeable else each.copy() for each in (P, outcomes))  # so that one is compiled
-        args = peaks, monitor.threshold, self._restarts
         while at < len(P):
-            at = watch_streams.for_rows(len(P))(monitor._family.table, e, P, Y, rows, at, *args)
+            rest = P[at:], Y[at:], rows[at:]
+            at += watch_streams.for_rows(len(P))(monitor._family.table, e, *rest, peaks, monitor.threshold)
             row = int(rows[at - 1])
             if peaks[row] >= monitor.threshold and row not in self.alarms:
                 self.alarms[row] = read_alarm(
@@ -113,13 +105,12 @@ class WatchedStreams:
 
     def statistic(self, rows: Integers) -> Array:
         """Return the evidence of these rows now."""
-        rounds, cells, learned = self._now
-        own = Evidence(rounds[rows], cells[rows], learned[rows])
-        return own.values(self.monitor._family.table.shares, restarts=self._restarts)
+        return evidence_of(self.columns).of(rows).values(self.monitor._family.table)
 
     def evidence(self, rows: Integers, keys: Any) -> StreamEvidence:
         """Return the evidence of these rows, which have these keys."""
-        rounds, peaks = self._now.rounds[rows], self.columns["peaks"][rows]
+        rounds = self.columns["rounds"][rows]
+        peaks = self.columns["peaks"][rows]
         return StreamEvidence(keys, rounds, self.statistic(rows), peaks, peaks >= self.monitor.threshold)
 
     def state(self, rows: Integers) -> dict[str, Any]:
@@ -134,7 +125,7 @@ class WatchedStreams:
         monitor, n = self.monitor, len(rounds)
         twin = type(self)(monitor)
         columns = {name: array for name, array in state.items() if name != "alarms"}
-        twin.columns = Columns.read(self.schema, columns, "the evidence")
+        twin.columns = read_columns(self.schema, columns)
         if not np.array_equal(twin.columns["rounds"], rounds):
             raise SnapshotError("the evidence's rounds are not those of the streams.")
         if not isinstance(state["alarms"], list):
@@ -147,3 +138,50 @@ class WatchedStreams:
         if sorted(twin.alarms) != np.flatnonzero(twin.columns["peaks"] >= monitor.threshold).tolist():
             raise SnapshotError("the peaks and the alarms do not agree.")
         return twin
+
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+def discoveries(e_values: Mapping[Name, float], alpha: float = 0.05) -> list[Name]:
+    """Return the streams whose forecasts are off, the strongest evidence first, by e-BH (Wang and Ramdas 2022).
+
+    Of `n` e-values, those at or above `n/(alpha·k)` are discoveries, for the largest `k` for which there are `k` of
+    them. The expected share of streams among them whose forecasts are right is at most `alpha`, however the streams
+    depend on each other. It holds for the e-values of one moment, which may be chosen by looking at them: not for the
+    largest e-value that each stream ever had (`peak`), and not for the union of what several moments gave.
+
+    Parameters
+    ----------
+    e_values
+        The e-value of each stream, by name: `Monitor.e_values`, or those of many monitors.
+    alpha
+        The most that the false discovery rate may be.
+
+    Examples
+    --------
+    >>> discoveries({"north": 3.0, "east": 90.0, "south": 41.0, "west": 0.2})
+    ['east', 'south']
+    """
+    if not isinstance(e_values, Mapping):
+        raise ParameterError.expected("e_values", e_values, "a mapping from names to e-values")
+    for name, e in e_values.items():
+        if isinstance(e, bool) or not isinstance(e, int | float | np.number) or not e >= 0:
+            raise ParameterError.expected(f"the e-value of {name!r}", e, "a number of 0 or more")
+    names = list(e_values)
+    return [names[i] for i in discovered(np.array([float(e) for e in e_values.values()]), alpha)]
+
+
+def discovered(e_values: Array, alpha: float) -> Integers:
+    """Return the places of the discoveries among e-values, the strongest evidence first.
+
+    Examples
+    --------
+    >>> discovered(np.array([3.0, 90.0, 41.0, 0.2]), 0.05)
+    array([1, 2])
+    """
+    if not isinstance(alpha, int | float | np.number) or not 0 < alpha < 1:
+        raise ParameterError.expected("alpha", alpha, "a number between 0 and 1")
+    ranked = np.argsort(-e_values, kind="stable")
+    enough = np.arange(1, len(ranked) + 1) * e_values[ranked] * alpha >= len(ranked)
+    return np.asarray(ranked[: int(np.flatnonzero(enough).max(initial=-1)) + 1])

@@ -194,7 +194,7 @@ class Bank:
         chosen = _tensor("keys", keys, self.device)
         if chosen.ndim != 1 or chosen.is_floating_point() or chosen.dtype == torch.bool:
             raise ParameterError(f"keys are {chosen.dtype} of shape {tuple(chosen.shape)}, expected integers, (n,).")
-        chosen = chosen.long()
+        chosen = chosen.to(torch.int64, copy=True)  # our own: another thread may write to the caller's after the check
         off = (chosen < 0) | (chosen >= len(self))
         if bool(off.any()):
             at = int(off.nonzero()[0])
@@ -207,7 +207,7 @@ class Bank:
         """Return outcomes as float64 rows or as classes, or raise."""
         given = _tensor("outcomes", outcomes, self.device)
         if given.ndim == 1 and isinstance(self.space, Simplex) and given.dtype in _WHOLE:
-            rows = given.long()
+            rows = given.to(torch.int64, copy=True)
             fine = ((rows >= 0) & (rows < self.space.dim)).all()
         elif given.ndim == 2 and given.shape[1] == self.space.dim and given.is_floating_point():
             rows = given.double()
