@@ -158,7 +158,7 @@ class Reading:
         self._divisor("verdict")
         if self.weight != self.rounds:
             raise UnsupportedError(
-                "rounds have weights, and a ledger does not know how much these differ, so it cannot tell chance.",
+                "rounds have weights, and a ledger does not keep how much they differ, so chance cannot be estimated.",
                 hint="tc.audit(P, y, weight=w) can.",
             )
         low = self.forecasts.min()

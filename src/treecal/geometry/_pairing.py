@@ -88,7 +88,7 @@ def paired_single(column: str, classes: Sequence[str]) -> str | None:
     names = {each.name for each in found}
     if len(names) > 1:
         raise ParameterError(
-            f"{column} is named after {_or(names)}: it is not known of which it is the probability.",
+            f"{column} is named after {_or(names)}: it is unclear whose probability it is.",
             hint="name the classes, that of the column second: classes=[...], in the shell --classes.",
         )
     return next(iter(names), None)

@@ -97,7 +97,7 @@ class Entry:
         if isinstance(self.ledger, Reading) and not self.space.contains(self.ledger.forecasts).all():
             raise ParameterError(
                 f"the reading of {self.name!r} holds forecasts that are not probabilities.",
-                hint="give the Ledger, which knows its set.",
+                hint="pass the Ledger, which knows its set.",
             )
 
     @property

@@ -113,7 +113,8 @@ def play(
             check_classes(outcomes, forecaster.space)
     if isinstance(forecaster, Corrector) != (forecasts is not None):
         raise ParameterError(
-            "correctors, and only they, need the model's forecasts.", hint="forecasts=, a row a round."
+            "correctors need the model's forecasts, and forecasters take none.",
+            hint="pass forecasts= to a corrector, one row per round.",
         )
     given = None if forecasts is None else np.asarray(forecasts)[:rounds]
     if given is not None and len(given) != count:

@@ -266,8 +266,8 @@ class Bank:
         state = bank.get_state()
         if set(state) != {"rounds", "sums"}:
             raise ParameterError(
-                f"the bank has {', '.join(sorted(set(state) - {'rounds', 'sums'}))} too, expected a plain one.",
-                hint="streams on a device have numbers for keys, from 0 on, and no scores or e-values.",
+                f"the bank also has {', '.join(sorted(set(state) - {'rounds', 'sums'}))}, expected a plain one.",
+                hint="on a device, streams are numbered from 0, and have no scores or e-values.",
             )
         found._rounds, found._sums = (torch.tensor(state[name], device=device) for name in ("rounds", "sums"))
         return found
