@@ -19,7 +19,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeCal, TreeState
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._read import runs_kernels
+from treecal.torch._read import as_tensor, runs_kernels
 from treecal.tree import digits
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
     >>> run.error("l2") == tc.replay(rows.numpy(), tc.Box(0, 1, dim=10)).error("l2", per_node=True)
     True
     """
-    rows = outcomes.detach() if isinstance(outcomes, Tensor) else _from_dlpack(outcomes)
+    rows = as_tensor("outcomes", outcomes)
     given = _treecal(forecaster, arity) if isinstance(forecaster, ConvexSet) else forecaster
     found = new_treecal(given, hint="tc.replay takes others.")
     check = _check_of(found, rows)
@@ -131,13 +131,6 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
 def _treecal(space: ConvexSet, arity: int) -> TreeCal:
     """Return a forecaster that nobody updates: to make one takes longer than to launch a kernel."""
     return TreeCal(space, arity=arity)
-
-
-def _from_dlpack(outcomes: Any) -> Tensor:
-    if not hasattr(outcomes, "__dlpack__"):
-        raise ParameterError(f"outcomes are a {type(outcomes).__name__}, expected a tensor, or an array with DLPack.")
-    found: Tensor = torch.utils.dlpack.from_dlpack(outcomes)
-    return found
 
 
 def _on_cpu(rows: Tensor, forecaster: TreeCal) -> Replayed:
