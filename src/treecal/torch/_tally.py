@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from treecal.auditing import DIGITS, LOG_SCALE, MAGIC, SCORES, BinCounts
-from treecal.measures import bin_of
 from treecal.torch._read import valid_rows
 
 TWO = int(np.float64(2.0).view(np.int64))
@@ -118,13 +117,6 @@ def _bin(p: Tensor, bins: int) -> Tensor:
     guess = torch.floor(p * bins)
     found = guess + (p >= (guess + 1) / bins).double() - (p < guess / bins).double()
     return found.clamp(max=bins - 1).long()
-
-
-def edges(bins: int) -> Tensor:
-    """Return the edges of the bins, and one more, with which a guess of the bin is compared."""
-    found = torch.from_numpy(np.arange(bins + 2) / bins)
-    assert bin_of(found[1].item(), bins) == min(1, bins - 1)
-    return found
 
 
 def as_cells(sums: Sums) -> BinCounts:
