@@ -226,7 +226,7 @@ def test_windows_refuse(ax: Any) -> None:
     p, y = np.full(20, 0.5), np.arange(20) % 2
     audit = by_week(np.arange(20) // 10, p, y)
     alarm = Alarm(21, 3, "temperature", None, "too sure", 2.0, 0.1, 25.0)
-    with pytest.raises(ParameterError, match="alarm came after round 21, and the audit has 20 rows"):
+    with pytest.raises(ParameterError, match="alarm was raised after round 21, and the audit has 20 rows"):
         plots.plot_windows(audit, alarm=alarm, ax=ax)
     with pytest.raises(ParameterError, match="has no windows of time"):
         plots.plot_windows(tc.audit(p, y), ax=ax)

@@ -280,7 +280,7 @@ Refusal = type[OutcomeError] | type[ForecastError]
 _PLAIN = (np.ndarray, list, tuple)
 
 
-def by_column(classes: Sequence[str] | None, table: Any, error: Refusal, what: str | None = None) -> Any:
+def by_column(classes: Sequence[str] | None, table: Any, error: Refusal) -> Any:
     """Return a table of pandas, polars or Arrow with its columns in the order of the classes; anything else as it is.
 
     Examples
@@ -294,7 +294,7 @@ def by_column(classes: Sequence[str] | None, table: Any, error: Refusal, what: s
     order = _in_order(classes, names)
     if order is None:
         hint = "select and rename the columns; or pass table.to_numpy(), which is read by position."
-        found = f"{what or error.what + 's'} have the columns {listed(names)}, expected {listed(classes)}."
+        found = f"{error.what}s have the columns {listed(names)}, expected {listed(classes)}."
         raise error(found, hint=hint)
     return table.select(order) if hasattr(table, "select") else table[order]
 

@@ -260,8 +260,8 @@ class Bins:
             yield dict(zip(names, values, strict=True))
 
 
-def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 10) -> tuple[Bins, list[Bins]]:
-    """Return the bins of the most likely class of each row, and those of each class.
+def bin_rows(forecasts: Array, outcomes: Array, weights: Array) -> tuple[Bins, list[Bins]]:
+    """Return ten bins of the most likely class of each row, and of each class.
 
     Parameters
     ----------
@@ -269,8 +269,6 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
         Probabilities, and the outcomes or their means, `(n, d)`.
     weights
         The weight of each row, `(n,)`.
-    count
-        Number of bins.
 
     Examples
     --------
@@ -280,17 +278,18 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
     """
     rows = np.arange(len(forecasts))
     top = forecasts.argmax(axis=1)
+    each = [bin_class(p, y, weights, 10) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
+    return bin_class(forecasts[rows, top], outcomes[rows, top], weights, 10), each
 
-    def binned(p: Array, y: Array) -> Bins:
-        p = np.clip(p, 0, 1)
-        home = bin_of(p, count).astype(np.int64)
-        weight = np.bincount(home, weights, count)
-        with np.errstate(invalid="ignore"):
-            means = [np.bincount(home, weights * values, count) / weight for values in (p, y)]
-        return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1))
 
-    each = [binned(p, y) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
-    return binned(forecasts[rows, top], outcomes[rows, top]), each
+def bin_class(forecast: Array, outcome: Array, weights: Array, count: int, worth: float = 1.0) -> Bins:
+    """Return the bins of one class; `worth` as in `Bins`."""
+    p = np.clip(forecast, 0, 1)
+    home = bin_of(p, count).astype(np.int64)
+    weight = np.bincount(home, weights, count)
+    with np.errstate(invalid="ignore"):
+        means = [np.bincount(home, weights * values, count) / weight for values in (p, outcome)]
+    return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1), worth)
 
 
 @dataclass(frozen=True)
