@@ -1,4 +1,4 @@
-"""Calibrated forecasts of vector outcomes, in every norm at once, against any sequence.
+"""Audit forecasts, recalibrate a model as it runs, and be alarmed when it drifts, with guarantees on every sequence.
 
 Examples
 --------

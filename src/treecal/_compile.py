@@ -62,8 +62,10 @@ class Kernel(Generic[P, R]):
         self._options = options
         self._ready: set[tuple[type, ...]] = set()  # types of arguments for which there is compiled code
         self.seconds = 0.0  # in Python
-        self.__name__, self.__qualname__ = function.__name__, function.__qualname__
-        self.__module__, self.__doc__ = function.__module__, function.__doc__
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self.__doc__ = function.__doc__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run it compiled, after compiling it if need be."""
@@ -157,7 +159,8 @@ def _bound(function: Callable[P, R], form: Callable[[Kernel[..., Any]], Any]) ->
     known = given.__globals__
     found = {name: form(kernel) for name in _names(given.__code__) if (kernel := _kernel(known.get(name))) is not None}
     copy = FunctionType(given.__code__, {**known, **found}, given.__name__, given.__defaults__, given.__closure__)
-    copy.__qualname__, copy.__module__ = given.__qualname__, given.__module__
+    copy.__qualname__ = given.__qualname__
+    copy.__module__ = given.__module__
     return cast("Callable[P, R]", copy)
 
 

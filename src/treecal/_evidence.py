@@ -39,7 +39,8 @@ def brier_bet(forecast: Array, rival: Array, outcome: Array, *, diameter: float)
     """
     if not diameter > 0:
         return 0.0
-    missed, rivals = outcome - forecast, outcome - rival
+    missed = outcome - forecast
+    rivals = outcome - rival
     return min(max((math.fsum(missed * missed) - math.fsum(rivals * rivals)) * 2 / diameter**2, -2.0), 2.0)
 
 
@@ -102,7 +103,8 @@ class EProcess:
     def after(self, bet: float) -> EProcess:
         """Return the e-process after one more round, by the logarithm of its bet."""
         gain = min(max(bet, -MOST), MOST)
-        rounds, run = self.rounds + 1, self.run + gain
+        rounds = self.rounds + 1
+        run = self.run + gain
         capital = _log_sum(self.capital + gain, _log_weight(rounds + 1))
         return EProcess(rounds, capital, run, self.onset) if run > 0 else EProcess(rounds, capital, 0.0, rounds + 1)
 
@@ -112,7 +114,8 @@ class EProcess:
         e = cls(**state)  # type: ignore[arg-type]
         check_count("the evidence's rounds", e.rounds, most=most)
         check_count("the evidence's onset", e.onset, most=e.rounds + 1)
-        least, limit = _log_weight(e.rounds + 1), MOST * (e.rounds + 1)
+        least = _log_weight(e.rounds + 1)
+        limit = MOST * (e.rounds + 1)
         check_number("the evidence's capital", e.capital, least=least * (1 + 1e-9), most=limit)
         if not e.onset:
             raise SnapshotError("the evidence's onset is round 0, expected 1 or more.")

@@ -18,8 +18,11 @@ from numba.core.datamodel.models import PrimitiveModel
 from numba.extending import intrinsic, register_model
 
 WIDTH = 4
-_DOUBLE, _WORD, _INT = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
-_VECTOR, _WORDS = ir.VectorType(_DOUBLE, WIDTH), ir.VectorType(_WORD, WIDTH)
+_DOUBLE = ir.DoubleType()
+_WORD = ir.IntType(64)
+_INT = ir.IntType(32)
+_VECTOR = ir.VectorType(_DOUBLE, WIDTH)
+_WORDS = ir.VectorType(_WORD, WIDTH)
 
 _compiled = cast(Callable[[Callable[..., Any]], Callable[..., Any]], intrinsic)
 
@@ -52,7 +55,8 @@ def _entry(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
 def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> tuple[Any, Any, int]:
     """Return where four entries of an array lie, from `at` on, of which type they are there, and the bytes of one."""
     entry = context.get_data_type(kind.dtype)
-    vector, place = ir.VectorType(entry, WIDTH), _entry(context, builder, kind, array, at)
+    vector = ir.VectorType(entry, WIDTH)
+    place = _entry(context, builder, kind, array, at)
     return builder.bitcast(place, vector.as_pointer()), vector, context.get_abi_sizeof(entry)
 
 

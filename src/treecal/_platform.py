@@ -7,6 +7,7 @@ cannot rename a file that is open, nor open a folder, and has no SIGHUP.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import stat
 import sys
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from errno import EACCES, EDEADLK
 from itertools import pairwise
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 WINDOWS = sys.platform == "win32"
 
@@ -58,6 +59,13 @@ def _lock_range(held: int) -> None:
         raise
     finally:
         os.lseek(held, at, os.SEEK_SET)
+
+
+def wait_to_write(stream: TextIO) -> None:
+    """Wait until a pipe or a terminal takes what is written; where that cannot be told, do not wait."""
+    if not WINDOWS:
+        with suppress(OSError, ValueError):  # it is in memory, or closed, as writing will tell
+            select.select([], [stream], [])
 
 
 def make_like(old: os.stat_result, held: int) -> None:

@@ -255,7 +255,8 @@ def _nested(*parts: dict[str, Any]) -> dict[str, Any]:
 
 def _depth(code: Any) -> int:
     """Return how deep lists and dictionaries are nested."""
-    deep, level = 0, [code]
+    deep = 0
+    level = [code]
     while level := [entry for each in level for entry in (each.values() if isinstance(each, dict) else each)]:
         level = [entry for entry in level if isinstance(entry, dict | list)]
         deep += 1
@@ -302,7 +303,8 @@ def _encode(value: Any) -> Any:
         return {"tuple": [_encode(entry) for entry in value]}
     if isinstance(value, np.random.Generator):
         return {"rng": generator_state(value)}
-    kind, name = type(value), type(value).__name__
+    kind = type(value)
+    name = type(value).__name__
     if _OURS.get(name) is kind:
         return {"class": name, "arguments": _encoded_arguments(value)}
     if kind in _registered(registered := vars(kind).get("name", "")):
@@ -339,11 +341,13 @@ class _Decoder:
     """
 
     def __init__(self, space: ConvexSet | None, *, room: float = math.inf) -> None:
-        self._space, self._room = space, room
+        self._space = space
+        self._room = room
 
     def thing(self, code: dict[str, Any]) -> Any:
         """Return the object that a header describes."""
-        kind, arguments = self._kind(code), code["arguments"]
+        kind = self._kind(code)
+        arguments = code["arguments"]
         if not issubclass(kind, Savable):
             raise SnapshotError(
                 f"the snapshot is of a {kind.__name__}: expected a forecaster, corrector, Late, monitor, ledger or "
@@ -376,7 +380,8 @@ class _Decoder:
         raise SnapshotError("the snapshot's header holds an argument of no known kind.")
 
     def _kind(self, code: dict[str, Any]) -> type[Any]:
-        name, registered = code["class"], code.get("name")
+        name = code["class"]
+        registered = code.get("name")
         kind = _OURS.get(name)
         if registered is not None:
             kind = next((each for each in _registered(registered) if each.__name__ == name), None)

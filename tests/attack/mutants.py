@@ -37,6 +37,7 @@ LABELS = {
     "string": ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "dictionary"],
     "int64": ["PLAIN", "DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "dictionary"],
     "int8": ["PLAIN", "DELTA_BINARY_PACKED", "dictionary"],
+    "bool": ["PLAIN", "RLE"],
 }
 _MEMORY = 8 << 30
 
@@ -51,7 +52,7 @@ def written(rng: random.Random) -> tuple[bytes, list[Any]]:
         {
             "a": pa.array(p, number),
             "b": pa.array([1 - x for x in p], number),
-            "y": pa.array(rng.choices(classes, k=rows), kind),
+            "y": pa.array(rng.choices([False, True] if kind == "bool" else classes, k=rows), kind),
             "g": pa.array(rng.choices(["u", "v", None], k=rows), "string"),
         }
     )

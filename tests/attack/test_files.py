@@ -24,7 +24,7 @@ import pytest
 import treecal as tc
 from tests.attack.test_audits import expected, measured, same
 from treecal.cli import main
-from treecal.cli._rows import rows as stream
+from treecal.cli._rows import blocks
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io import Decoder, open_source, read_outcomes
 from treecal.io._text import LINE
@@ -190,8 +190,8 @@ def read(how: str, path: Path) -> tuple[int, int, Any]:
         rounds = sum(len(chunk.rows) for chunk in outcomes)
         return rounds, outcomes.problems.count, None
     decoder, counts = Decoder(SPACE, outcome=["y"]), [0, 0]
-    with stream(str(path), decoder) as lines:
-        for row in lines:
+    with blocks(str(path), decoder) as stream:
+        for row in (row for block in stream for row in block.rows):
             try:
                 decoder.outcome(row.read())
                 counts[0] += 1
@@ -349,8 +349,8 @@ def _read_with(how: str, path: Path) -> None:
     elif how == "replay":
         list(read_outcomes(path, outcome="y", classes=["0", "1"]))
     else:
-        with stream(str(path), Decoder(tc.Simplex(2), outcome=["y"])) as lines:
-            list(lines)
+        with blocks(str(path), Decoder(tc.Simplex(2), outcome=["y"])) as found:
+            assert all(block.rows for block in found)
 
 
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
+from treecal._platform import processors
 from treecal.exceptions import TreeCalError
 
 ROOT = Path(__file__).parents[2]
@@ -50,12 +52,16 @@ def test_damaged_parquet_is_read_as_arrow_reads_it_or_refused(tmp_path: Path) ->
 
 @pytest.mark.attack
 def test_twenty_thousand_damaged_parquet_files(attack_seed: int, attack_seconds: float, tmp_path: Path) -> None:
-    counts: Counter[str] = Counter()
     start = time.monotonic()
-    for first in range(0, 20_000, _BATCH):
+
+    def read(first: int) -> Counter[str]:
         if time.monotonic() - start > attack_seconds:
-            break
-        counts.update(read_apart(attack_seed, first, _BATCH, tmp_path))
+            return Counter()
+        (folder := tmp_path / str(first)).mkdir()
+        return read_apart(attack_seed, first, _BATCH, folder)
+
+    with ThreadPoolExecutor(processors()) as pool:  # each waits for a process
+        counts = sum(pool.map(read, range(0, 20_000, _BATCH)), Counter[str]())
     print(f"Parquet files, seed {attack_seed}: {dict(counts)}")
     assert counts["read"]
     assert counts["wrong"] == counts["signals"] == 0

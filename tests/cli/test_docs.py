@@ -19,6 +19,9 @@ BLOCK = re.compile(r"^```(console|sh)\n(.*?)^```$", re.M | re.S)
 SCRIPT = re.compile(r"^```py\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
 
 
+PROGRESS = re.compile(r"treecal: \w+: [\d,]+ of [\d,]+ after \d+ s\.")  # where a machine is slow
+
+
 def commands(page: str) -> list[tuple[str, str]]:
     """Return each command of a page with what is printed below it; a script prints nothing."""
     found = list[tuple[str, str]]()
@@ -50,7 +53,8 @@ def shown(command: str) -> str:
             ["bash", "-c", command], env=env, stdout=pipe, stderr=subprocess.STDOUT, text=True, check=False
         )
         seen, code = shell.stdout, shell.returncode
-    return "".join(line.rstrip() + "\n" for line in seen.splitlines()) + f"[{code}]\n" * bool(code)
+    lines = [line.rstrip() + "\n" for line in seen.splitlines() if not PROGRESS.fullmatch(line)]
+    return "".join(lines) + f"[{code}]\n" * bool(code)
 
 
 def wrong(examples: list[tuple[str, str]]) -> str:

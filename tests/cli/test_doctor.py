@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from functools import cache
 from itertools import combinations, count
 from math import comb
@@ -37,7 +38,8 @@ PARTS = {  # by extra, the parts that need it
 def test_all_is_well() -> None:
     done = run("doctor", "--json")
     document = json.loads(done.out)
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert all(re.fullmatch(r"treecal: parts: \d+ of 24 after \d+ s\.", line) for line in done.err.splitlines())
     assert document["versions"]["treecal"] == tc.__version__
     states = dict.fromkeys(checks.CHECKS, "works") | dict.fromkeys(checks.LOADS, "loads")
     assert {part["part"]: part["state"] for part in document["parts"]} == states
@@ -61,6 +63,15 @@ def test_what_is_missing_is_named_and_what_is_broken_is_found(monkeypatch: pytes
     assert states["pygambit"]["state"] == "not installed"
     assert "(the extra games)" in states["pygambit"]["result"]
     assert states["arena"]["state"] == "works"
+
+
+def test_it_tells_how_far_it_is_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(step=2)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(checks, "CHECKS", dict.fromkeys(map(str, range(9)), lambda: "well"))
+    monkeypatch.setattr(checks, "LOADS", {})
+    told = [f"treecal: parts: {done} of 9 after {2 * done} s." for done in (2, 4, 8)]
+    assert run("doctor", "--json").err.splitlines() == told
 
 
 def test_a_wrong_answer_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:

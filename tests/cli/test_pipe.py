@@ -516,7 +516,9 @@ def test_a_reader_that_has_enough_loses_no_round(tmp_path: Path) -> None:
     log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
     log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 2500))
     for begin in (f"'{TREECAL}' recalibrate '{log}'", f"cat '{log}' | '{TREECAL}' recalibrate"):
-        script = f"{begin} --classes rain,sun --snapshot '{snapshot}' | head -n 2; echo ${{PIPESTATUS[-2]}}"
+        script = (
+            f"{begin} --classes rain,sun --snapshot '{snapshot}' --every 3000 | head -n 2; echo ${{PIPESTATUS[-2]}}"
+        )
         done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
         assert (done.stdout.splitlines()[2:], done.stderr) == (["141"], "")
         assert snapshot.exists() == begin.startswith("cat")

@@ -14,6 +14,7 @@ import treecal as tc
 from tests.client.real import Process
 from treecal.client import AsyncClient, Client, SpoolCounts
 from treecal.exceptions import ServerError
+from treecal.serve import Part
 
 LONG = 60.0
 
@@ -60,6 +61,17 @@ def test_rounds_and_what_the_books_say_of_them(server: Process, tmp_path: Path) 
         assert [each.name for each in client.streams(prefix="wea")] == ["weather"]
         client.export("weather", tmp_path / "weather.parquet")
         assert client.reset("weather").counts.learned == 300
+        assert client.change("weather", corrector="isotonic", keep=400).config.keep == 400
+        assert client.change("weather", keep=None).config.corrector == Part("isotonic")
+        assert client.delete_forecast("weather", "7") == 1
+        city = client.record("weather", "0").tags["city"]
+        gone = client.delete_forecasts("weather", tag="city", value=city)
+        assert 1 < gone < 299
+        assert client.stream("weather").counts.deleted == gone + 1
+        with pytest.raises(ServerError):
+            client.record("weather", "0")
+        client.create("gone", classes=["no", "yes"])
+        assert client.delete("gone") == 0
         client.archive("weather")
         answer = client.forecast("weather", P[0], timeout=LONG)
         assert (answer.corrected, "archived" in str(answer.why)) == (False, True)

@@ -186,9 +186,13 @@ def test_perfect_and_constant_logs() -> None:
     found = interval(brier, [1.0] * 30, [1] * 30, rng=rng)  # an outcome that never came may come in one row of ten
     assert (found.value, found.low) == (0, 0)
     assert 0.1 < found.high < 0.2
-    for measure in (debiased_ece, atb, ece, smooth_calibration_error, skill, resolution):
+    for measure in (debiased_ece, atb, ece, smooth_calibration_error, mce, resolution):
         found = interval(measure, [1.0] * 30, [1] * 30, rng=rng)
-        assert (found.value, found.low, found.high) == (0, 0, 0)
+        assert found.value == found.low == 0 < found.high
+    found = interval(skill, [1.0] * 30, [1] * 30, rng=rng)
+    assert found.low < found.value == 0
+    found = interval(log_score, [1.0] * 30, [1] * 30, rng=rng)
+    assert (found.value, found.low, found.high, found.note) == (0, 0, np.inf, "an outcome with forecast 0 is possible")
     assert "not distinguishable from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
 
 

@@ -178,3 +178,40 @@ def test_rounded_probabilities_are_read_with_the_option_that_the_hint_names(tmp_
     assert run("monitor", path, "--classes", "a,b,c", "--tolerance", "1e-4").code == 0
     done = run("monitor", "--kind", "csv", "--classes", "a,b,c", "--tolerance", "1e-4", stdin=path.read_bytes())
     assert done.code == 0
+
+
+def test_outcomes_that_come_late_count_in_the_order_in_which_they_come(tmp_path: Path) -> None:
+    P, y = stream(2, 120, sure=3.0)
+    chance = np.random.default_rng(1)
+    rows: list[dict[str, object]] = []
+    order: list[int] = []
+    waiting: list[int] = []
+    for i, p in enumerate(P.round(6)):
+        at_once = chance.random() < 0.3
+        rows.append({"id": f"r{i}", "p_a": p[0], "p_b": 1 - p[0]} | ({"outcome": "ab"[y[i]]} if at_once else {}))
+        order += [i] * at_once
+        waiting += [i] * (not at_once)
+        while len(waiting) > 5:
+            k = waiting.pop(int(chance.integers(len(waiting))))
+            rows.append({"outcome_for": f"r{k}", "outcome": "ab"[y[k]]})
+            order.append(k)
+    m = tc.Monitor(tc.Simplex(classes=["a", "b"]))
+    forecasts = np.column_stack([P[:, 0].round(6), 1 - P[:, 0].round(6)])
+    m.update_many(forecasts[order], y[order])
+    text = [json.dumps(row) + "\n" for row in rows]
+    options = ("--classes", "a,b", "--id", "id", "--fail-above", 0.001, "--json")
+    whole = json.loads(run("monitor", *options, stdin="".join(text)).out.splitlines()[-1])
+    assert (whole["rounds"], whole["waiting"], whole["statistic"]) == (len(order), len(waiting), m.statistic)
+    audited = tc.audit(forecasts[order], y[order]).whole.classwise_ece
+    assert whole["classwise_ece"] == pytest.approx(audited, rel=1e-9)
+    log, kept = tmp_path / "log.jsonl", tmp_path / "watch.treecal"
+    for end in (3, 80, 81, len(text)):
+        log.write_text("".join(text[:end]))
+        done = run("monitor", log, *options, "--snapshot", kept)
+    again = json.loads(done.out)
+    assert {k: again[k] for k in ("rounds", "waiting", "statistic")} == {
+        k: whole[k] for k in ("rounds", "waiting", "statistic")
+    }
+    assert done.code == 3
+    unknown = run("monitor", "--classes", "a,b", "--id", "id", stdin='{"outcome_for": "x", "outcome": "a"}\n')
+    assert (unknown.code, "no forecast of that id awaits one" in unknown.err) == (2, True)

@@ -25,8 +25,7 @@ from treecal.exceptions import (
     UnsupportedError,
 )
 from treecal.monitor import Alarm, Watched, discoveries
-from treecal.monitor._bets import family
-from treecal.monitor._state import CAPITAL
+from treecal.monitor._bets import CAPITAL, family
 from treecal.testing import check_corrector, sample_outcomes
 
 

@@ -104,7 +104,8 @@ def play(folder: Path, *, each: int, number: int = 0) -> Counter[str]:
     counts: Counter[str] = Counter()
     with served(folder, rate=1e6) as house:
         furnish(house)
-        for operation in operations():
+        # What changes and deletes the streams comes last, so that the others find them.
+        for operation in sorted(operations(), key=lambda each: ("patch", "delete").count(each.method.lower())):
             for mode in MODES:
                 described = DOCUMENT["paths"][operation.path][operation.method.lower()]
                 asked = [each["in"] for each in described["parameters"]]

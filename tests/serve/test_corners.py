@@ -102,6 +102,8 @@ def test_no_query_reads_a_stream_to_find_a_round(books: Books) -> None:
         "count_open",
         "oldest_pending",
         "snapshot",
+        "base",
+        "first_rounds",
         "alarms_of",
     }  # by their nature
     for name, text in queries().items():

@@ -26,11 +26,17 @@ def body_of(each: Operation) -> dict[str, Any] | None:
     """Return a body that is taken."""
     bodies: dict[str, dict[str, Any]] = {
         "create_stream": {"name": "a", "classes": ["no", "yes"], "tags": ["city"]},
+        "change_stream": {"tags": ["city", "n", "no"]},
         "announce": {"id": "n", "p": [0.5, 0.5]},
         "announce_batch": {"forecasts": [{"id": "n", "p": [0.5, 0.5]}]},
         "settle": {"outcomes": [{"stream": "a", "id": "r2", "outcome": "no"}]},
     }
     return bodies.get(each.does.__name__)
+
+
+def query_of(each: Operation) -> str:
+    """Return what a query must have."""
+    return "?tag=city&value=none" if each.does.__name__ == "delete_forecasts" else ""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +68,7 @@ def check(house: House, each: Operation, status: int, code: str, **more: Any) ->
 
 def test_another_method(same: House) -> None:
     for each in OPERATIONS:
-        reply = same.ask("DELETE", path_of(each))
+        reply = same.ask("PUT", path_of(each))
         reply.refused(405, "method")
         assert each.method in reply.headers["allow"].split(", ")
         check(same, each, 405, "method", method="BREW", json=None)
@@ -111,8 +117,9 @@ def test_a_query_with_a_wrong_value(same: House, query: str) -> None:
 def test_a_stream_that_there_is_not(same: House) -> None:
     for each in OPERATIONS:
         if "{s}" in each.path and each.scope is not None:
-            check(same, each, 404, "not_found", path=path_of(each).replace("/a", "/nowhere", 1))
-            check(same, each, 404, "not_found", path=path_of(each).replace("/a", "/%20", 1))
+            for name in ("nowhere", "%20"):
+                path = path_of(each).replace("/a", f"/{name}", 1) + query_of(each)
+                check(same, each, 404, "not_found", path=path)
 
 
 TAKES = [each for each in OPERATIONS if each.body is not None]
@@ -214,7 +221,7 @@ def test_a_mistake_of_ours(tmp_path: Path) -> None:
 
     with served(tmp_path, operations=[msgspec.structs.replace(each, does=fail) for each in OPERATIONS]) as house:
         for each in OPERATIONS:
-            check(house, each, 500, "internal")
+            check(house, each, 500, "internal", path=path_of(each) + query_of(each))
         failures = [line for line in house.lines if line["event"] == "failure"]
         assert {line["error"] for line in failures} == {"ZeroDivisionError"}
         assert [line["route"] for line in failures] == [_plain(each.path) for each in OPERATIONS]

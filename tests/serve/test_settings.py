@@ -25,6 +25,7 @@ VALUES: dict[str, tuple[Any, str]] = {
     "allow_host": (["a.org", "b.org"], "a.org, b.org"),
     "rate": (2.5, "2.5"),
     "body": (9, "9"),
+    "keep": (90, "90"),
     "demo": (True, "true"),
     "log_level": ("error", "error"),
 }
@@ -58,7 +59,7 @@ def test_the_command_line_comes_before_the_environment_and_that_before_the_file(
     assert getattr(read_settings({}, {f"TREECAL_SERVE_{name.upper()}": ""}, file), name) == value
     file.write_text(f"{name} = {msgspec.json.encode(usual).decode()}\n" if usual is not None else "")
     assert getattr(read_settings({}, variables, file), name) == value
-    other = usual if usual is not None else "other.sqlite"
+    other = usual if usual is not None else "other.sqlite" if name == "data" else 7
     assert getattr(read_settings({name: other}, variables, file), name) == other
 
 

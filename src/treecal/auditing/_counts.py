@@ -15,7 +15,7 @@ from treecal.auditing._groups import Groups, Key
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
-from treecal.measures import Bins, Interval, Payoff, best_actions, mean_interval
+from treecal.measures import Bins, Interval, Payoff, best_actions, largest_surprise, mean_interval
 
 DIGITS = 51
 """Sums of probabilities are multiples of 2^-51."""
@@ -167,7 +167,8 @@ class AuditCounts:
         *each, top = found
         count = worth * total / unit
         # Engines differ in the last bit of a logarithm.
-        logs = mean_interval(round(LOG_SCALE * log, 9) + 0.0, round(LOG_SCALE**2 * log2, 6), count)
+        most = largest_surprise(top.forecast, len(classes))
+        logs = mean_interval(round(LOG_SCALE * log, 9) + 0.0, round(LOG_SCALE**2 * log2, 6), count, most=most)
         if impossible:
             note = f"{impossible / unit:,.6g} outcomes had forecast 0"
             logs = Interval(math.inf, math.inf, math.inf, logs.level, note)

@@ -20,6 +20,7 @@ from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
 from treecal.cli._game import game
 from treecal.cli._monitor import monitor
+from treecal.cli._move import move
 from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend
@@ -61,6 +62,7 @@ for command in (
     serve,
     token,
     backup,
+    move,
     demo,
     doctor,
 ):

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from treecal._optional import requirements, version_of
 from treecal.cli._options import Json
+from treecal.cli._progress import progress
 from treecal.cli._terminal import Exit, counted, emit, page, table
 from treecal.exceptions import UnsupportedError
 
@@ -55,9 +56,11 @@ def doctor(*, data: str | None = None, json: Json = False) -> int:
     packages = {extra: {name: version_of(name) for name in requirements(extra)} for extra in extras}
     versions = {"treecal": metadata.version("treecal"), "Python": platform.python_version(), "on": platform.platform()}
     versions |= {name: version_of(name) or "not installed" for name in requirements(None)}
-    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("trying the parts …"):
-        findings = [_try(part, check, "works") for part, check in checks.CHECKS.items()]
-        findings += [_try(part, check, "loads") for part, check in checks.LOADS.items()]
+    findings: list[Finding] = []
+    with progress("parts", total=len(checks.CHECKS) + len(checks.LOADS), patience=3.0) as done:
+        for part, check in (checks.CHECKS | checks.LOADS).items():
+            findings.append(_try(part, check, "loads" if part in checks.LOADS else "works"))
+            done(len(findings))
     code = Exit.FLAWED if any(finding.state == "broken" for finding in findings) else Exit.FINE
     if json:
         emit({"versions": versions, "extras": packages, "parts": [finding._asdict() for finding in findings]})
@@ -105,12 +108,16 @@ def _check_books(data: str, *, json: bool) -> int:
             paper.print(Text(f"{each.name}: {problem}"))
     for problem in damage:
         paper.print(Text(f"the file is damaged: {problem}."))
-    rounds = counted(sum(each.rounds for each in found), "forecast")
-    paper.print(
-        "The books are not sound: see above. Restore a backup, and keep this file."
-        if code
-        else f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it."
-    )
+    if code:
+        paper.print("The books are not sound: see above. Restore a backup, and keep this file.")
+        return code
+    rounds = counted(sum(each.rounds - each.deleted for each in found), "forecast")
+    paper.print(f"The books are sound: {rounds}, each as it was announced, and the state as the log gives it.")
+    if deleted := sum(each.deleted for each in found):
+        paper.print(
+            f"{counted(deleted, 'forecast')} deleted: in their streams, what came before the last deletion was "
+            "compared with the hashes of the log, and what came after it was played again."
+        )
     return code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,11 +27,11 @@ from treecal.cli._options import (
     split,
 )
 from treecal.cli._reader import News, Reader, names_of
-from treecal.cli._rows import end, first_rows, line, rows, source_name
-from treecal.cli._session import check_apart, check_times, session
+from treecal.cli._rows import blocks, end, first_rows, line, source_name
+from treecal.cli._session import Steps, check_apart, check_times, follow, say_interrupted, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, by_class, counted, emit, say
-from treecal.exceptions import HorizonError, ParameterError, TreeCalError
+from treecal.cli._terminal import Exit, by_class, emit, say
+from treecal.exceptions import ParameterError
 from treecal.forecasters import Guarded
 from treecal.io import Decoder, Problems
 from treecal.late import Late
@@ -118,41 +119,40 @@ def forecast(
     reader.check_first(source_name(path), first_rows(path, kind=kind))
     problems = Problems(source_name(path), on_error)
     options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
-    rounds: Rounds | None = None
+    shield = Shield()
 
-    def write(number: int, news: News, x: Forecast) -> None:
+    def write(rounds: Rounds, number: int, news: News, x: Forecast) -> None:
         with shield.opened():
-            emit(news.labelled(_line(run.rounds, number, x, announce, seed=method.seed)))
+            emit(news.labelled(_line(rounds, number, x, announce, seed=method.seed)))
 
-    try:
-        with (
-            Shield() as shield,
-            session(method.make(space), **options, output=output, force=force, names=names) as run,
-            run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
-        ):
-            rounds = run.rounds
-            if id_ is not None:
-                rounds.by_name()
-            elif isinstance(rounds.thing, Late):
-                raise ParameterError(f"the rounds in {snapshot} have ids.", hint="--id names the column of the ids.")
-            else:
-                rounds.ask(write)
-            for row in stream:
-                try:
-                    rounds.take(reader.read(row.read()), write)
-                except TreeCalError as error:  # beyond the horizon every row is invalid
-                    problems.add(row.place, reader.complaint(row.value, error), stop=isinstance(error, HorizonError))
-                    run.took(row)
-                    continue
-                run.took(row)
-                if id_ is None:
-                    rounds.ask(write)
-    except KeyboardInterrupt:
-        if rounds is None:
-            raise
+    def begin(rounds: Rounds) -> None:
+        if id_ is not None:
+            rounds.by_name()
+        elif isinstance(rounds.thing, Late):
+            raise ParameterError(f"the rounds in {snapshot} have ids.", hint="--id names the column of the ids.")
+        else:
+            ask(rounds)
+
+    def ask(rounds: Rounds) -> None:
+        if id_ is None:
+            rounds.ask(partial(write, rounds))
+
+    rounds, interrupted = follow(
+        path,
+        lambda: blocks(path, reader, kind=kind),
+        session(method.make(space), **options, output=output, force=force, names=names),
+        Steps(
+            lambda rounds, row: rounds.take(reader.read(row), partial(write, rounds)),
+            reader.complaint,
+            begin=begin,
+            after=ask,
+        ),
+        problems,
+        shield,
+    )
+    if interrupted:
         end(problems)
-        saved = snapshot is not None and rounds.changed
-        say(f"interrupted after {counted(rounds.learned, 'round')}{f', saved in {snapshot}' if saved else ''}.")
+        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
         return Exit.INTERRUPTED
     if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
         say(str(guard))

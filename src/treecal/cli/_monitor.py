@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from cyclopts import Parameter
 
-from treecal.cli._options import Every, FileKind, Json, NewFile, OnInvalid, Outcomes, SnapshotFile, split
+from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
+from treecal.cli._options import (
+    Due,
+    Every,
+    FileKind,
+    Json,
+    Limit,
+    NewFile,
+    Now,
+    OnInvalid,
+    OutcomeFor,
+    Outcomes,
+    SnapshotFile,
+    split,
+)
 from treecal.cli._progress import progress
-from treecal.cli._reader import csv_hint
-from treecal.cli._rows import end, is_file, rows, source_name
-from treecal.cli._session import check_apart, following
+from treecal.cli._reader import Batch, News, Reader
+from treecal.cli._rounds import Rounds, WriteMany
+from treecal.cli._rows import blocks, end, first_rows, is_file, source_name
+from treecal.cli._session import Many, Steps, check_apart, check_times, follow, following, say_interrupted
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, counted, emit, page, say
-from treecal.exceptions import OutcomeError, ParameterError, TreeCalError
+from treecal.cli._terminal import Exit, counted, emit, page
+from treecal.exceptions import OutcomeError, ParameterError
 from treecal.geometry import Simplex, checked_tolerance, pairing
 from treecal.io import (
     LOG,
     Decoder,
     Problems,
-    check_columns,
     class_labels,
     find_probabilities,
     open_source,
     read_outcomes,
 )
-from treecal.measures import bin_of
-from treecal.monitor import Monitor
+from treecal.late import Late
+from treecal.monitor import Monitor, Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
-    from treecal._typing import Array
+    from treecal._typing import Array, Integers
+    from treecal.io import Block, Source
     from treecal.io import Outcomes as Log
-    from treecal.io import Source
 
 _BINS = 10
 
@@ -49,6 +64,11 @@ def monitor(
     forecast: str | None = None,
     outcome: str = "outcome",
     group: str | None = None,
+    id_: Annotated[str | None, Parameter(name="--id", help="Column of the id of a forecast.")] = None,
+    outcome_for: OutcomeFor = None,
+    limit: Limit = None,
+    due: Due = None,
+    now: Now = None,
     fail_above: float | None = None,
     tolerance: float = 1e-6,
     snapshot: SnapshotFile = None,
@@ -66,6 +86,11 @@ def monitor(
         treecal monitor log.parquet --forecast p_rain,p_sun --outcome weather
         tail -f log.jsonl | treecal monitor --classes rain,sun --snapshot watch.treecal
         treecal monitor log.csv --forecast p --outcome clicked --fail-above 0.05
+
+    With --id, outcomes may come late and in any order: a row has a forecast and its id, and the same row or a later one
+    the outcome, with that id in "outcome_for". They count in the order in which they come.
+
+        treecal monitor log.csv --classes rain,sun --id id --snapshot watch.treecal
 
     With --snapshot the next run resumes; of a file that has grown it reads the new rows only, so that each is counted
     once. An alarm in a snapshot stays.
@@ -90,14 +115,15 @@ def monitor(
     group
         Column of a group: each is watched by itself as well.
     fail_above
-        Exit with code 3 also if the class-wise calibration error of the rows read, in ten bins, exceeds this number.
-        Few rows exceed any by chance.
+        Exit with code 3 also if the class-wise calibration error of the outcomes in this run, in ten bins, as an audit
+        measures it, exceeds this number. Few rows exceed any by chance.
     tolerance
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
     """
     if fail_above is not None and not fail_above >= 0:
         raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
     check_apart(path, None, snapshot)
+    check_times(due, now, limit, ids=id_ is not None)
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
@@ -106,89 +132,159 @@ def monitor(
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
         source = open_source(path, kind=kind)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
-        log = _log(source, space, columns, outcome, group, on_error, checked_tolerance(tolerance))
-        space = log.space
+        if id_ is None:
+            log = _log(source, space, columns, outcome, group, on_error, checked_tolerance(tolerance))
+            space = log.space
+        elif space is None:
+            raise ParameterError("with --id the classes must be known.", hint="--classes rain,sun.")
     assert space is not None
     asked = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None, tolerance=tolerance)
-    errors = _Errors(space.dim)
-    pairs: dict[str, str] = {} if log is None else dict(zip(log.classes or (), log.names, strict=False))
+    errors = None if fail_above is None else _Errors(class_labels(space))
     if log is not None and snapshot is None and not new_file:
-        watch, problems = asked, _read_log(log, asked, errors, group)
-    else:
-        problems, watching = Problems(source_name(path), on_error), _Watching(asked)
-        decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance)
-        reader = _Reader(decoder, group)
-        try:
-            with (
-                Shield() as shield,
-                following(asked, _begin, snapshot=snapshot, every=every, new_file=new_file) as run,
-                run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
-            ):
-                watching = run.rounds
-                for row in stream:
-                    try:
-                        p, y, name = reader.read(row.read())
-                        watching.thing.update(p, y, group=name)
-                        errors.add(p[None], y[None])
-                    except TreeCalError as error:
-                        problems.add(row.place, str(error))
-                    else:
-                        alarm = watching.thing.alarm
-                        if alarm is not None and alarm.round == watching.learned and not is_file(path):
-                            emit({"alarm": asdict(alarm)})
-                    run.took(row)
-        except KeyboardInterrupt:
-            watch = watching.thing
-            _show(watch, errors, problems, fail_above, decoder.pairs, json=json)
-            say(f"interrupted after {counted(watch.rounds, 'round')}.")
-            return Exit.INTERRUPTED
-        watch = watching.thing
-        pairs = decoder.pairs
-    _show(watch, errors, problems, fail_above, pairs, json=json)
+        problems = _read_log(log, asked, errors, group)
+        pairs = dict(zip(log.classes or (), log.names, strict=False))
+        _show(asked, errors, problems, fail_above, pairs, None, json=json)
+        return _ended(asked, errors, fail_above, problems)
+    problems = Problems(source_name(path), on_error)
+    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance)
+    named = [name for name in (*columns, id_, outcome_for, due, now) if name is not None]
+    reader = _Reader(
+        decoder,
+        (outcome,),
+        corrects=True,
+        id=id_,
+        outcome_for=(outcome_for or "outcome_for") if id_ is not None else "",
+        by=() if group is None else (group,),
+        named=named,
+        due=due,
+        now=now,
+    )
+    reader.check_first(source_name(path), first_rows(path, kind=kind))
+
+    def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
+        watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
+        return _Watching(watched, errors, waiting=waiting, limit=limit)
+
+    def take(rounds: _Watching, row: Any) -> None:
+        news = reader.read(row)
+        if errors is not None and news.outcome is not None and news.outcome.max() < 1:
+            raise OutcomeError(f"{outcome} is no class, and --fail-above is about classes.")
+        rounds.take(news, lambda number, news, x: None)
+
+    def many(rounds: _Watching, block: Block) -> Many | None:
+        batch = reader.read_block(block) if rounds.at_once else None
+        return batch and Many(batch.plain, lambda rows: rounds.take_many(batch.of(rows), _unwritten))
+
+    known = None
+
+    def alarmed(rounds: _Watching) -> None:
+        nonlocal known
+        alarm = rounds.monitor.alarm
+        if alarm is not None and alarm != known and not is_file(path):
+            emit({"alarm": asdict(alarm)})
+        known = alarm
+
+    def start(rounds: _Watching) -> None:
+        nonlocal known
+        known = rounds.monitor.alarm
+
+    rounds, interrupted = follow(
+        path,
+        lambda: blocks(path, reader, kind=kind),
+        following(asked, begin, snapshot=snapshot, every=every, new_file=new_file),
+        Steps(take, reader.complaint, many, begin=start, after=alarmed),
+        problems,
+        Shield(),
+    )
+    _show(rounds.monitor, errors, problems, fail_above, decoder.pairs, rounds, json=json)
+    if interrupted:
+        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
+        return Exit.INTERRUPTED
+    return _ended(rounds.monitor, errors, fail_above, problems)
+
+
+def _ended(watch: Monitor, errors: _Errors | None, limit: float | None, problems: Problems) -> Exit:
     flawed = end(problems)
-    if watch.alarm is not None or (fail_above is not None and errors.rows and errors.classwise > fail_above):
-        return Exit.ALARM
-    return flawed
+    above = errors is not None and limit is not None and errors.rows and errors.classwise > limit
+    return Exit.ALARM if watch.alarm is not None or above else flawed
 
 
 class _Errors:
-    """Sums in bins of each class's probability: the class-wise calibration error of an audit, row by row."""
+    """The class-wise calibration error of rounds, counted as an audit counts it."""
 
-    def __init__(self, dim: int) -> None:
-        self.rows, self._off = 0, np.zeros((dim, _BINS))
+    def __init__(self, classes: Sequence[str]) -> None:
+        self.rows = 0
+        self._classes = tuple(classes)
+        self._cells = BinCounts.empty(classes=len(classes), bins=_BINS)
 
-    def add(self, P: Array, Y: Array) -> None:
-        if P.shape[1] and P.min(initial=0.0) >= 0 and P.max(initial=0.0) <= 1 + 1e-6:
-            at = bin_of(P, float(_BINS)).astype(np.int64) + _BINS * np.arange(P.shape[1])
-            found = np.bincount(at.ravel(), weights=(Y - P).ravel(), minlength=self._off.size)
-            self._off += found.reshape(self._off.shape)
-        self.rows += len(P)
+    def add(self, forecasts: Array, outcomes: Integers) -> None:
+        """Count rounds, given the forecasts, `(n, d)`, and the class that followed each."""
+        count = len(outcomes)
+        home = np.zeros(count, np.int64)
+        rows = AuditRows(np.ascontiguousarray(forecasts.T), np.array(outcomes, np.int64), home, home[:0])
+        tally(rows, self._cells)
+        self.rows += count
 
     @property
     def classwise(self) -> float:
-        return float(np.abs(self._off).sum() / self.rows / len(self._off))
+        """The class-wise calibration error, that of `treecal audit`."""
+        counts = AuditCounts(Groups(()), self._cells, None)
+        return counts.audit("", self._classes, self._classes, Problems("", "skip")).whole.classwise_ece
 
 
-class _Watching:
-    """A monitor that is followed row by row."""
+class _Watching(Rounds):
+    """Rounds that a monitor watches."""
 
-    def __init__(self, monitor: Monitor) -> None:
-        self.thing, self._before = monitor, monitor.rounds
+    def __init__(self, thing: Any, errors: _Errors | None, **options: Any) -> None:
+        super().__init__(thing, **options)
+        self._errors = errors
+
+    def _learn(self, name: str | None, news: News) -> None:
+        closed = self._waiting.get(name)
+        before = self.learned
+        super()._learn(name, news)
+        if self._errors is not None and closed is not None and news.outcome is not None and self.learned > before:
+            self._errors.add(np.array([closed.mean]), np.array([news.outcome.argmax()]))
+
+    def take_many(self, batch: Batch, write: WriteMany) -> tuple[int, BaseException | None]:
+        done, failure = super().take_many(batch, write)
+        if self._errors is not None and done:
+            self._errors.add(batch.forecasts, batch.outcomes.argmax(axis=1))
+        return done, failure
+
+    @property
+    def monitor(self) -> Monitor:
+        """The monitor."""
+        watched: Watched = self.inner
+        return watched.monitor
 
     @property
     def learned(self) -> int:
-        return self.thing.rounds
+        """Number of outcomes learned, those before the ids included."""
+        return self.monitor.rounds
 
     @property
-    def changed(self) -> bool:
-        return self.thing.rounds > self._before
-
-    def to_list(self) -> list[list[Any]]:
-        return []
+    def saved(self) -> Any:
+        """The monitor itself, unless there is more to be known."""
+        return self.thing if isinstance(self.thing, Late) or self.waiting else self.monitor
 
 
-def _begin(thing: Any, waiting: Any, table: Any) -> _Watching:
-    return _Watching(thing)
+class _Reader(Reader):
+    """A reader of rows whose groups are as the file has them; a row may have none."""
+
+    def _group(self, row: dict[str, Any]) -> Hashable:
+        for name in self.by:
+            if name not in row:
+                raise OutcomeError(f"it has no {name}, only {', '.join(row) or 'nothing'}.")
+            return row[name]  # type: ignore[no-any-return]
+        return None
+
+    def _groups(self, columns: list[list[Any]]) -> list[Hashable] | None:
+        return columns[0] if columns else None
+
+
+def _unwritten(first: int, batch: Batch, means: Array) -> tuple[int, BaseException | None]:
+    return len(means), None
 
 
 def _log(
@@ -212,7 +308,7 @@ def _log(
     )
 
 
-def _read_log(log: Log, watch: Monitor, errors: _Errors, group: str | None) -> Problems:
+def _read_log(log: Log, watch: Monitor, errors: _Errors | None, group: str | None) -> Problems:
     """Watch a file of classes, in chunks of rows."""
     each = np.eye(log.space.dim)
     (total,) = log.source.one(f"SELECT count(*) FROM {LOG}") or (0,)
@@ -222,38 +318,25 @@ def _read_log(log: Log, watch: Monitor, errors: _Errors, group: str | None) -> P
             P = np.ascontiguousarray(chunk.forecasts)
             Y = each[chunk.outcomes] if chunk.outcomes.ndim == 1 else np.asarray(chunk.outcomes, np.float64)
             watch.update_many(P, Y, groups=None if group is None else chunk.kept[group].to_pylist())
-            errors.add(P, Y)
+            if errors is not None:
+                if chunk.outcomes.ndim > 1:
+                    raise ParameterError("--fail-above needs outcomes that are classes.")
+                errors.add(P, chunk.outcomes.astype(np.int64))
             done(int(chunk.rows[-1]))
     return log.problems
 
 
-class _Reader:
-    """Reads the forecast, the outcome and the group of a row, of whose columns all are kept in mind."""
-
-    columns = ()
-
-    def __init__(self, decoder: Decoder, group: str | None) -> None:
-        self._decoder, self._group = decoder, group
-
-    def check(self, source: str, there: Sequence[str]) -> None:
-        self._decoder.check(source, there)
-        check_columns(source, there, () if self._group is None else (self._group,))
-
-    def read(self, row: Any) -> tuple[Array, Array, Any]:
-        if not isinstance(row, dict):
-            raise OutcomeError(
-                "it is not an object, expected one with the probabilities and the outcome.", hint=csv_hint(row)
-            )
-        if self._group is not None and self._group not in row:
-            raise OutcomeError(f"it has no {self._group}, only {', '.join(row) or 'nothing'}.")
-        group = None if self._group is None else row[self._group]
-        return self._decoder.forecast(row), self._decoder.outcome(row), group
-
-
 def _show(
-    watch: Monitor, errors: _Errors, problems: Problems, limit: float | None, pairs: dict[str, str], *, json: bool
+    watch: Monitor,
+    errors: _Errors | None,
+    problems: Problems,
+    limit: float | None,
+    pairs: dict[str, str],
+    rounds: Rounds | None,
+    *,
+    json: bool,
 ) -> None:
-    measured = limit is not None and errors.rows > 0
+    found = errors.classwise if errors is not None and errors.rows else None
     if json:
         document: dict[str, Any] = {
             "rounds": watch.rounds,
@@ -263,8 +346,10 @@ def _show(
             "threshold": watch.threshold,
             "alarm": None if watch.alarm is None else asdict(watch.alarm),
         }
-        if measured:
-            document |= {"classwise_ece": errors.classwise, "fail_above": limit}
+        if rounds is not None and isinstance(rounds.thing, Late):
+            document |= {"waiting": rounds.waiting, "void": rounds.void, "too_late": rounds.too_late}
+        if found is not None:
+            document |= {"classwise_ece": found, "fail_above": limit}
         emit(document | problems.to_dict())
         return
     kind = "evidence" if watch.arl is None else "statistic"
@@ -273,9 +358,11 @@ def _show(
         f"of {watch.threshold:.3g} for an alarm.",
         "no alarm." if watch.alarm is None else f"{watch.alarm}.",
     ]
+    if rounds is not None and rounds.standing:
+        lines.append(rounds.standing)
     if pairs:
         lines.append(f"columns: {pairing(list(pairs.values()), list(pairs))}.")
-    if measured and limit is not None:
-        verdict = "above" if errors.classwise > limit else "not above"
-        lines.append(f"class-wise calibration error {errors.classwise:.4f}, {verdict} {limit:g}.")
+    if found is not None and limit is not None:
+        verdict = "above" if found > limit else "not above"
+        lines.append(f"class-wise calibration error {found:.4f}, {verdict} {limit:g}.")
     page().print("\n".join(lines), markup=False, soft_wrap=True)

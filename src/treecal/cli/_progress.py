@@ -1,8 +1,9 @@
-"""Progress bars: on standard error, and only where that is a terminal."""
+"""Progress on standard error: bars where that is a terminal, and else a line now and then."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,9 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from treecal.cli._signals import interrupts
+from treecal.cli._terminal import say
 
 if TYPE_CHECKING:
     from rich.progress import Task
+
+_MOST = 600.0  # seconds between two lines
 
 Done = Callable[..., None]
 """Sets how much is done, and, given a second number, how much there is."""
@@ -44,8 +48,11 @@ def bars(*columns: ProgressColumn, show: bool = True) -> Progress:
 
 
 @contextmanager
-def progress(what: str, *, total: float | None = None, show: bool = True) -> Iterator[Done]:
+def progress(what: str, *, total: float | None = None, show: bool = True, patience: float = 20.0) -> Iterator[Done]:
     """Show a bar with count and rate, and give the function that moves it.
+
+    Where standard error is no terminal, there are lines in place of a bar: the first after so many seconds, and the
+    others more and more seldom.
 
     Examples
     --------
@@ -53,11 +60,33 @@ def progress(what: str, *, total: float | None = None, show: bool = True) -> Ite
     ...     for t in range(10):
     ...         done(t + 1, 10)
     """
+    lines = _Lines(what, total, patience)
     with bars(MofNCompleteColumn(), _Rate(), show=show) as bar:
         task = bar.add_task(what, total=total)
 
         def done(count: float, total: float | None = None) -> None:
             interrupts.check()
             bar.update(task, completed=count, total=total)
+            if not sys.stderr.isatty():
+                lines.tell(count, total)
 
         yield done
+
+
+class _Lines:
+    """Says how much is done after some seconds, then after twice as long, and in the end once in ten minutes."""
+
+    def __init__(self, what: str, total: float | None, patience: float) -> None:
+        self._what = what
+        self._total = total
+        self._began = time.monotonic()
+        self._next = patience
+
+    def tell(self, count: float, total: float | None) -> None:
+        passed = time.monotonic() - self._began
+        if passed < self._next:
+            return
+        self._next = min(2 * passed, passed + _MOST)
+        self._total = total or self._total
+        known = "" if self._total is None else f" of {self._total:,.0f}"
+        say(f"{self._what}: {count:,.0f}{known} after {passed:.0f} s.")

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from treecal._typing import Array
 from treecal.exceptions import FileError, ForecastError, OutcomeError, TreeCalError
-from treecal.geometry import ConvexSet, Simplex, read_forecast
-from treecal.io import Decoder, check_columns, class_labels, listed, plain
+from treecal.geometry import ConvexSet, Simplex, read_forecast, read_forecast_rows
+from treecal.io import Block, Decoder, check_columns, class_labels, listed, plain
 
 
 class News(NamedTuple):
@@ -45,6 +47,31 @@ class News(NamedTuple):
         """Return a line of JSON on the forecast of its round with its id and its other columns."""
         name = {} if self.id is None else {"id": self.id}
         return {"round": line["round"]} | name | line | ({"row": self.other} if self.other else {})
+
+
+class Batch(NamedTuple):
+    """What rows say each of which has a forecast and its outcome; `plain` are those of which this is all there is."""
+
+    plain: Any
+    forecasts: Array
+    outcomes: Array
+    groups: list[Hashable] | None
+    ids: list[str | None] | None
+    row: dict[str, list[Any]]
+    other: tuple[str, ...]
+    """The columns of `row` that are neither forecast, outcome nor id."""
+
+    def of(self, rows: slice) -> Batch:
+        """Return some of the rows."""
+        return Batch(
+            self.plain[rows],
+            self.forecasts[rows],
+            self.outcomes[rows],
+            None if self.groups is None else self.groups[rows],
+            None if self.ids is None else self.ids[rows],
+            {name: column[rows] for name, column in self.row.items()},
+            self.other,
+        )
 
 
 NOTHING = News(True, None, None, None, None, None, {}, {}, {})
@@ -193,6 +220,53 @@ class Reader:
         told_of = outcome if earlier is not None else {}
         return News(True, b, name, group, earlier, y, kept, told_of, other, "", due, now)
 
+    def read_block(self, block: Block) -> Batch | None:
+        """Return what rows say that can be read by column; None if none can."""
+        columns = block.columns
+        if columns is None or not self.corrects or self.due or self.now or len(self.outcome) != 1:
+            return None
+        (outcome,) = self.outcome
+        try:
+            used = self.decoder.forecast_columns(columns)
+            if (
+                not used
+                or any(name not in columns for name in (*used, outcome, *self.by))
+                or {*self.added} & {*columns}
+            ):
+                return None
+            found, plain = self.decoder.forecasts_of(columns, used)
+            classes = self.decoder.classes_of(columns[outcome])
+            plain = plain & (classes >= 0)
+            if plain.any():
+                found[plain] = read_forecast_rows(self.decoder.space, found[plain], tolerance=self.decoder.tolerance)
+        except TreeCalError:  # which a row by itself explains
+            return None
+        if (closes := columns.get(self.outcome_for)) is not None:
+            plain = plain & np.array([cell is None for cell in closes])
+        ids = columns.get(self.id) if self.id is not None else None
+        if ids is not None:
+            plain = plain & np.array([cell is None or type(cell) is str for cell in ids])
+        groups = self._groups([columns[name] for name in self.by])
+        if groups is not None:
+            plain = plain & np.array([group is not None for group in groups])
+        row = {name: _plain_cells(cells) for name, cells in columns.items() if name != self.outcome_for}
+        other = tuple(name for name in row if name not in (*used, outcome, self.id))
+        return Batch(plain, found, np.eye(self.decoder.space.dim)[classes], groups, ids, row, other)
+
+    def _groups(self, columns: list[list[Any]]) -> list[Hashable] | None:
+        """Return the group of each row, None for one that has to be read by itself; None without groups."""
+        if not columns:
+            return None
+        found: list[Hashable] = []
+        for row in zip(*columns, strict=True):
+            if any(type(cell) is not str for cell in row):
+                found.append(None)
+            elif self.overlapping:
+                found.append(tuple(f"{name}={cell}" for name, cell in zip(self.by, row, strict=True)))
+            else:
+                found.append(row[0] if len(row) == 1 else row)
+        return found
+
     @property
     def _wanted(self) -> str:
         if self.corrects:
@@ -246,6 +320,15 @@ class Reader:
         if self.overlapping:
             return tuple(f"{name}={value}" for name, value in zip(self.by, found, strict=True))
         return found[0] if len(found) == 1 else found or None
+
+
+def _plain_cells(cells: list[Any]) -> list[Any]:
+    """Return cells as JSON values."""
+    if not {*map(type, cells)} <= {str, type(None)}:
+        return [plain(cell) for cell in cells]
+    if "".join(filter(None, cells)).isascii():
+        return cells
+    return [cell if cell is None or cell.isascii() else plain(cell) for cell in cells]
 
 
 def _moment(column: str | None, row: dict[str, Any]) -> float | None:

@@ -24,13 +24,13 @@ from treecal.cli._options import (
     SnapshotFile,
     split,
 )
-from treecal.cli._reader import News, Reader, names_of
-from treecal.cli._rows import end, first_rows, line, rows, source_name
-from treecal.cli._session import check_apart, check_times, session
+from treecal.cli._reader import Batch, News, Reader, names_of
+from treecal.cli._rows import blocks, end, first_rows, line, lines_of, source_name
+from treecal.cli._session import Many, Steps, check_apart, check_times, follow, say_interrupted, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, counted, emit, page, say
+from treecal.cli._terminal import Exit, emit, emit_lines, page, say
 from treecal.correctors import Groups, all_correctors
-from treecal.exceptions import ParameterError, TreeCalError
+from treecal.exceptions import ParameterError
 from treecal.geometry import checked_tolerance, pairing
 from treecal.io import Decoder, Problems
 
@@ -41,10 +41,12 @@ RULES = {
     if isinstance(kind, type) and issubclass(kind, Groups) and kind.name is not None
 }
 if TYPE_CHECKING:
+    from treecal._typing import Array
     from treecal.cli._rounds import Rounds
     from treecal.correctors import Corrector
     from treecal.forecast import Forecast
     from treecal.geometry import ConvexSet
+    from treecal.io import Block
 
     Method: TypeAlias = str
     Rule: TypeAlias = str
@@ -151,33 +153,32 @@ def recalibrate(
     reader.check_first(source_name(path), first_rows(path, kind=kind))
     problems = Problems(source_name(path), on_error)
     options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
-    rounds = None
+    shield = Shield()
 
     def write(number: int, news: News, x: Forecast) -> None:
         with shield.opened():
             emit(news.labelled(line(space, number, x, points=len(x) > 1)))
 
-    try:
-        with (
-            Shield() as shield,
-            session(asked, **options, output=output, force=force, names=names) as run,
-            run.reading(path, lambda: rows(path, reader, kind=kind), shield) as stream,
-        ):
-            rounds = run.rounds
-            for row in stream:
-                try:
-                    rounds.take(reader.read(row.read()), write)
-                except TreeCalError as error:
-                    problems.add(row.place, reader.complaint(row.value, error))
-                run.took(row)
-    except KeyboardInterrupt:
-        if rounds is None:
-            raise
-        _score(rounds, problems, decoder.pairs, json=json)
-        saved = snapshot is not None and rounds.changed
-        say(f"interrupted after {counted(rounds.learned, 'round')}{f', saved in {snapshot}' if saved else ''}.")
+    def write_many(first: int, batch: Batch, means: Array) -> tuple[int, BaseException | None]:
+        return emit_lines(lines_of(space, first, batch, means), shield.opened)
+
+    def many(rounds: Rounds, block: Block) -> Many | None:
+        batch = reader.read_block(block) if rounds.at_once else None
+        return batch and Many(batch.plain, lambda rows: rounds.take_many(batch.of(rows), write_many))
+
+    rounds, interrupted = follow(
+        path,
+        lambda: blocks(path, reader, kind=kind),
+        session(asked, **options, output=output, force=force, names=names),
+        Steps(lambda rounds, row: rounds.take(reader.read(row), write), reader.complaint, many),
+        problems,
+        shield,
+    )
+    code = _score(rounds, problems, decoder.pairs, json=json)
+    if interrupted:
+        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
         return Exit.INTERRUPTED
-    return _score(rounds, problems, decoder.pairs, json=json)
+    return code
 
 
 def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:

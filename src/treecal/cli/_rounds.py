@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from treecal.cli._reader import NOTHING, News
-from treecal.correctors import Corrector
+from treecal.cli._reader import NOTHING, Batch, News
+from treecal.correctors import Corrector, learns_at_once
 from treecal.exceptions import HorizonError, IdError, OutcomeError, ParameterError, SnapshotError
 from treecal.io import listed
 from treecal.late import Late
 
 if TYPE_CHECKING:
+    from treecal._typing import Array
     from treecal.correctors import Correction
     from treecal.forecast import Forecast
     from treecal.forecasters import Forecaster
     from treecal.io import NewTable
 
 Write = Callable[[int, News, "Forecast"], None]
+WriteMany = Callable[[int, Batch, "Array"], tuple[int, BaseException | None]]
+"""Writes what was announced in rounds, given the number of the first; returns how many, and what stopped it."""
 
 
 class Waiting(NamedTuple):
@@ -46,6 +50,8 @@ class Rounds:
         The open rounds that `to_list` returned earlier.
     limit
         The most rounds with names that may wait; beyond it the oldest is void. By default that of `Late`, if it is one.
+    kept
+        Whether there is a snapshot, which has learned what was written, and no more.
     """
 
     def __init__(
@@ -56,7 +62,9 @@ class Rounds:
         table: NewTable | None = None,
         waiting: Any = (),
         limit: int | None = None,
+        kept: bool = False,
     ) -> None:
+        self._kept = kept
         self.thing = _limited(thing, limit) if isinstance(thing, Late) else thing
         self._names, self._table, self._limit = names, table, limit
         if not isinstance(waiting, list | tuple) or not all(map(_is_waiting, waiting)):
@@ -84,6 +92,11 @@ class Rounds:
     def inner(self) -> Any:
         """The corrector or forecaster itself; of one that is copied for late outcomes, a new one."""
         return self.thing.thing if isinstance(self.thing, Late) else self.thing
+
+    @property
+    def saved(self) -> Any:
+        """What a snapshot keeps."""
+        return self.thing
 
     @property
     def learned(self) -> int:
@@ -163,6 +176,38 @@ class Rounds:
             self.thing.expire(news.now)
         self._drop_void()
         self.changed = True
+
+    @property
+    def at_once(self) -> bool:
+        """Whether rounds that are opened and closed by one row each can be played at once, as far as is known now."""
+        inner = self.thing
+        return isinstance(inner, Corrector) and learns_at_once(inner) and not inner.ordered and not self._waiting
+
+    def take_many(self, batch: Batch, write: WriteMany) -> tuple[int, BaseException | None]:
+        """Do what rows say one by one would, at once; return how many were taken, and what stopped it, if anything.
+
+        What is announced is written, unless it goes to the table. Rows that could not be written are not taken; nor is
+        any while a round is open.
+        """
+        if not self.at_once:
+            return 0, None
+        corrector: Corrector = self.inner
+        before = deepcopy(corrector) if self._table is None and self._kept else None
+        first = self._next
+        means = corrector.update_many(batch.forecasts, batch.outcomes, groups=batch.groups)
+        count = len(means)
+        failure = None
+        if self._table is not None:
+            self._table.add_columns(batch.row | dict(zip(self._names, means.T.tolist(), strict=True)))
+        else:
+            written, failure = write(first, batch, means)
+            if before is not None and written < count:
+                count = written
+                learned = batch.of(slice(count))
+                before.update_many(learned.forecasts, learned.outcomes, groups=learned.groups)
+                self.thing = before
+        self.changed = self.changed or count > 0
+        return count, failure
 
     def _drop_void(self) -> None:
         """Forget the rounds that have become void."""

@@ -1,7 +1,8 @@
-"""Rows on the command line: from a file or standard input, one by one, with a progress bar."""
+"""Rows on the command line: from a file or standard input, in blocks, with a progress bar."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,28 +11,33 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from treecal._typing import Array
 from treecal.cli._progress import Done, progress
-from treecal.cli._terminal import Exit, by_class, say
+from treecal.cli._reader import Batch
+from treecal.cli._terminal import Exit, by_class, json_texts, say
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
-from treecal.geometry import ConvexSet
+from treecal.geometry import ConvexSet, Simplex
 from treecal.io import (
     FORMATS,
     LOG,
+    Block,
     Format,
+    Lines,
     Problems,
     Row,
     Source,
     check_file,
     format_named,
     format_of,
+    in_blocks,
     json_rows,
     open_lines,
     open_source,
     open_stream,
-    read_lines,
 )
 
+_STEP = 1024  # rows after which progress is shown
 _FIRST = 100  # rows that tell which columns a file without a header has
 
 
@@ -55,8 +61,10 @@ class Columns(Protocol):
 
 
 @contextmanager
-def rows(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[Iterator[Row]]:
-    r"""Open a file, or standard input for "-", and give its rows, with a progress bar where that helps.
+def blocks(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[Iterator[Block]]:
+    r"""Open a file, or standard input for "-", and give its rows in blocks, with a progress bar where that helps.
+
+    A block of a pipe has the rows that are there.
 
     Examples
     --------
@@ -65,8 +73,8 @@ def rows(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[It
     >>> from treecal.io import Decoder
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "days.csv").write_text("day,weather\n1,rain\n2, sun\n")
-    ...     with rows(f"{folder}/days.csv", Decoder(Simplex(2), outcome=["weather"])) as lines:
-    ...         [(str(row.place), row.value["weather"]) for row in lines]
+    ...     with blocks(f"{folder}/days.csv", Decoder(Simplex(2), outcome=["weather"])) as found:
+    ...         [(str(row.place), row.value["weather"]) for block in found for row in block.rows]
     [('line 2 (row 1)', 'rain'), ('line 3 (row 2)', 'sun')]
     """
     name, format_ = source_name(path), _format(path, kind)
@@ -81,19 +89,21 @@ def rows(path: str, decoder: Columns, *, kind: str | None = None) -> Iterator[It
             (counted,) = source.one(f"SELECT count(*) FROM {LOG}") or (0,)
             source.check_complete(counted, columns=decoder.columns or list(source.types), valid=0)
             with progress("rows", total=counted, show=show) as done:
-                yield _watched(source.rows(decoder.columns), lambda row: row.place.row, done)
+                yield _watched(_in_steps(source.rows(decoder.columns)), done)
         return
     with nullcontext(sys.stdin.buffer) if path == "-" else open(path, "rb") as file:
-        lines = read_lines(file, name)
+        lines = Lines(file, name)
         if path == "-" and kind is None:  # a line that is not JSON is the name of a class
-            found = json_rows(lines, words=True)
+            found = in_blocks(lines, json_rows(lines, words=True))
+        elif format_.blocks is not None:
+            found = format_.blocks(lines, name, decoder.check)
         else:
-            found = format_.lines(lines, name, decoder.check)
+            found = in_blocks(lines, format_.lines(lines, name, decoder.check))
         if not is_file(path):
             yield found
             return
         with progress("bytes", total=os.path.getsize(path), show=show) as done:
-            yield _watched(found, lambda row: file.tell(), done)
+            yield _watched(found, done, file.tell)
 
 
 def _format(path: str, kind: str | None) -> Format:
@@ -123,10 +133,20 @@ def first_rows(path: str, *, kind: str | None = None) -> list[dict[str, Any]]:
         return [row.value for row in islice(rows, _FIRST) if isinstance(row.value, dict)]
 
 
-def _watched(found: Iterator[Row], reached: Callable[[Row], int], done: Done) -> Iterator[Row]:
-    for row in found:
-        yield row
-        done(reached(row))
+def _in_steps(rows: Iterator[Row]) -> Iterator[Block]:
+    while found := list(islice(rows, _STEP)):
+        yield Block(found)
+
+
+def _watched(found: Iterator[Block], done: Done, reached: Callable[[], int] | None = None) -> Iterator[Block]:
+    """Yield the rows in smaller blocks, and tell how far they reach: by default how many rows there were."""
+    before = 0
+    for block in found:
+        after = before + len(block) if reached is None else reached()
+        for at in range(0, len(block), _STEP):
+            yield block[at : at + _STEP]
+            done(before + (after - before) * min(at + _STEP, len(block)) // len(block))
+        before = after
 
 
 def line(space: ConvexSet, number: int, x: Forecast, *, points: bool) -> dict[str, Any]:
@@ -135,6 +155,31 @@ def line(space: ConvexSet, number: int, x: Forecast, *, points: bool) -> dict[st
     if points:
         found |= {"points": [by_class(space, point) for point in x.points], "weights": x.weights}
     return found
+
+
+def lines_of(space: ConvexSet, first: int, batch: Batch, means: Array) -> list[str]:
+    """Return what `line` and `News.labelled` say of rounds in which points were announced, as JSON texts."""
+    names = space.classes if isinstance(space, Simplex) else None
+    mean = ", ".join(["%r"] * space.dim if names is None else [f"{_quoted(name)}: %r" for name in names])
+    template = f'"mean": [{mean}]' if names is None else f'"mean": {{{mean}}}'
+    columns: list[Sequence[Any]] = [range(first, first + len(means))]
+    if batch.ids is not None:
+        template = f"%s{template}"
+        columns.append(
+            ["" if name is None else f'"id": {json.dumps(name, ensure_ascii=False)}, ' for name in batch.ids]
+        )
+    columns += means.T.tolist()
+    if batch.other:
+        cells = ", ".join(f"{_quoted(name)}: %s" for name in batch.other)
+        template = f'{template}, "row": {{{cells}}}'
+        columns += [json_texts(batch.row[name]) for name in batch.other]
+    template = f'{{"round": %d, {template}}}'
+    return [template % cells for cells in zip(*columns, strict=True)]
+
+
+def _quoted(name: str) -> str:
+    """Return a name in JSON, in a template."""
+    return json.dumps(name, ensure_ascii=False).replace("%", "%%")
 
 
 def end(problems: Problems) -> Exit:

@@ -24,6 +24,7 @@ def serve(
     allow_host: Annotated[tuple[str, ...], Parameter(show_default=False)] = (),
     rate: float | None = None,
     body: int | None = None,
+    keep: int | None = None,
     demo: bool = False,
     log_level: Literal["info", "warning", "error"] | None = None,
 ) -> int:
@@ -62,6 +63,8 @@ def serve(
         Requests a second of one token, or of one address where there is none; by default 5000.
     body
         Megabytes that a request may have; by default 8.
+    keep
+        Days for which forecasts are kept, of streams that do not say so themselves; then they are deleted.
     demo
         Replay flights, so that there is something to see. Without --data the books are in a temporary folder.
     log_level
@@ -79,6 +82,7 @@ def serve(
         "allow_host": list(allow_host) or None,
         "rate": rate,
         "body": body,
+        "keep": keep,
         "demo": demo or None,
         "log_level": log_level,
     }

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
 
 from treecal._atomic import check_regular, exclusive
 from treecal.cli._options import described
 from treecal.cli._rounds import Rounds
 from treecal.cli._rows import is_file, source_name
 from treecal.cli._terminal import counted, say
-from treecal.exceptions import FileError, ParameterError
-from treecal.io import LearnedFiles, NewTable, class_labels, new_table
+from treecal.exceptions import FileError, HorizonError, ParameterError, TreeCalError
+from treecal.io import Block, LearnedFiles, NewTable, Problems, class_labels, new_table
 from treecal.late import Late
+from treecal.monitor import Watched
 from treecal.state import loads, read_notes, save
 
 if TYPE_CHECKING:
@@ -27,14 +31,18 @@ if TYPE_CHECKING:
 
     Kept = Corrector | Forecaster | Monitor
 
-Open = Callable[[], AbstractContextManager[Iterator["Row"]]]
+Open = Callable[[], AbstractContextManager[Iterator[Block]]]
+
+
+_FEW = 8  # rows that are not worth being taken at once
+_MANY = 4096  # rows after which Ctrl-C is heard
 
 
 class Followed(Protocol):
     """What rows are learned by."""
 
     @property
-    def thing(self) -> Any:
+    def saved(self) -> Any:
         """What a snapshot keeps."""
 
     @property
@@ -69,13 +77,13 @@ class Session(Generic[R]):
     _unfinished: Row | None = field(default=None, init=False)
 
     @contextmanager
-    def reading(self, path: str, opened: Open, shield: Shield) -> Iterator[Iterator[Row]]:
+    def reading(self, path: str, opened: Open, shield: Shield) -> Iterator[Iterator[Block]]:
         """Give the rows of a file that are still to be learned; those of a pipe are all."""
         skipped = 0
         self._is_file = self.snapshot is not None and is_file(path)
         if self._is_file:
             with opened() if self.files.last else nullcontext(()) as stream:
-                skipped = self._learned(path, shield.waiting(stream))
+                skipped = self._learned(path, (row for block in shield.waiting(stream) for row in block.rows))
             if skipped:  # once the progress bar is gone
                 were, them = ("row was", "it") if skipped == 1 else (f"{skipped:,} rows were", "them")
                 say(f"{source_name(path)}: the first {were} learned before; resuming after {them}.")
@@ -87,15 +95,17 @@ class Session(Generic[R]):
                 "still be being written; it is left for the next run."
             )
 
-    def _new(self, stream: Iterator[Row], skipped: int) -> Iterator[Row]:
+    def _new(self, stream: Iterator[Block], skipped: int) -> Iterator[Block]:
         """Yield the rows after those that were learned; one that is still being written would be learned in part."""
-        for row in stream:
-            if row.place.row <= skipped:
-                continue
-            if self._is_file and not row.whole:
-                self._unfinished = row
-                return
-            yield row
+        for block in stream:
+            passed = min(skipped, len(block))
+            skipped -= passed
+            rows = block[passed:] if passed else block
+            if self._is_file and len(rows) and not rows.rows[-1].whole:
+                self._unfinished = rows.rows[-1]
+                rows = rows[:-1]
+            if len(rows):
+                yield rows
 
     def _learned(self, path: str, stream: Iterator[Row]) -> int:
         """Return how many rows of a file were learned before."""
@@ -125,11 +135,16 @@ class Session(Generic[R]):
         gone = isinstance(failure, BrokenPipeError) and self._is_file
         return self.snapshot is not None and self.rounds.changed and not gone
 
-    def took(self, row: Row) -> None:
-        """Take note that a row has been dealt with."""
-        self._rows += 1
+    @property
+    def room(self) -> int:
+        """The number of rows until the next snapshot is due."""
+        return self.every - self._rows % self.every if self.every else sys.maxsize
+
+    def took(self, rows: Block) -> None:
+        """Take note that rows have been dealt with."""
+        self._rows += len(rows)
         if self._is_file:
-            self.files.learned(row)
+            self.files.learned(rows.rows)
         if self.every and self._rows % self.every == 0:
             self.save()
 
@@ -137,7 +152,89 @@ class Session(Generic[R]):
         """Save all there is to resume from, if there is a snapshot and anything new for it."""
         if self.snapshot is not None and self.rounds.changed:
             notes = {"files": self.files.to_list(), "open": self.rounds.to_list()}
-            save(self.rounds.thing, self.snapshot, notes={name: note for name, note in notes.items() if note})
+            save(self.rounds.saved, self.snapshot, notes={name: note for name, note in notes.items() if note})
+
+
+@dataclass(frozen=True)
+class Steps(Generic[R]):
+    """What a command does with rows: with one, with many at once, before the first, and once rows are dealt with."""
+
+    take: Callable[[R, Any], object]
+    complaint: Callable[[Any, TreeCalError], str]
+    many: Callable[[R, Block], Many | None] = lambda rounds, block: None
+    begin: Callable[[R], object] = lambda rounds: None
+    after: Callable[[R], object] = lambda rounds: None
+
+
+class Many(NamedTuple):
+    """Rows that are perhaps taken at once: which of them may be, and how, given some; it returns what `Rounds` does."""
+
+    plain: Any
+    take: Callable[[slice], tuple[int, BaseException | None]]
+
+
+def follow(
+    path: str,
+    opened: Open,
+    session: AbstractContextManager[Session[R]],
+    steps: Steps[R],
+    problems: Problems,
+    shield: Shield,
+) -> tuple[R, bool]:
+    """Follow rows, those that are plain many at once; return what was learned, and whether that was interrupted."""
+    rounds: R | None = None
+    try:
+        with shield, session as run, run.reading(path, opened, shield) as stream:
+            rounds = run.rounds
+            steps.begin(rounds)
+            for block in stream:
+                _follow_block(run, block, steps, problems, shield)
+    except KeyboardInterrupt:
+        if rounds is None:
+            raise
+        return rounds, True
+    return rounds, False
+
+
+def _follow_block(run: Session[R], block: Block, steps: Steps[R], problems: Problems, shield: Shield) -> None:
+    many = steps.many(run.rounds, block) if len(block) >= _FEW else None
+    others = np.flatnonzero(~many.plain) if many is not None else np.arange(len(block))
+    at = 0
+    while at < len(block):
+        with shield.opened():
+            pass
+        next_other = np.searchsorted(others, at)
+        end = min(int(others[next_other]) if next_other < len(others) else len(block), at + run.room, at + _MANY)
+        if many is not None and end - at >= _FEW:
+            try:
+                done, failure = many.take(slice(at, end))
+            except TreeCalError:  # the row that raises it will be named
+                many = None
+                continue
+            if done:
+                run.took(block[at : at + done])
+            if failure is not None:
+                raise failure
+            if done:
+                steps.after(run.rounds)
+                at += done
+                continue
+        row = block.rows[at]
+        at += 1
+        try:
+            steps.take(run.rounds, row.read())
+        except TreeCalError as error:  # beyond the horizon every row is invalid
+            complaint = steps.complaint(row.value, error)
+            problems.add(row.place, complaint, stop=isinstance(error, HorizonError))
+            run.took(block[at - 1 : at])
+            continue
+        run.took(block[at - 1 : at])
+        steps.after(run.rounds)
+
+
+def say_interrupted(learned: int, saved: Path | None) -> None:
+    """Say how far a run came that was interrupted."""
+    say(f"interrupted after {counted(learned, 'round')}{f', saved in {saved}' if saved else ''}.")
 
 
 def check_times(due: str | None, now: str | None, limit: int | None, *, ids: bool = True) -> None:
@@ -176,7 +273,8 @@ def session(
         raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
 
     def begin(thing: Any, waiting: Any, table: NewTable | None) -> Rounds:
-        return Rounds(thing, names=names, table=table, waiting=waiting, limit=limit)
+        kept = snapshot is not None
+        return Rounds(thing, names=names, table=table, waiting=waiting, limit=limit, kept=kept)
 
     files: dict[str, Any] = {"snapshot": snapshot, "new_file": new_file, "output": output, "force": force}
     return following(asked, begin, every=every, names=names, **files)
@@ -233,6 +331,8 @@ def _resumed(path: Path, asked: Kept) -> tuple[Any, dict[str, Any]]:
     content = path.read_bytes()
     thing = loads(content)
     kept: Any = thing.thing if isinstance(thing, Late) else thing
+    if isinstance(kept, Watched):
+        kept = kept.monitor
     old, new = class_labels(kept.space), class_labels(asked.space)
     if kept.space != asked.space and len(old) == len(new) > 0:  # their probabilities would be mixed up
         hint = f"--classes {','.join(old)} resumes it."

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, is_dataclass
 from enum import IntEnum
 from typing import Any
@@ -17,8 +17,11 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
 
+from treecal._platform import wait_to_write
 from treecal._typing import Array
 from treecal.geometry import ConvexSet, Simplex
+
+_PIPE = 4096  # bytes that a pipe takes whole
 
 
 class Exit(IntEnum):
@@ -86,9 +89,49 @@ def emit(document: Any) -> None:
     if "Infinity" in text or "NaN" in text:  # JSON has no such numbers
         words = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
         text = json.dumps(json.loads(text, parse_constant=words.get), ensure_ascii=False)
-    if not (text.isprintable() and _takes(text)):  # what is neither is within a string, where JSON has escapes
-        text = json.dumps(json.loads(text)).replace("\x7f", "\\u007f")
-    print(text, flush=True)
+    print(_shown(text), flush=True)
+
+
+def _shown(text: str) -> str:
+    """Return JSON with escapes for what does not print; it is within a string."""
+    if text.isprintable() and _takes(text):
+        return text
+    return json.dumps(json.loads(text)).replace("\x7f", "\\u007f")
+
+
+def emit_lines(
+    lines: list[str], waiting: Callable[[], AbstractContextManager[None]]
+) -> tuple[int, BaseException | None]:
+    """Write lines of JSON; return how many were written whole, and what stopped it, if anything.
+
+    They are written in parts that a pipe takes whole or not at all. In `waiting` it may be interrupted.
+    """
+    done = 0
+    if not (everything := "".join(lines)).isprintable() or not _takes(everything):
+        lines = [_shown(line) for line in lines]
+    size = 0
+    part: list[str] = []
+    try:
+        for line in [*lines, ""]:
+            size += 4 * len(line) + 1 if not line.isascii() else len(line) + 1
+            if part and (size > _PIPE or not line):
+                with waiting():
+                    wait_to_write(sys.stdout)
+                print("\n".join(part), flush=True)
+                done += len(part)
+                part = []
+                size = len(line) + 1
+            part.append(line)
+    except BaseException as error:
+        return done, error
+    return done, None
+
+
+def json_texts(cells: Sequence[Any]) -> list[str]:
+    """Return JSON values as texts."""
+    if {*map(type, cells)} == {str}:
+        return list(map(json.encoder.encode_basestring, cells))
+    return [json.dumps(cell, ensure_ascii=False) for cell in cells]
 
 
 def _takes(text: str) -> bool:

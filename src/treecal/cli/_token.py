@@ -31,7 +31,9 @@ def create(
     *,
     data: Data,
     prefix: Annotated[str, Parameter(show_default=False)] = "",
-    scope: Annotated[tuple[Literal["forecast", "outcome", "read", "admin"], ...], Parameter(show_default=False)] = (
+    scope: Annotated[
+        tuple[Literal["forecast", "outcome", "read", "admin", "delete"], ...], Parameter(show_default=False)
+    ] = (
         "forecast",
         "outcome",
     ),
@@ -52,8 +54,8 @@ def create(
     prefix
         It is for streams whose names start with this; by default for all.
     scope
-        What it allows: forecast, outcome, read (also the page), admin (create, archive and reset streams); by default
-        forecast and outcome. May be given more than once.
+        What it allows: forecast, outcome, read (also the page), admin (create, change, archive and reset streams),
+        delete (streams and forecasts); by default forecast and outcome. May be given more than once.
     days
         After so many days it expires; by default never.
     """

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
+from msgspec import UNSET, UnsetType
+
 from treecal.client._line import LONGEST, AwayError, Call, Download, Line, Reply
 from treecal.client._replies import Answer, Receipt
-from treecal.client._requests import Due, Given, Label, Vector
+from treecal.client._requests import Due, Given, Label, Vector, stream_change
 from treecal.client._session import Act, Session, quoted, route, with_query
 from treecal.client._spool import LIMIT, SpoolCounts
 from treecal.serve import Alarm, Curve, Pending, Record, Scores, Stream
@@ -208,6 +210,7 @@ class Client:
         tags: Iterable[str] = (),
         group: Iterable[str] = (),
         limit: int | None = None,
+        keep: int | None = None,
     ) -> Stream:
         """Create a stream, or return it if there is the same already; another one of that name raises.
 
@@ -233,10 +236,42 @@ class Client:
             Tags that say which group a round is of.
         limit
             The most rounds that may await their outcomes.
+        keep
+            Days for which rounds are kept; then they are deleted.
         """
         return self._run(
-            self._session.create(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
+            self._session.create(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit, keep)
         )
+
+    def change(
+        self,
+        name: str,
+        *,
+        corrector: Given | UnsetType | None = UNSET,
+        gate: bool | UnsetType = UNSET,
+        monitor: bool | Mapping[str, Any] | UnsetType = UNSET,
+        tags: Iterable[str] | UnsetType = UNSET,
+        limit: int | UnsetType | None = UNSET,
+        keep: int | UnsetType | None = UNSET,
+    ) -> Stream:
+        """Change settings of a stream, as `create` has them; what is not given stays as it is.
+
+        With `corrector` or `gate`, also the same again, a new corrector learns from the stream's log first.
+        """
+        changes = stream_change(corrector=corrector, gate=gate, monitor=monitor, tags=tags, limit=limit, keep=keep)
+        return self._run(self._session.change(name, changes))
+
+    def delete(self, name: str) -> int:
+        """Delete a stream with all that is kept of it; return how many forecasts it had."""
+        return self._run(self._session.delete(route(name)))
+
+    def delete_forecast(self, stream: str, id: str) -> int:  # noqa: A002
+        """Delete a forecast with its outcome and all that is known of it; return 1."""
+        return self._run(self._session.delete(f"{route(stream)}/forecasts/{quoted(id)}"))
+
+    def delete_forecasts(self, stream: str, *, tag: str, value: str) -> int:
+        """Delete the forecasts that have a tag with a value, such as those of a person; return how many."""
+        return self._run(self._session.delete(with_query(f"{route(stream)}/forecasts", tag=tag, value=value)))
 
     def stream(self, name: str) -> Stream:
         """Return how a stream was made, and how it stands."""

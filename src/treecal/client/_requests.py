@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
+from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, StreamChange, Watch
 
 Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
@@ -119,9 +119,9 @@ def new_stream(
     tags: Iterable[str],
     group: Iterable[str],
     limit: int | None,
+    keep: int | None,
 ) -> NewStream:
     """Return the stream; the server says whether it is one."""
-    watch = _part("monitor", {} if monitor is True else monitor or None, Watch)
     new = {
         "name": name,
         "classes": None if classes is None else [str(label) for label in classes],
@@ -129,15 +129,36 @@ def new_stream(
         "corrector": _part("corrector", corrector, Part),
         "gate": gate,
         "forecaster": _part("forecaster", forecaster, Part),
-        "monitor": watch,
+        "monitor": _watch(monitor),
         "tags": list(tags),
         "group": list(group),
         "limit": limit,
+        "keep": keep,
     }
+    return _converted(new, NewStream, "a stream")
+
+
+def stream_change(**given: Any) -> StreamChange:
+    """Return settings to change; the server says whether they can be."""
+    given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
+    if "corrector" in given:
+        given["corrector"] = _part("corrector", given["corrector"], Part)
+    if "monitor" in given:
+        given["monitor"] = _watch(given["monitor"])
+    if "tags" in given:
+        given["tags"] = list(given["tags"])
+    return _converted(given, StreamChange, "a change of settings")
+
+
+def _watch(monitor: bool | Mapping[str, Any]) -> Watch | None:
+    return _part("monitor", {} if monitor is True else monitor or None, Watch)
+
+
+def _converted(given: dict[str, Any], kind: type[T], what: str) -> T:
     try:
-        return msgspec.convert(new, NewStream, from_attributes=True)
+        return msgspec.convert(given, kind, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise ParameterError(f"this is not a stream: {error}.") from None
+        raise ParameterError(f"this is not {what}: {error}.") from None
 
 
 def _part(what: str, given: Given | None, kind: type[T]) -> T | None:

@@ -28,6 +28,7 @@ from treecal.serve import (
     Alarms,
     Announced,
     Announcements,
+    Deleted,
     NewForecast,
     NewForecasts,
     NewOutcome,
@@ -35,6 +36,7 @@ from treecal.serve import (
     Settled,
     Settlements,
     Stream,
+    StreamChange,
     Streams,
 )
 
@@ -242,10 +244,19 @@ class Session:
         tags: Iterable[str],
         group: Iterable[str],
         limit: int | None,
+        keep: int | None,
     ) -> Act[Stream]:
         """Create a stream."""
-        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit)
+        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit, keep)
         return (yield from self.ask("POST", "/v1/streams", Stream, encode(new)))
+
+    def change(self, name: str, changes: StreamChange) -> Act[Stream]:
+        """Change settings of a stream."""
+        return (yield from self.ask("PATCH", route(name), Stream, encode(changes)))
+
+    def delete(self, target: str) -> Act[int]:
+        """Delete what is at an address; return how many forecasts that were."""
+        return (yield from self.ask("DELETE", target, Deleted)).forecasts
 
     def alarms(self, stream: str | None) -> Act[list[Alarm]]:
         """Return alarms."""

@@ -32,7 +32,10 @@ class Forecasts:
     uniform = False
 
     def __init__(self, points: Array, weights: Array, sizes: Integers, space: ConvexSet) -> None:
-        self.points, self.weights, self.sizes, self._space = points, weights, sizes, space
+        self.points = points
+        self.weights = weights
+        self.sizes = sizes
+        self._space = space
         for array in (points, weights, sizes):
             array.setflags(write=False)
 
@@ -65,7 +68,9 @@ class TreeForecasts(Forecasts):
     def __init__(
         self, points: Array, weights: Array | None, heights: Integers, rounds: Integers, arity: int, space: ConvexSet
     ) -> None:
-        self.uniform, self._rounds, self._arity = weights is None, rounds, arity
+        self.uniform = weights is None
+        self._rounds = rounds
+        self._arity = arity
         if weights is None:
             weights = (np.arange(points.shape[1]) < heights[:, None]) / heights[:, None]
         super().__init__(points, weights, heights, space)
@@ -73,7 +78,8 @@ class TreeForecasts(Forecasts):
     def __getitem__(self, index: int) -> Forecast:
         height = int(self.sizes[index])
         weights = uniform(height) if self.uniform else self.weights[index, :height]
-        points, rounds = self.points[index, :height], int(self._rounds[index])
+        points = self.points[index, :height]
+        rounds = int(self._rounds[index])
         return TreeForecast(points, weights, rounds, self._arity, self._space)
 
 
@@ -85,7 +91,8 @@ class ListedForecasts(Forecasts):
         points = np.zeros((len(sizes), int(sizes.max(initial=1)), space.dim))
         weights = np.zeros(points.shape[:2])
         for i, x in enumerate(forecasts):
-            points[i, : len(x)], weights[i, : len(x)] = x.points, x.weights
+            points[i, : len(x)] = x.points
+            weights[i, : len(x)] = x.weights
         self._listed = tuple(forecasts)
         super().__init__(points, weights, sizes, space)
 
@@ -97,9 +104,14 @@ def joined(parts: Sequence[Forecasts], places: Sequence[Integers], space: Convex
     """Return the forecasts of all places, given those of some at a time; points on trees are points like others."""
     if len(parts) == 1:
         return parts[0]
-    count, most = sum(map(len, places)), max((part.points.shape[1] for part in parts), default=1)
-    points, weights, sizes = np.zeros((count, most, space.dim)), np.zeros((count, most)), np.zeros(count, np.int64)
+    count = sum(map(len, places))
+    most = max((part.points.shape[1] for part in parts), default=1)
+    points = np.zeros((count, most, space.dim))
+    weights = np.zeros((count, most))
+    sizes = np.zeros(count, np.int64)
     for part, at in zip(parts, places, strict=True):
         own = part.points.shape[1]
-        points[at, :own], weights[at, :own], sizes[at] = part.points, part.weights, part.sizes
+        points[at, :own] = part.points
+        weights[at, :own] = part.weights
+        sizes[at] = part.sizes
     return Forecasts(points, weights, sizes, space)

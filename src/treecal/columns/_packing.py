@@ -30,13 +30,15 @@ def pack(schema: Schema, state: dict[str, Any]) -> tuple[Array, Integers]:
     rows = len(state["rounds"])
     pieces = []
     for field in _in_order(schema):
-        array, counts = state[field.name], _entries(field, state, rows)
+        array = state[field.name]
+        counts = _entries(field, state, rows)
         if field.length is not None and field.layout == "padded":
             array = array[np.arange(array.shape[1]) < counts[:, None]]
         pieces.append((array.reshape(len(array), field.size), counts))
     sizes = sum((counts * values.shape[1] for values, counts in pieces), np.zeros(rows, np.int64))
     ends = np.append(0, np.cumsum(sizes))
-    numbers, starts = np.empty(ends[-1]), ends[:-1].copy()
+    numbers = np.empty(ends[-1])
+    starts = ends[:-1].copy()
     for values, counts in pieces:
         numbers[_places(starts, counts * values.shape[1])] = values.ravel()
     return numbers, ends
@@ -44,7 +46,8 @@ def pack(schema: Schema, state: dict[str, Any]) -> tuple[Array, Integers]:
 
 def check_records(schema: Schema, rounds: Integers, numbers: Array, ends: Integers) -> dict[str, Any]:
     """Return the fields of records that are as long for every row; raise a `SnapshotError` unless sizes fit to them."""
-    rows, starts = len(rounds), ends[:-1].copy()
+    rows = len(rounds)
+    starts = ends[:-1].copy()
     state: dict[str, Any] = {"rounds": rounds}
     fixed = [field for field in _in_order(schema) if field.length is None]
     if (np.diff(ends) < sum(field.size for field in fixed)).any():

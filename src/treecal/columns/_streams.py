@@ -21,7 +21,8 @@ class RowError(Exception):
     """What the stream of a row cannot do: the bank, which knows its key, raises the error."""
 
     def __init__(self, row: int, error: TreeCalError) -> None:
-        self.row, self.error = row, error
+        self.row = row
+        self.error = error
 
 
 class Streams(ABC):
@@ -76,7 +77,8 @@ class Streams(ABC):
             announced = self.learn(rows, outcomes, forecasts)
             assert announced is not None
             return announced
-        places, parts = list(waves(rows)), list[Any]()
+        places = list(waves(rows))
+        parts = list[Any]()
         for at in places:
             parts.append(self.announce(rows[at], None))
             self.learn(rows[at], outcomes[at], None)

@@ -128,7 +128,8 @@ class Bank(BankReports):
             return rows if isinstance(self._keys, Numbers) else streams
 
     def _make_room(self, rows: Integers) -> None:
-        need, room = int(rows.max(initial=-1)) + 1, len(self._streams.rounds)
+        need = int(rows.max(initial=-1)) + 1
+        room = len(self._streams.rounds)
         if need > room:
             self._streams.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
 
@@ -193,7 +194,8 @@ class Bank(BankReports):
         """
         with self._lock:
             self._check_whole()
-            Y, P = self._read_outcomes(outcomes), self._read_forecasts(forecasts)
+            Y = self._read_outcomes(outcomes)
+            P = self._read_forecasts(forecasts)
             rows, new = self._found(keys, add)
             try:
                 self._check_lengths(len(rows), Y, P)
@@ -272,14 +274,16 @@ class Bank(BankReports):
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            state, keys = self._streams.state(np.arange(self._keys.rows.used)), self._keys.state()
+            state = self._streams.state(np.arange(self._keys.rows.used))
+            keys = self._keys.state()
             start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
             return start | state | ({"keys": keys} if keys else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the state", state, state if isinstance(state, dict) else ())
-        given, streams = dict(state), self._streams
+        given = dict(state)
+        streams = self._streams
         names = given.pop("keys", {})
         if isinstance(given.get("streams"), dict):  # older snapshots of correctors
             given |= given.pop("streams")

@@ -19,7 +19,18 @@ from numpy.typing import NDArray
 from treecal._typing import Array, Integers, Outcomes
 from treecal.engine._outcomes import as_array, as_float_or_class, as_leaves, first_refused, refuse
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, Path, TreeCal, kernel_args, place_rows
+from treecal.forecasters import (
+    AdaptiveState,
+    AdaptiveTreeCal,
+    Costs,
+    Path,
+    TreeCal,
+    Weighed,
+    kernel_args,
+    node_costs,
+    place_rows,
+    weigh_piece,
+)
 from treecal.geometry import TOLERANCE, ConvexSet, Distance, Simplex, l1, l2
 from treecal.tree import Tree
 
@@ -71,8 +82,11 @@ class Plan:
     """A tree forecaster's parameters, as kernels take them, and how streams are cut into pieces."""
 
     def __init__(self, forecaster: TreeForecaster) -> None:
-        self.space, self.tree, self.path = forecaster.space, forecaster.tree, forecaster._path
-        arity, depth = self.tree.arity, self.tree.depth
+        self.space = forecaster.space
+        self.tree = forecaster.tree
+        self.path = forecaster._path
+        arity = self.tree.arity
+        depth = self.tree.depth
         self.heights = 1  # within a piece
         while self.heights != depth and arity ** (self.heights + 1) * self.space.dim <= _PIECE:
             self.heights += 1
@@ -90,12 +104,15 @@ class Plan:
             seen += len(rows)
             self.tree.check(seen)
             while len(rows):
-                part, rows = rows[: self.piece - held], rows[self.piece - held :]
+                part = rows[: self.piece - held]
+                rows = rows[self.piece - held :]
                 parts.append(part if whole else part.copy())  # an iterator may reuse one buffer
                 held += len(part)
                 if held == self.piece:
                     yield self._joined(parts, start)
-                    parts, held, start = [], 0, start + self.piece
+                    parts = []
+                    held = 0
+                    start += self.piece
         if parts:
             yield self._joined(parts, start)
 
@@ -115,8 +132,10 @@ class Plan:
         tree, mix = kernel_args(self.path)
         levels = []
         for height in range(lowest, self.heights):
-            count, size = self.tree.arity**height, len(sums)
-            points, above = np.empty_like(sums), np.empty((-(-size // self.tree.arity), sums.shape[1]))
+            count = self.tree.arity**height
+            size = len(sums)
+            points = np.empty_like(sums)
+            above = np.empty((-(-size // self.tree.arity), sums.shape[1]))
             place_rows(sums, count, tree, mix, points, above)
             points += 0.0  # −0.0 is 0.0
             lengths = np.full(size, count)
@@ -145,18 +164,22 @@ class Piece(NamedTuple):
 
 def climb_piece(plan: Plan, raw: NDArray[Any], index: int) -> Piece:
     """Read and check one piece, whose first round is number `index`, and climb it."""
-    from treecal.engine._climb_kernels import climb_leaves, few_chunks
+    from treecal.engine._climb_kernels import Into, climb_leaves, few_chunks, new_room
 
     tree, mix = kernel_args(plan.path)
-    tol, leaves = TOLERANCE, as_leaves(raw)
+    tol = TOLERANCE
+    leaves = as_leaves(raw)
     if mix is not None and raw.ndim == 1:
         leaves = plan.dense(as_float_or_class(plan.space, raw, before=index))
     if not isinstance(plan.space, Simplex):
-        tol, leaves = math.inf, as_leaves(as_float_or_class(plan.space, raw, before=index))
+        tol = math.inf
+        leaves = as_leaves(as_float_or_class(plan.space, raw, before=index))
         if (out := first_refused(plan.space, leaves)) is not None:
             refuse(plan.space, leaves[out], index + out + 1)
-    total, errors = np.empty(plan.space.dim), np.zeros((plan.heights, len(plan.shares), 3))
-    bad = climb_leaves(leaves, index, tree, mix, tol, total, errors, few_chunks(len(total)))
+    total = np.empty(plan.space.dim)
+    errors = np.zeros((plan.heights, len(plan.shares), 3))
+    room = new_room(tree.arity, len(total), mix, tol)
+    bad = climb_leaves(leaves, index, tree, mix, Into(total, errors), few_chunks(len(total)), room)
     if bad >= 0:
         refuse(plan.space, raw[bad], index + bad + 1)
     return Piece(raw, total, np.einsum("hen,e->nh", errors, plan.shares).tolist())
@@ -176,7 +199,8 @@ class Errors:
 
     def add_node(self, level: Level) -> None:
         """Add the error of a single node above the pieces, in the kernels' distances."""
-        rounds, parts = int(level.rounds[0]), int(level.parts[0])
+        rounds = int(level.rounds[0])
+        parts = int(level.parts[0])
         if parts:
             gap = level.sums[0] - rounds * level.points[0]
             squares = float(gap.dot(gap))
@@ -185,7 +209,8 @@ class Errors:
     def add_level(self, level: Level, weights: Array) -> None:
         """Add weight times rounds times distance, over the nodes of a level, in the other distances."""
         played = weights > 0
-        rounds, points = level.rounds[played], level.points[played]
+        rounds = level.rounds[played]
+        points = level.points[played]
         means = level.sums[played] / rounds[:, None]
         for distance in self._others:
             self._add(distance, [math.fsum(weights[played] * rounds * distance.between(means, points))])
@@ -206,7 +231,8 @@ class Above:
     """The heights above the pieces: the tree whose leaves are whole pieces."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, tree = plan, plan.tree
+        self.plan = plan
+        tree = plan.tree
         heights = None if tree.depth is None else tree.depth - plan.heights
         self.top = heights == 0  # a piece is the whole tree, and nothing is above
         self.path = Path(
@@ -221,9 +247,11 @@ class Above:
         if self.top:
             return
         (pieces, sums, points), (total, rounds) = self.now, self._part
-        plan, tree = self.plan, self.path.tree
+        plan = self.plan
+        tree = self.path.tree
         for step, point in enumerate(points):
-            height, index = plan.heights + step, pieces // tree.arity**step
+            height = plan.heights + step
+            index = pieces // tree.arity**step
             if rounds:
                 # The tree has all these heights now; only its very first node of a height ended before it grew.
                 parts = plan.tree.depth or (plan.heights + len(sums) if index else 0)
@@ -238,5 +266,53 @@ class Above:
             return []
         arity = self.plan.tree.arity
         ended = list(takewhile(lambda level: level.rounds[0] == arity**level.height, self.open()))
-        self.now, self._part = self.path.step(self.now, total), self._nothing
+        self.now = self.path.step(self.now, total)
+        self._part = self._nothing
         return ended
+
+
+class State(NamedTuple):
+    """What remains of the past: the scale, and cost and weight of each height the tree can have."""
+
+    rounds: int
+    scale: float
+    costs: Array
+    weights: Array
+
+
+class Weights:
+    """The weight of every node, piece after piece, bit for bit as the forecaster gives it."""
+
+    def __init__(self, forecaster: AdaptiveTreeCal) -> None:
+        self._forecaster = forecaster
+        costs, weights, fresh = *np.zeros((2, forecaster.tree.most_heights)), forecaster._state
+        weights[: len(fresh.weights)] = fresh.weights[:, 0]
+        self.states = [State(0, float(fresh.scale[0]), costs, weights)]  # at the start of each piece, and now
+
+    def piece(self, levels: list[Level], ended: list[Level]) -> list[Array]:
+        """Return the weights of the nodes within the next piece, by level, then of those above that end with it."""
+        state = self.states[-1]
+        rule = self._forecaster._weighting
+        costs = state.costs.copy()
+        weights = state.weights.copy()
+        inner = [self._costs(level) for level in levels]
+        offsets = np.cumsum([0, *map(len, inner)])
+        given = np.empty(offsets[-1])
+        above = np.array([self._costs(level)[0] for level in ended])
+        ended_costs = Costs(offsets, np.concatenate(inner), above)
+        scale = weigh_piece(state.rounds, ended_costs, rule, state.scale, Weighed(costs, weights, given))
+        self.states.append(State(state.rounds + len(inner[0]), scale, costs, weights))
+        return [*np.split(given, offsets[1:-1]), *(state.weights[level.height :][:1] for level in ended)]
+
+    def _costs(self, level: Level) -> Array:
+        """Return what each node costs its height."""
+        return node_costs(self._forecaster.norm, level.sums - level.rounds[:, None] * level.points)
+
+    def resume(self, piece: int, sums: Array) -> AdaptiveTreeCal:
+        """Return a forecaster as it was when this piece started."""
+        rounds, scale, costs, weights = self.states[piece]
+        heights = self._forecaster.tree.heights(rounds)
+        forecaster = AdaptiveTreeCal(**self._forecaster.arguments())
+        sums, costs, weights = (array[:heights, None] for array in (sums, costs, weights))
+        forecaster._state = AdaptiveState(np.array([rounds]), sums, costs, weights, np.array([scale]))
+        return forecaster

@@ -33,7 +33,7 @@ from treecal._lanes import (
     with_signs,
 )
 from treecal._typing import Array, Integers
-from treecal.forecasters import Mix, TreeArgs
+from treecal.forecasters import Mix, TreeArgs, coordinate
 from treecal.tree import digits
 
 _FEW = 8  # chunks of a row, at most, that are kept in registers
@@ -51,7 +51,8 @@ def few_chunks(dim: int) -> tuple[int, ...]:
 def first_off_simplex(rows: Array, tol: float) -> int:
     """Return the first row that is not a probability vector, or −1."""
     for i in range(rows.shape[0]):
-        total, size = 0.0, 0.0
+        total = 0.0
+        size = 0.0
         for k in range(rows.shape[1]):
             total += rows[i, k]
             size += abs(rows[i, k])
@@ -76,6 +77,7 @@ class Room(NamedTuple):
     `others` the sums of entries or `digit·‖gap‖₁/2`, and `scale` is `1/digit`.
     """
 
+    tol: float
     start: Array
     pull: Array
     total: Array
@@ -85,13 +87,23 @@ class Room(NamedTuple):
     scale_squared: Array
 
 
+class Into(NamedTuple):
+    """What climbing writes: the sums of the nodes above, and the errors, which it adds to."""
+
+    sums: Array
+    totals: Array
+
+
 @strict
-def _room(arity: int, dim: int, mix: Mix | None) -> Room:
-    row, size = -(-dim // WIDTH) * WIDTH, -(-max(arity, _TOGETHER // arity * arity) // WIDTH) * WIDTH
-    pull, scale = np.zeros(row), 1.0 / np.maximum(1, np.arange(size) % arity)
+def new_room(arity: int, dim: int, mix: Mix | None, tol: float) -> Room:
+    """Return room for a piece whose leaves, if they are rows, must be probability vectors within `tol`."""
+    row = -(-dim // WIDTH) * WIDTH
+    size = -(-max(arity, _TOGETHER // arity * arity) // WIDTH) * WIDTH
+    pull = np.zeros(row)
+    scale = 1.0 / np.maximum(1, np.arange(size) % arity)
     if mix is not None:
         pull[:dim] = mix.pull
-    return Room(np.zeros(row), pull, np.zeros(row), np.zeros(size), np.zeros(size), scale, scale * scale)
+    return Room(tol, np.zeros(row), pull, np.zeros(row), np.zeros(size), np.zeros(size), scale, scale * scale)
 
 
 @strict
@@ -111,30 +123,38 @@ def climb(
     span: Span,
     tree: TreeArgs,
     mix: Mix | None,
-    tol: float,
-    parents: Array,
-    totals: Array,
+    into: Into,
     few: tuple[int, ...],
     room: Room,
 ) -> bool:
-    """Go up one height: add errors to `totals[heights of the tree]`, and write the sums of the nodes above.
+    """Go up one height: add errors to `into.totals[heights of the tree]`, and write the sums of the nodes above.
 
     `rows` are the outcome sums of the nodes of a span. The errors of a node are `‖g‖₁`, `‖g‖₂` and `‖g‖₂²/rounds`, `g`
     being its sum less its point times its rounds: with `total` its finished siblings' sum and `digit` their number,
     `digit·g = digit·row − share·total − digit·length·pull`: no division by coordinate.
 
-    Return whether all rows are surely probability vectors: no signs, and sums within `tol` of 1.
+    Return whether all rows are surely probability vectors: no signs, and sums within `room.tol` of 1.
     """
-    dim, arity, length = rows.shape[1], tree.arity, span.length
+    parents, totals = into
+    dim = rows.shape[1]
+    arity = tree.arity
+    length = span.length
     chunks = len(few) or -(-dim // WIDTH)
-    last, rest = chunks - 1, dim - WIDTH * (chunks - 1)
-    nothing, minus_nothing = lanes_of(0.0), lanes_of(-0.0)  # the latter can be left out of a sum
-    signs, off, limit = nothing, nothing, lanes_of(tol)
+    last = chunks - 1
+    rest = dim - WIDTH * (chunks - 1)
+    nothing = lanes_of(0.0)
+    minus_nothing = lanes_of(-0.0)  # the latter can be left out of a sum
+    signs = nothing
+    off = nothing
+    limit = lanes_of(room.tol)
     if len(few) > 0:
-        total, start = no_chunks(few), no_chunks(few)
+        total = no_chunks(few)
+        start = no_chunks(few)
     else:
-        total, start = room.total, room.start
-    whole, begin = len(rows) - (span.last < length), 0
+        total = room.total
+        start = room.start
+    whole = len(rows) - (span.last < length)
+    begin = 0
     epoch, grown = _epoch_of(span.start, span.height, tree)
     unplayed = tree.depth == 0 and span.height > 0 and span.start == 0  # the first node had ended when the tree grew
     while begin < whole:  # as long as the tree has one number of heights
@@ -143,12 +163,18 @@ def climb(
             room.start[k] = rows[0, k] if unplayed and begin == 0 else length * tree.first[k]
         for c in range(chunks):
             start = with_chunk(start, c, chunk(room.start, c))
-        one, two, square, slot, at = nothing, nothing, nothing, 0, begin * dim
+        one = nothing
+        two = nothing
+        square = nothing
+        slot = 0
+        at = begin * dim
         for eldest in range(begin, end, arity):
             for c in range(chunks):
                 total = with_chunk(total, c, nothing)
             for digit in range(min(arity, end - eldest)):
-                size, squares, weight = minus_nothing, minus_nothing, minus_nothing
+                size = minus_nothing
+                squares = minus_nothing
+                weight = minus_nothing
                 factor = lanes_of(-1.0 * max(digit, 1))
                 for c in range(chunks):
                     value = load(rows, at + WIDTH * c) if c < last else load_some(rows, at + WIDTH * c, rest)
@@ -180,7 +206,8 @@ def climb(
                     store_some(parents, to + WIDTH * c, chunk(total, c), rest)
             if slot + arity > len(room.squares) or eldest + arity >= end:
                 for j in range(slot, len(room.squares)):
-                    room.squares[j], room.others[j] = 0.0, 1.0
+                    room.squares[j] = 0.0
+                    room.others[j] = 1.0
                 for c in range(len(room.squares) // WIDTH):
                     squares = chunk(room.squares, c)
                     two = fma(root(squares), chunk(room.scale, c), two)
@@ -195,31 +222,27 @@ def climb(
             grown *= arity
         begin = end
     if whole < len(rows):
-        _climb_last(rows[whole], whole % arity, span, tree, mix, parents[-1], totals[epoch], unplayed and whole == 0)
+        counted = np.zeros(3) if unplayed and whole == 0 else totals[epoch]
+        _climb_last(rows[whole], whole % arity, span, tree, mix, Into(parents[-1], counted))
     return not any_sign(with_signs(signs, off))
 
 
 @strict
-def _climb_last(
-    row: Array, digit: int, span: Span, tree: TreeArgs, mix: Mix | None, total: Array, errors: Array, unplayed: bool
-) -> None:
-    """Climb an unfinished node, after `digit` siblings, whose sum is `total`."""
-    size = squares = 0.0
+def _climb_last(row: Array, digit: int, span: Span, tree: TreeArgs, mix: Mix | None, into: Into) -> None:
+    """Climb an unfinished node, after `digit` siblings, whose sum is there."""
+    total, errors = into
+    size = 0.0
+    squares = 0.0
     for k in range(len(row)):
         if digit == 0:
-            point, total[k] = tree.first[k], 0.0
-        else:
-            point = total[k] / (digit * span.length)
-            if mix is not None:
-                point = mix.share * point + mix.pull[k]
-        gap = row[k] - span.last * point
+            total[k] = 0.0
+        gap = row[k] - span.last * coordinate(total[k], digit * span.length, k, tree.first[k], mix)
         size += abs(gap)
         squares += gap * gap
         total[k] += row[k]
-    if not unplayed:
-        errors[0] += size
-        errors[1] += np.sqrt(squares)
-        errors[2] += squares / span.last
+    errors[0] += size
+    errors[1] += np.sqrt(squares)
+    errors[2] += squares / span.last
 
 
 @strict
@@ -229,12 +252,18 @@ def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array,
     With `count` of the `digit` siblings in the same class, `digit²·‖gap‖₂² = digit² − 2·digit·count + Σ counts²`, and
     `digit·‖gap‖₁ = 2·(digit − count)`. Return the first class that does not exist, or −1.
     """
-    dim, arity, first = parents.shape[1], tree.arity, tree.first
-    nothing, start_size, start_squares, sums = lanes_of(0.0), 0.0, 0.0, parents.reshape(parents.size)
+    dim = parents.shape[1]
+    arity = tree.arity
+    first = tree.first
+    nothing = lanes_of(0.0)
+    start_size = 0.0
+    start_squares = 0.0
+    sums = parents.reshape(parents.size)
     for k in range(dim):
         start_size += abs(first[k])
         start_squares += first[k] * first[k]
-    half_sizes, starts = np.empty(dim), np.empty(dim)
+    half_sizes = np.empty(dim)
+    starts = np.empty(dim)
     for k in range(dim):
         half_sizes[k] = 0.5 * (start_size - abs(first[k]) + abs(1.0 - first[k]))
         starts[k] = max(start_squares + 1.0 - 2.0 * first[k], 0.0)
@@ -242,9 +271,14 @@ def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array,
     i = 0
     while i < len(classes):  # as long as the tree has one number of heights
         end = min(len(classes), grown - index)
-        one, two, square, slot = nothing, nothing, nothing, 0
+        one = nothing
+        two = nothing
+        square = nothing
+        slot = 0
         while i < end:
-            counts, digit, length = parents[i // arity], 0.0, 0.0
+            counts = parents[i // arity]
+            digit = 0.0
+            length = 0.0
             if slot == 0:  # a processor waits if it reads at once what was written in another width
                 for j in range(i // arity * dim, min(len(sums), (i + len(room.squares)) // arity * dim)):
                     put(sums, j, 0.0)
@@ -268,7 +302,8 @@ def climb_classes(classes: Integers, index: int, tree: TreeArgs, parents: Array,
                 for j in range(slot, len(room.squares)):
                     room.squares[j] = room.others[j] = 0.0
                 for c in range(len(room.squares) // WIDTH):
-                    squares, scale = chunk(room.squares, c), chunk(room.scale, c)
+                    squares = chunk(room.squares, c)
+                    scale = chunk(room.scale, c)
                     one = fma(chunk(room.others, c), scale, one)
                     two = fma(root(squares), scale, two)
                     square = fma(squares, chunk(room.scale_squared, c), square)
@@ -287,47 +322,58 @@ def climb_leaves(
     index: int,
     tree: TreeArgs,
     mix: Mix | None,
-    tol: float,
-    total: Array,
-    totals: Array,
+    into: Into,
     few: tuple[int, ...],
+    room: Room,
 ) -> int:
-    """Climb a piece, `len(totals)` heights, whose first round is number `index`; write its sum to `total`.
+    """Climb a piece, `len(into.totals)` heights, whose first round is number `index`; write its sum to `into.sums`.
 
-    `leaves` are rows or, without mixing, classes. Add errors to `totals[height, heights of the tree]`. Return the first
-    leaf that is no class, or no probability vector within `tol` unless that is infinite, or −1.
+    `leaves` are rows or, without mixing, classes. Add errors to `into.totals[height, heights of the tree]`. Return the
+    first leaf that is no class, or no probability vector within `room.tol` unless that is infinite, or −1.
 
     Blocks go as far up as their nodes stay near the processor, one after the other; then all together.
     """
-    size, dim, arity, top = len(leaves), len(total), tree.arity, len(totals)
-    low, block = 1, arity
+    total, totals = into
+    tol = room.tol
+    size = len(leaves)
+    dim = len(total)
+    arity = tree.arity
+    top = len(totals)
+    low = 1
+    block = arity
     while low < top and block * arity * dim <= _NEAR:
         low += 1
         block *= arity
     blocks = (size + block - 1) // block
-    room = _room(arity, dim, mix)
-    inner, outer = np.empty((2 * (block // arity) + low, dim)), np.empty((2 * blocks + top, dim))
+    inner = np.empty((2 * (block // arity) + low, dim))
+    outer = np.empty((2 * blocks + top, dim))
     for number in range(blocks + 1):
         begin, end = (number * block, min(size, (number + 1) * block)) if number < blocks else (0, size)
         nodes, height, highest, count = (inner, 1, low, arity) if number < blocks else (outer, low, top, block)
         if number < blocks:
-            part, parents = leaves[begin:end], inner[: (end - begin + arity - 1) // arity]
+            part = leaves[begin:end]
+            parents = inner[: (end - begin + arity - 1) // arity]
             bad = -1
             if leaves.ndim == 1:
                 bad = climb_classes(part, index + begin, tree, parents, totals[0], room)
             else:
-                sure = climb(part, Span(0, index + begin, 1, 1), tree, mix, tol, parents, totals[0], few, room)
+                sure = climb(part, Span(0, index + begin, 1, 1), tree, mix, Into(parents, totals[0]), few, room)
                 if not sure and tol < np.inf:
                     bad = first_off_simplex(part, tol)
             if bad >= 0:
                 return begin + bad
-        offset, here = 0, (end - begin + count - 1) // count
+        offset = 0
+        here = (end - begin + count - 1) // count
         while height < highest:
             above = (here + arity - 1) // arity
             span = Span(height, (index + begin) // count, count, end - begin - (here - 1) * count)
-            rows, parents = nodes[offset : offset + here], nodes[offset + here : offset + here + above]
-            climb(rows, span, tree, mix, np.inf, parents, totals[height], few, room)
-            offset, here, height, count = offset + here, above, height + 1, count * arity
+            rows = nodes[offset : offset + here]
+            parents = nodes[offset + here : offset + here + above]
+            climb(rows, span, tree, mix, Into(parents, totals[height]), few, room)
+            offset += here
+            here = above
+            height += 1
+            count *= arity
         if number < blocks:
             outer[number] = nodes[offset]
         else:

@@ -37,7 +37,9 @@ class Groups:
         """Add points with `units` of weight in each of `rounds` rounds, whose outcomes add up to `sums`."""
         from treecal.engine._hashing import gather
 
-        names, weights, done = points.view(np.uint64), units * rounds, 0
+        names = points.view(np.uint64)
+        weights = units * rounds
+        done = 0
         while True:
             self._known, done = gather(names, weights, units, sums, self._table, self._known, done)
             if done == len(names):
@@ -47,7 +49,8 @@ class Groups:
     def _grow(self) -> None:
         from treecal.engine._hashing import rehash
 
-        known, old = self._known, self._table
+        known = self._known
+        old = self._table
         self._table = _table(2 * len(old.slots), old.keys.shape[1])
         for ours, theirs in zip(self._table[1:], old[1:], strict=True):
             ours[:known] = theirs[:known]
@@ -55,7 +58,8 @@ class Groups:
 
     def reading(self, rounds: int, unit: float) -> Reading:
         """Return the groups as a ledger reads them; weights were counted in parts of `unit`."""
-        keys, totals = self._table.keys[: self._known], self._table.totals[: self._known]
+        keys = self._table.keys[: self._known]
+        totals = self._table.totals[: self._known]
         weight = totals[:, 0]
         return Reading(keys.view(np.float64), weight / unit, totals[:, 1:] / weight[:, None], rounds, None)
 
@@ -67,8 +71,11 @@ class Leaves:
     """
 
     def __init__(self, plan: Plan, groups: Groups, unit: float) -> None:
-        self._plan, self._groups, self._unit = plan, groups, unit
-        self._known, self._parts = 0, 1  # states, and heights of the tree while they were counted
+        self._plan = plan
+        self._groups = groups
+        self._unit = unit
+        self._known = 0
+        self._parts = 1  # states, and heights of the tree while they were counted
         self._table = _table(1 << (2 * self.states(plan) + 2 * plan.tree.arity).bit_length(), plan.space.dim)
         self._follow = np.empty(self._table.keys.shape, np.int32)
 
@@ -82,7 +89,8 @@ class Leaves:
         from treecal.engine._hashing import count_leaves
 
         tree = self._plan.tree
-        parents, done = np.empty((-(-len(classes) // tree.arity), self._plan.space.dim)), 0
+        parents = np.empty((-(-len(classes) // tree.arity), self._plan.space.dim))
+        done = 0
         while done < len(classes):
             parts = tree.heights(start + done)
             if parts != self._parts:
@@ -96,7 +104,8 @@ class Leaves:
 
     def give(self) -> None:
         """Give what was counted to the groups, as points."""
-        counts, outcomes = self._table.keys[: self._known].view(np.float64), self._table.totals[: self._known, 1:]
+        counts = self._table.keys[: self._known].view(np.float64)
+        outcomes = self._table.totals[: self._known, 1:]
         if self._known:
             points = counts / np.maximum(counts.sum(axis=1), 1.0)[:, None]
             points[0] = self._plan.path.first + 0.0

@@ -28,13 +28,16 @@ class Table(NamedTuple):
 @inlined
 def _group(name: Bits, table: Table, known: int) -> int:
     """Return the group of a point, given by its bits; a new one if it has none."""
-    code, factor = np.uint64(0), np.uint64(0x9E3779B97F4A7C15)
+    code = np.uint64(0)
+    factor = np.uint64(0x9E3779B97F4A7C15)
     for k in range(len(name)):  # products that do not wait for each other
         code += (name[k] ^ (name[k] >> np.uint64(32))) * factor
         factor *= np.uint64(0xD1342543DE82EF95)
     code = (code ^ (code >> np.uint64(32))) * np.uint64(0xFF51AFD7ED558CCD)
     code ^= code >> np.uint64(32)
-    slots, hashes, keys = table.slots, table.hashes, table.keys
+    slots = table.slots
+    hashes = table.hashes
+    keys = table.keys
     mask = np.uint64(len(slots) - 1)
     slot = code & mask
     group = slots[slot]
@@ -95,7 +98,8 @@ def count_leaves(
         follow[0, :] = -1
     for parent in range(len(parents)):
         counts[:] = 0.0
-        state, eldest = 0, parent * arity
+        state = 0
+        eldest = parent * arity
         last = min(len(classes), eldest + arity) - 1
         for i in range(eldest, last + 1):
             k = classes[i]

@@ -17,7 +17,8 @@ class Rows:
     """Rows in use, `used` of them ever, and those that were dropped, which are used again first."""
 
     def __init__(self, used: int = 0) -> None:
-        self.used, self._free = used, np.empty(0, np.int64)
+        self.used = used
+        self._free = np.empty(0, np.int64)
         self._dropped: NDArray[np.bool_] | None = None  # of all rows, once there are any
 
     def __len__(self) -> int:
@@ -35,7 +36,8 @@ class Rows:
             more = np.zeros(len(rows) - again, bool)
             self._dropped = np.concatenate([self._dropped, more]) if len(more) else self._dropped
             self._dropped[rows] = False
-        self._free, self.used = self._free[: len(self._free) - again], self.used + len(rows) - again
+        self._free = self._free[: len(self._free) - again]
+        self.used = self.used + len(rows) - again
 
     def give_back(self, rows: Integers) -> None:
         """Drop these rows, which are in use, each once."""

@@ -105,7 +105,8 @@ class Names:
     def resumed(self, state: dict[str, Any], rows: int) -> Names:
         """Return the names of a state of so many rows, or raise."""
         check_names("the keys", state, ["text", "ends", *["dropped"] * ("dropped" in state)])
-        data, ends = state["text"], state["ends"]
+        data = state["text"]
+        ends = state["ends"]
         check_array("the names", data, np.shape(data)[:1], np.uint8)
         check_array("the names' ends", ends, (rows,), np.int64)
         ends = np.append(0, ends)

@@ -127,7 +127,8 @@ class ObjectStreams(Streams):
 
     def resumed(self, state: dict[str, Any]) -> Self:
         check_names("the state", state, ("rounds", "objects"))
-        twin, rounds = type(self)(self.thing), check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
+        twin = type(self)(self.thing)
+        rounds = check_rounds("rounds", state["rounds"], np.size(state["rounds"]))
         twin.reserve(len(rounds))
         twin._rounds = rounds.copy()
         learned = np.flatnonzero(rounds).tolist()

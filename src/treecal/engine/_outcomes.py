@@ -13,7 +13,8 @@ from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
 from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed
 
-_ROWS, _CLASSES = (np.dtype("f8"), np.dtype("f4")), (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
+_ROWS = (np.dtype("f8"), np.dtype("f4"))
+_CLASSES = (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
 
 
 def read_outcomes(space: ConvexSet, values: Any, *, before: int = 0, threads: int | None = 1) -> Outcomes:

@@ -15,10 +15,19 @@ from numpy.typing import NDArray
 from treecal._platform import processors
 from treecal._typing import Array
 from treecal._validate import whole_number
-from treecal.engine._climb import KERNEL_DISTANCES, Above, Errors, Level, Piece, Plan, TreeForecaster, climb_piece
+from treecal.engine._climb import (
+    KERNEL_DISTANCES,
+    Above,
+    Errors,
+    Level,
+    Piece,
+    Plan,
+    TreeForecaster,
+    Weights,
+    climb_piece,
+)
 from treecal.engine._groups import Groups, Leaves
 from treecal.engine._outcomes import as_array, as_float_or_class, read_outcomes
-from treecal.engine._weights import Weights
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, TreeCal, TreeState, carry, kernel_args
@@ -44,7 +53,8 @@ class Run:
         distances: tuple[Distance, ...] = (),
         threads: int | None = None,
     ) -> None:
-        self._forecaster, self._plan = forecaster, Plan(forecaster)
+        self._forecaster = forecaster
+        self._plan = Plan(forecaster)
         self._adaptive = isinstance(forecaster, AdaptiveTreeCal)
         self._rows = None if isinstance(outcomes, Iterator) else as_array(forecaster.space, outcomes)
         self._sums: list[Array] = []  # of each whole piece, when outcomes can be read again
@@ -86,8 +96,10 @@ class Run:
     def exact(self) -> Reading:
         """Read the run with forecasts distinguished exactly, by point."""
         if self._reading is None:
-            unit, rows = self._unit(), self._again()
-            plan, classes = self._plan, rows.ndim == 1 and not (self._adaptive or self._plan.path.mix)
+            unit = self._unit()
+            rows = self._again()
+            plan = self._plan
+            classes = rows.ndim == 1 and not (self._adaptive or self._plan.path.mix)
             counted = classes and Leaves.states(plan) <= _STATES
             groups = Groups(plan.space.dim, expected=self.rounds // (plan.tree.arity - 1) + (not counted) * self.rounds)
             leaves = Leaves(plan, groups, unit) if counted else None
@@ -125,7 +137,8 @@ class Run:
         """Return the forecast of `outcomes[t]`; for `t = rounds`, of the outcome that would come next."""
         if not 0 <= whole_number("t", t, least=0) <= self.rounds:
             raise ParameterError.expected("t", t, f"0 to {self.rounds}")
-        rows, plan = self._again(), self._plan
+        rows = self._again()
+        plan = self._plan
         pieces, rest = divmod(t, plan.piece)
         left = plan.dense(as_float_or_class(self.space, rows[t - rest : t], before=t - rest))
         if self._weights is not None:
@@ -140,7 +153,8 @@ class Run:
 
     def _carried(self, pieces: int, left: Array) -> Array:
         """Return the carried sums after some whole pieces and the outcomes that are left."""
-        plan, above = self._plan, Above(self._plan)
+        plan = self._plan
+        above = Above(self._plan)
         inner = np.zeros((plan.heights, self.space.dim))
         tree, _ = kernel_args(plan.path)
         carry(left, tree, inner)
@@ -165,7 +179,9 @@ class Run:
 
     def _play(self, chunks: Iterable[Any], others: tuple[Distance, ...], threads: int) -> dict[Distance, float]:
         """Read TreeCal's stream once, checking it; return the per-node errors in the kernels' distances and others."""
-        plan, above, errors = self._plan, Above(self._plan), Errors(others)
+        plan = self._plan
+        above = Above(self._plan)
+        errors = Errors(others)
         for index, piece in _in_order(plan, plan.cut(chunks), threads):
             errors.add_piece(piece.errors)
             ended = self._end(above, index, len(piece.raw), piece.total)
@@ -190,7 +206,8 @@ class Run:
 
     def _walk(self, chunks: Iterable[Any], *, leaves: Leaves | None = None) -> Iterator[tuple[Level, Array]]:
         """Yield all nodes with their weights, level by level of piece after piece; leaves may be counted apart."""
-        plan, above = self._plan, Above(self._plan)
+        plan = self._plan
+        above = Above(self._plan)
         weights = Weights(self._forecaster) if isinstance(self._forecaster, AdaptiveTreeCal) else None
         for index, raw in zip(itertools.count(0, plan.piece), plan.cut(chunks), strict=False):
             rows = read_outcomes(self.space, raw, before=index)

@@ -40,8 +40,10 @@ from treecal.forecasters._tree.adaptive import Rule as Rule
 from treecal.forecasters._tree.adaptive import node_costs as node_costs
 from treecal.forecasters._tree.path import Path as Path
 from treecal.forecasters._tree.path import TreeState as TreeState
+from treecal.forecasters._tree.steps import Costs as Costs
 from treecal.forecasters._tree.steps import Mix as Mix
 from treecal.forecasters._tree.steps import TreeArgs as TreeArgs
+from treecal.forecasters._tree.steps import Weighed as Weighed
 from treecal.forecasters._tree.steps import carry as carry
 from treecal.forecasters._tree.steps import carry_up as carry_up
 from treecal.forecasters._tree.steps import coordinate as coordinate

@@ -140,7 +140,8 @@ class BinaryGrid(Forecaster):
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> BinaryGrid:
         """Return the grid of least certified error."""
         # √(n+1)·(a + b/n), the bound of n bins, is least where a·n² = b·(n + 2).
-        a, b = 1 / math.sqrt(rounds), 1 / math.sqrt(8)
+        a = 1 / math.sqrt(rounds)
+        b = 1 / math.sqrt(8)
         least = int((b + math.sqrt(b * b + 8 * a * b)) / (2 * a))
         return min((cls(space, bins=n) for n in (least, least + 1)), key=lambda f: f._bound(rounds))
 
@@ -168,7 +169,8 @@ class GridStreams(ColumnStreams):
         super().__init__(thing, Schema((ROUNDS, Field("bias", (thing.bins + 1,)))))
 
     def announce(self, rows: Integers, forecasts: Array | None) -> Forecasts:
-        points, weights = np.zeros((len(rows), 4, 2)), np.zeros((len(rows), 4))
+        points = np.zeros((len(rows), 4, 2))
+        weights = np.zeros((len(rows), 4))
         sizes = np.empty(len(rows), np.int64)
         announce_grids(rows, self.columns["bias"], points, weights, sizes)
         most = int(sizes.max(initial=1))
@@ -200,7 +202,8 @@ def _keep_middlemost(rows: Integers, count: int, last: int) -> int:
 @strict
 def choose_points(bias: Array, chosen: Integers, weights: Array) -> int:
     """Write the points of a grid to play, and their weights; return how many. `chosen` has room for all points."""
-    bins, found = len(bias) - 1, 0
+    bins = len(bias) - 1
+    found = 0
     for i in range(bins + 1):
         if bias[i] == 0:
             chosen[found] = i
@@ -218,8 +221,10 @@ def choose_points(bias: Array, chosen: Integers, weights: Array) -> int:
     for c in range(cells - 1, -1, -1):
         i = chosen[c]
         both = abs(bias[i + 1]) + abs(bias[i])
-        chosen[2 * c], chosen[2 * c + 1] = i, i + 1
-        weights[2 * c], weights[2 * c + 1] = abs(bias[i + 1]) / both / cells, abs(bias[i]) / both / cells
+        chosen[2 * c] = i
+        chosen[2 * c + 1] = i + 1
+        weights[2 * c] = abs(bias[i + 1]) / both / cells
+        weights[2 * c + 1] = abs(bias[i]) / both / cells
     return 2 * cells
 
 
@@ -231,14 +236,17 @@ def announce_grids(rows: Integers, biases: Array, points: Array, weights: Array,
     for i in range(len(rows)):
         sizes[i] = choose_points(biases[rows[i]], chosen, weights[i])
         for c in range(sizes[i]):
-            points[i, c, 0], points[i, c, 1] = (bins - chosen[c]) / bins, chosen[c] / bins
+            points[i, c, 0] = (bins - chosen[c]) / bins
+            points[i, c, 1] = chosen[c] / bins
 
 
 @strict
 def play_grids(rows: Integers, outcomes: Any, biases: Array, rounds: Integers) -> None:
     """Play a round of each row's stream, in order."""
     bins = biases.shape[1] - 1
-    chosen, weights, outcome = np.empty(bins + 4, np.int64), np.empty(4), np.empty(2)
+    chosen = np.empty(bins + 4, np.int64)
+    weights = np.empty(4)
+    outcome = np.empty(2)
     for i in range(len(rows)):
         bias = biases[rows[i]]
         count = choose_points(bias, chosen, weights)

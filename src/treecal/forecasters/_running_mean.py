@@ -105,7 +105,8 @@ def add(rows: Integers, outcomes: Any, sums: Array, lost: Array, rounds: Integer
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, i)
         for k in range(dim):
-            a, b = sums[row, k], outcome[k]
+            a = sums[row, k]
+            b = outcome[k]
             total = a + b
             seen = total - a
             sums[row, k] = total

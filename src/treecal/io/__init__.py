@@ -43,9 +43,11 @@ from treecal.io._scan import File, FileSource
 from treecal.io._source import LOG as LOG
 from treecal.io._source import Piece as Piece
 from treecal.io._source import Source
+from treecal.io._text import Block as Block
+from treecal.io._text import Lines as Lines
 from treecal.io._text import Place, Row
+from treecal.io._text import in_blocks as in_blocks
 from treecal.io._text import open_lines as open_lines
-from treecal.io._text import read_lines as read_lines
 
 for _format in (CSV, JSON_LINES, PARQUET):
     register(_format)

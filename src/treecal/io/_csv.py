@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +18,23 @@ import numpy as np
 from treecal.exceptions import FileError
 from treecal.io._decoder import Decoder
 from treecal.io._duckdb import columns_of_type, identifier, library, quoted
-from treecal.io._formats import Format
+from treecal.io._formats import Check, Format
 from treecal.io._scan import File, FileSource
-from treecal.io._text import LINE, TOO_LONG, Place, Row, check_case, is_gzip, is_utf8, not_csv, open_lines, read_blocks
+from treecal.io._text import (
+    LINE,
+    TOO_LONG,
+    Block,
+    Lines,
+    Place,
+    Row,
+    check_case,
+    in_blocks,
+    is_gzip,
+    is_utf8,
+    not_csv,
+    open_lines,
+    read_blocks,
+)
 
 _DELIMITERS = (",", ";", "\t", "|")
 _OPEN = 100  # lines of a row that may still be being written
@@ -116,35 +130,48 @@ class _Texts:
         return self.of_record[-1]
 
 
-def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[CsvRecord]:
-    """Yield the records after the header."""
-    texts = _Texts(lines)
-    taken = texts.of_record
-    reader = _reader(texts, header.delimiter)
-    width = len(header.names)
-    number = 1
-    row = 0
-    line = 2
-    while True:
-        texts.begin()
-        problem = None
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            cells = [] if texts.size > LINE else _without_blanks(taken, header.delimiter)
-            problem = TOO_LONG if texts.size > LINE else None if cells else f"it is not CSV: {error}."
-        if taken[-1].endswith("\n") and taken[-1].endswith("\r\n") != (header.end == "\r\n"):
-            raise not_csv(name)
-        begins = line
-        line = line + len(taken)
-        number = number + 1
+class CsvRecords(Iterator[CsvRecord]):
+    """The records after the header."""
+
+    def __init__(self, lines: Iterator[bytes], header: Header, name: str) -> None:
+        self._header = header
+        self._name = name
+        self._texts = _Texts(lines)
+        self._reader = _reader(self._texts, header.delimiter)
+        self._number = 1
+        self._row = 0
+        self._line = 2
+
+    def passed(self, rows: int) -> Place:
+        """Take note of rows of one line each that were read otherwise; return the place of the first."""
+        first = Place(self._row + 1, self._line)
+        self._number += rows
+        self._row += rows
+        self._line += rows
+        return first
+
+    def __next__(self) -> CsvRecord:
+        width = len(self._header.names)
+        texts = self._texts
+        taken = texts.of_record
+        while True:
+            texts.begin()
+            problem = None
+            try:
+                cells = next(self._reader)
+            except csv.Error as error:
+                cells = [] if texts.size > LINE else _without_blanks(taken, self._header.delimiter)
+                problem = TOO_LONG if texts.size > LINE else None if cells else f"it is not CSV: {error}."
+            if taken[-1].endswith("\n") and taken[-1].endswith("\r\n") != (self._header.end == "\r\n"):
+                raise not_csv(self._name)
+            begins = self._line
+            self._line += len(taken)
+            self._number += 1
+            if cells or problem is not None or width == 1:
+                break
         if not cells and problem is None:
-            if width > 1:
-                continue
             cells = [""]  # a cell of the only column may be blank
-        row += 1
+        self._row += 1
         if len(cells) == width + 1 and not cells[-1]:
             cells.pop()  # a delimiter at the end of the line, which DuckDB accepts as well
         if len(cells) != width and problem is None:
@@ -152,7 +179,7 @@ def csv_records(lines: Iterator[bytes], header: Header, name: str) -> Iterator[C
         finished = taken[-1].endswith("\n") and not texts.ended
         # Of a line that is too long the end is not read; and quotes that are never closed are a mistake.
         whole = finished or texts.size > LINE or len(taken) > _OPEN
-        yield CsvRecord(number, Place(row, begins), cells, problem, whole)
+        return CsvRecord(self._number, Place(self._row, begins), cells, problem, whole)
 
 
 def _without_blanks(lines: list[str], delimiter: str) -> list[str]:
@@ -170,7 +197,7 @@ def by_column(names: Sequence[str], cells: Sequence[str]) -> dict[str, str | Non
     return {name: cell.strip(" ") or None for name, cell in zip(names, cells, strict=False)}
 
 
-def csv_rows(lines: Iterator[bytes], name: str, check: Callable[[str, Sequence[str]], object]) -> Iterator[Row]:
+def csv_rows(lines: Iterator[bytes], name: str, check: Check) -> Iterator[Row]:
     r"""Yield the rows of a CSV file or a pipe, each as soon as its line has been read, once its columns are checked.
 
     Examples
@@ -183,8 +210,50 @@ def csv_rows(lines: Iterator[bytes], name: str, check: Callable[[str, Sequence[s
     """
     header = csv_header(lines, name)
     check(name, header.names)
-    for record in csv_records(lines, header, name):
+    yield from _as_rows(CsvRecords(lines, header, name), header)
+
+
+def _as_rows(records: Iterator[CsvRecord], header: Header) -> Iterator[Row]:
+    for record in records:
         yield Row(record.place, by_column(header.names, record.cells), record.problem, record.whole)
+
+
+def csv_blocks(lines: Lines, name: str, check: Check) -> Iterator[Block]:
+    """Yield the same rows in blocks, by column wherever each line is a row of the table."""
+    header = csv_header(lines, name)
+    check(name, header.names)
+    records = CsvRecords(lines, header, name)
+    one_by_one = in_blocks(lines, _as_rows(records, header))
+    while taken := lines.take():
+        if len(taken) > 1 and not taken[-1].endswith(b"\n"):
+            lines.give_back(1)
+            taken.pop()
+        if (table := _table(taken, header)) is not None:
+            yield Block.of_columns(table, records.passed(len(taken)))
+            continue
+        lines.give_back(len(taken))
+        if (block := next(one_by_one, None)) is not None:
+            yield block
+
+
+def _table(lines: list[bytes], header: Header) -> dict[str, list[str | None]] | None:
+    """Return the cells of lines by column, as `CsvRecords` would; None where a line is not a row of the table."""
+    data = b"".join(lines)
+    returns = len(lines) if header.end == "\r\n" else 0
+    if len(data) > LINE or not data.endswith(header.end.encode()) or data.count(b"\r") != returns:
+        return None
+    if returns and data.count(b"\r\n") != returns:
+        return None
+    texts = data.decode(errors="surrogateescape").split("\n")
+    texts.pop()
+    try:
+        records = list(_reader(texts, header.delimiter))
+    except csv.Error:
+        return None
+    if len(records) != len(texts) or set(map(len, records)) != {len(header.names)}:
+        return None
+    columns = zip(header.names, zip(*records, strict=True), strict=True)
+    return {name: [cell.strip(" ") or None for cell in cells] for name, cells in columns}
 
 
 def csv_count(blocks: Iterable[bytes], delimiter: str, *, blank_lines: bool) -> int | None:
@@ -292,7 +361,7 @@ class Csv(FileSource):
     def _records(self) -> Iterator[CsvRecord]:
         with open_lines(self.path) as lines:
             csv_header(lines, self.name)
-            yield from csv_records(lines, self._header, self.name)
+            yield from CsvRecords(lines, self._header, self.name)
 
     def _counted(self, path: Path) -> int:
         names, delimiter, _ = self._header
@@ -312,7 +381,11 @@ def inert(cell: Any) -> Any:
 
 def _cell(value: Any) -> Any:
     """Return a value as a cell of CSV; a negative number is no formula, even as text."""
+    if type(value) is float:
+        return value
     if isinstance(value, str):
+        if value.isalnum():
+            return value
         return value if _NUMBER.fullmatch(value) else inert(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict | bool) else value
 
@@ -335,4 +408,4 @@ def _sources(files: Sequence[File], connection: Any) -> list[Csv]:
     return [Csv(file, connection) for file in files]
 
 
-CSV = Format("csv", "CSV", (".csv", ".tsv", ".txt"), _sources, _write, csv_rows)
+CSV = Format("csv", "CSV", (".csv", ".tsv", ".txt"), _sources, _write, csv_rows, blocks=csv_blocks)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -234,6 +235,40 @@ class Decoder:
             raise OutcomeError(f"the negative entries sum to {p[p < 0].sum():g}, expected 0 within {within:g}.")
         return without_negatives(self.space, p)
 
+    def forecasts_of(self, columns: Mapping[str, Sequence[Any]], there: Sequence[str]) -> tuple[Array, Any]:
+        """Return the forecasts in these columns, `(n, d)`, and which of them `forecast` accepts as they stand.
+
+        Of others it is not said here what is wrong with them, and rarer spellings, such as texts of lists, are among
+        them.
+        """
+        found = [columns[name] for name in there]
+        if not self._labels or len(found) not in (1, len(self._labels)):
+            rows = len(found[0])
+            return np.zeros((rows, self.space.dim)), np.zeros(rows, bool)
+        if len(found) == 1 and all(type(cell) is list and len(cell) == len(self._labels) for cell in found[0]):
+            found = list(zip(*found[0], strict=True))
+        elif len(found) == 1 and len(self._labels) == 2:
+            check_pairs(there, self._labels)
+        p = np.array([_numbers(cells) for cells in found])
+        names = there
+        if len(p) == 1 and len(self._labels) == 2:
+            p = np.stack([1 - p[0], p[0]])
+            names = (f"1 - {there[0]}", there[0])
+        if len(p) != len(self._labels):
+            return np.zeros((p.shape[1], self.space.dim)), np.zeros(p.shape[1], bool)
+        if not self._read:
+            self._read = tuple(names) if len(names) == len(p) else tuple(f"{there[0]}[{k}]" for k in range(len(p)))
+        within = rounding(self.tolerance, len(p))
+        with np.errstate(invalid="ignore"):
+            good = ((p >= -within) & (p <= 1 + within)).all(axis=0) & (np.add.accumulate(p)[-1] <= 1 + within)
+        return without_negatives(self.space, p.T), good & valid_forecasts(p, self.tolerance)
+
+    def classes_of(self, cells: Sequence[Any]) -> Any:
+        """Return the class of each cell, -1 where there is none, or another kind of outcome."""
+        if {*map(type, cells)} <= {str}:
+            return np.array([self._index.get(cell, -1) for cell in cells], np.int64)
+        return np.array([-1 if self._is_vector(cell) else self._class(cell) for cell in cells], np.int64)
+
     def _remedy(self, off: float, dim: int) -> str:
         """Return how to read probabilities whose sum is so far from 1: with the least power of ten that will do."""
         if self.tolerance == TOLERANCE:
@@ -249,15 +284,21 @@ class Decoder:
         )
 
     def _vertex(self, name: str, value: Any) -> Array:
-        # Integers become floats in a column where one is missing.
-        whole = isinstance(value, bool) or (isinstance(value, float | Decimal) and value % 1 == 0)
-        at = self._index.get(str(int(value) if whole else value))
-        if at is None or value is None:
+        at = self._class(value)
+        if at < 0:
             hint = 'on_error="skip" leaves out rows that have no outcome yet.' if value is None else None
             raise _refusal(name, value, f"one of {listed(self._labels)}", hint=hint)
         outcome = np.zeros(self.space.dim)
         outcome[at] = 1.0
         return outcome
+
+    def _class(self, value: Any) -> int:
+        """Return the class of this label; -1 if there is none."""
+        if value is None:
+            return -1
+        # Integers become floats in a column where one is missing.
+        whole = isinstance(value, bool) or (isinstance(value, float | Decimal) and value % 1 == 0)
+        return self._index.get(str(int(value) if whole else value), -1)
 
     def _numbers(self, name: str, value: Any, columns: Sequence[str]) -> dict[str, float]:
         """Return the numbers of a vector, by name."""
@@ -301,6 +342,27 @@ def _number(name: str, value: Any) -> float:
     if text.rstrip().endswith("%"):
         hint = "probabilities are numbers from 0 to 1: divide by 100."
     raise _refusal(name, value, "a number", hint=hint)
+
+
+def _numbers(cells: Sequence[Any]) -> Array:
+    """Return the numbers in cells, NaN where there is none."""
+    kinds = {*map(type, cells)}
+    if kinds <= {float, int}:
+        with suppress(OverflowError):
+            return np.array(cells, np.float64)
+    if kinds <= {str}:
+        text = "".join(cells)
+        if text.isascii() and "_" not in text:
+            with suppress(ValueError):
+                return np.array([float(cell) for cell in cells])
+    return np.array([_number_or_none(cell) for cell in cells])
+
+
+def _number_or_none(cell: Any) -> float:
+    try:
+        return _number("", cell)
+    except OutcomeError:
+        return np.nan
 
 
 def _refusal(name: str, value: Any, expected: str, *, hint: str | None = None) -> OutcomeError:

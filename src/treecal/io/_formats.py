@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 
 from treecal.exceptions import ParameterError
 from treecal.io._scan import File, FileSource
-from treecal.io._text import Row
+from treecal.io._text import Block, Lines, Row
+
+Check = Callable[[str, Sequence[str]], object]
+"""Called with the name of a source and its columns; raises unless they are those that are needed."""
 
 
 class Format(NamedTuple):
@@ -31,6 +34,8 @@ class Format(NamedTuple):
         columns, which is called before the first row where they are known; None if it is not text.
     headed
         Whether the columns of a text are known before its first row.
+    blocks
+        Reads the same rows in blocks, which may be faster.
     begins
         Returns whether a file begins with these bytes, unpacked; None if that cannot be told.
 
@@ -46,8 +51,9 @@ class Format(NamedTuple):
     endings: tuple[str, ...]
     sources: Callable[[Sequence[File], Any], Sequence[FileSource]]
     write: Callable[[Path, str, Mapping[str, set[str]], Iterable[dict[str, Any]]], None]
-    lines: Callable[[Iterator[bytes], str, Callable[[str, Sequence[str]], object]], Iterator[Row]] | None = None
+    lines: Callable[[Iterator[bytes], str, Check], Iterator[Row]] | None = None
     headed: bool = True
+    blocks: Callable[[Lines, str, Check], Iterator[Block]] | None = None
     begins: Callable[[bytes], bool] | None = None
 
 

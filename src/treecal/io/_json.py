@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from treecal.exceptions import FileError, TreeCalError
 from treecal.io._duckdb import columns_of_type, identifier
-from treecal.io._formats import Format
+from treecal.io._formats import Check, Format
 from treecal.io._scan import File, FileSource
 from treecal.io._source import LOG
 from treecal.io._text import LINE, TOO_LONG, Place, Row, begins_with_mark, check_case, is_gzip, open_lines, read_blocks
@@ -147,7 +147,7 @@ class JsonLines(FileSource):
                         raise FileError.at(self.name, *row.place, row.problem)
 
 
-def _rows(lines: Iterator[bytes], name: str, check: Callable[[str, Sequence[str]], object]) -> Iterator[Row]:
+def _rows(lines: Iterator[bytes], name: str, check: Check) -> Iterator[Row]:
     return json_rows(lines)  # which have no header to be checked
 
 

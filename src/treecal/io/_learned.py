@@ -39,8 +39,7 @@ class LearnedFiles:
     >>> files = LearnedFiles()
     >>> files.begin("days.csv", days[:2])
     0
-    >>> for row in days[:2]:
-    ...     files.learned(row)
+    >>> files.learned(days[:2])
     >>> LearnedFiles(files.to_list()).begin("days.csv", days)
     2
     >>> LearnedFiles(files.to_list()).begin("other.csv", days[1:]) is None
@@ -83,10 +82,10 @@ class LearnedFiles:
         self._files = [file for file in self._files if (file.rows, file.digest) != known]
         return self._rows
 
-    def learned(self, row: Row) -> None:
-        """Take note of the next row."""
-        self._rows += 1
-        self._digest.update(_content(row))
+    def learned(self, rows: Sequence[Row]) -> None:
+        """Take note of the next rows."""
+        self._rows += len(rows)
+        self._digest.update(b"".join(map(_content, rows)))
 
     def to_list(self) -> list[list[Any]]:
         """Return what has been learned, as JSON values."""

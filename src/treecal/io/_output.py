@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -57,10 +57,23 @@ class NewTable:
         """Add a row, of JSON values."""
         self._spool.write(json.dumps(row, ensure_ascii=False) + "\n")
         for name, value in row.items():
-            if value is not None:
-                self._kinds.setdefault(name, set()).add(_kind(value))
-            elif name not in self._kinds:
-                self._kinds[name] = set()
+            self._note(name, [value])
+
+    def add_columns(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Add many rows, by column."""
+        self._spool.write(json.dumps([list(columns), *columns.values()], ensure_ascii=False) + "\n")
+        for name, values in columns.items():
+            self._note(name, values)
+
+    def _note(self, name: str, values: Sequence[Any]) -> None:
+        """Take note of the kinds of values in a column."""
+        kinds = self._kinds.setdefault(name, set())
+        types = {*map(type, values)} - {type(None)}
+        kinds |= (
+            {each.__name__ for each in types}
+            if types <= {str, float, bool}
+            else {_kind(v) for v in values if v is not None}
+        )
 
     @property
     def columns(self) -> dict[str, set[str]]:
@@ -74,7 +87,14 @@ class NewTable:
         self._spool.seek(0)
         for line in self._spool:
             found = json.loads(line)
-            yield {name: found.get(name) for name in names}
+            if isinstance(found, dict):
+                yield {name: found.get(name) for name in names}
+                continue
+            there, *columns = found
+            cells = dict(zip(there, columns, strict=True))
+            missing = [None] * len(columns[0])
+            for row in zip(*(cells.get(name, missing) for name in names), strict=True):
+                yield dict(zip(names, row, strict=True))
 
 
 def _kind(value: Any) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -19,6 +21,7 @@ LINE = 1 << 24
 """Longest line, in bytes."""
 TOO_LONG = f"it is longer than {LINE >> 20} MiB."
 _BLOCK = 1 << 20
+_LINES = 1 << 16  # bytes of lines that are held at once
 _LARGE = 1 << 30  # what a gzip file may always unpack to
 _RATIO = 200  # how many times its own size it may unpack to beyond that
 _BOM = b"\xef\xbb\xbf"
@@ -50,6 +53,78 @@ class Row(NamedTuple):
         if self.problem is not None:
             raise TreeCalError(self.problem)
         return self.value
+
+
+class Block:
+    """Rows that follow one another: as rows, and by column where all are whole and have the same columns.
+
+    Examples
+    --------
+    >>> block = Block.of_columns({"day": ["1", "2"], "sky": ["rain", None]}, Place(1, 2))
+    >>> [(str(row.place), row.value) for row in block[1:].rows]
+    [('line 3 (row 2)', {'day': '2', 'sky': None})]
+    >>> Block(block.rows).columns == block.columns
+    True
+    """
+
+    _first: Place
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = rows
+
+    @classmethod
+    def of_columns(cls, columns: dict[str, list[Any]], first: Place) -> Block:
+        """Return the rows of a table, the first of which is at this place, with one line for each."""
+        block = object.__new__(cls)
+        block.columns = columns
+        block._first = first
+        return block
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """The rows."""
+        assert self.columns is not None
+        row, line = self._first
+        names = list(self.columns)
+        cells = zip(*self.columns.values(), strict=True)
+        return [
+            Row(Place(row + k, None if line is None else line + k), dict(zip(names, each, strict=True)))
+            for k, each in enumerate(cells)
+        ]
+
+    @cached_property
+    def columns(self) -> dict[str, list[Any]] | None:
+        """The cells of each column; None where rows differ in their columns, or cannot be read."""
+        rows = self.rows
+        names = rows[0].value.keys() if rows and isinstance(rows[0].value, dict) else None
+        if names is None or any(row.problem is not None or not row.whole for row in rows):
+            return None
+        if any(not isinstance(row.value, dict) or row.value.keys() != names for row in rows):
+            return None
+        return {name: [row.value[name] for row in rows] for name in names}
+
+    def __len__(self) -> int:
+        return len(self.rows) if "rows" in vars(self) else len(next(iter((self.columns or {}).values())))
+
+    def __getitem__(self, at: slice) -> Block:
+        if "rows" in vars(self):
+            return Block(self.rows[at])
+        row, line = self._first
+        start = at.indices(len(self))[0]
+        columns = {name: cells[at] for name, cells in (self.columns or {}).items()}
+        return Block.of_columns(columns, Place(row + start, None if line is None else line + start))
+
+
+def in_blocks(lines: Lines, rows: Iterator[Row]) -> Iterator[Block]:
+    """Yield rows that are read from lines in blocks, each of those whose lines are there."""
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if lines.waits:
+            yield Block(found)
+            found = []
+    if found:
+        yield Block(found)
 
 
 def is_gzip(name: str) -> bool:
@@ -109,31 +184,80 @@ def read_blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def read_lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield the lines of a file, without its byte order mark; of one that is too long only the first `LINE + 1` bytes.
+class Lines(Iterator[bytes]):
+    """The lines of a file, without its byte order mark; of one that is too long only the first `LINE + 1` bytes.
 
-    Nothing is read ahead, for the sake of pipes.
+    They are read in blocks, each of the lines that are there: none of a pipe waits for another.
     """
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._blocks = _blocks_of_lines(file, name)
+        self._block: list[bytes] = []
+        self._next = 0
+        self._last = 0  # of the block's lines, where those after it are blank
+
+    def __next__(self) -> bytes:
+        if self._next == len(self._block):
+            self.give_back(len(self.take()))
+            if not self._block:
+                raise StopIteration
+        self._next += 1
+        return self._block[self._next - 1]
+
+    @property
+    def waits(self) -> bool:
+        """Whether no line is there now, but for blank ones."""
+        return self._next >= self._last
+
+    def take(self) -> list[bytes]:
+        """Return the lines that are left of a block, or else those of the next one; none at the end."""
+        if self._next == len(self._block):
+            self._block = next(self._blocks, [])
+            self._next = 0
+            self._last = next((k for k in range(len(self._block), 0, -1) if not self._block[k - 1].isspace()), 0)
+        left = self._block[self._next :]
+        self._next = len(self._block)
+        return left
+
+    def give_back(self, count: int) -> None:
+        """Let the last lines that were taken be taken again."""
+        self._next -= count
+
+
+def _blocks_of_lines(file: BinaryIO, name: str) -> Iterator[list[bytes]]:
     total = 0
-    first = True
+    begun = b""  # of a line whose end is still to come
+    mark = _BOM
     with _unpacked(file, name) as text:
-        while line := text.readline(LINE + 1):
-            total += len(line)
-            rest = line
-            while len(line) > LINE and rest and not rest.endswith(b"\n"):
-                rest = text.readline(_BLOCK)
-                total += len(rest)
-                _check_size(file, name, total)
+        read = getattr(text, "read1", text.read)  # what is there, without waiting for more
+        while block := read(_LINES):
+            total += len(block)
             _check_size(file, name, total)
-            yield line.removeprefix(_BOM) if first else line
-            first = False
+            lines = []
+            if len(begun) > LINE:  # what is left of it is left out
+                end = block.find(b"\n") + 1
+                if not end:
+                    continue
+                lines.append(begun)
+                begun = b""
+                block = block[end:]
+            lines += BytesIO(begun + block).readlines()
+            begun = b""
+            if block and not block.endswith(b"\n"):
+                begun = lines.pop()[: LINE + 1]
+            if lines:
+                lines[0] = lines[0].removeprefix(mark)
+                mark = b""
+                yield [line if len(line) <= LINE else line[: LINE + 1] for line in lines]
+        if begun:
+            yield [begun.removeprefix(mark)]
 
 
 @contextmanager
-def open_lines(path: str | os.PathLike[str]) -> Iterator[Iterator[bytes]]:
+def open_lines(path: str | os.PathLike[str]) -> Iterator[Lines]:
     """Open a text file, gzipped or not, and give its lines."""
     with open(path, "rb") as file:
-        yield read_lines(file, Path(path).name)
+        yield Lines(file, Path(path).name)
 
 
 def begins_with_mark(path: Path) -> bool:

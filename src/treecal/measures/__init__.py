@@ -12,6 +12,7 @@ from treecal.measures._cells import bin_sql as bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
 from treecal.measures._levels import Chance, Interval, mean_interval
+from treecal.measures._levels import largest_surprise as largest_surprise
 from treecal.measures._payoff import Payoff, payoff_loss
 from treecal.measures._payoff import best_actions as best_actions
 from treecal.measures._payoff import read_loss as read_loss

@@ -13,6 +13,7 @@ from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
 from treecal.measures._levels import Law, Square, law_of
 from treecal.measures._log import read_log, whole
+from treecal.measures._reliability import Bins, law_of_bins
 
 
 def ece(
@@ -223,12 +224,16 @@ class SquareParts(EceParts, Square):
     ) -> None:
         super().__init__(forecasts, weights, view, bins, kind)
         self.squared = squared
+        self._worth = float(weights.sum() / (weights @ weights))  # Kish
 
     def value(self, y: Integers) -> float:
+        square = self._square(y)
+        return square if self.squared else math.sqrt(max(square, 0.0))
+
+    def _square(self, y: Integers) -> float:
         weight, outcome, forecast = (s[0] for s in self.cells.sums(y, np.zeros_like(y), 1))
         twice, gaps, _ = self.cells.squares(y)
-        square = _unbiased(weight, twice, outcome - forecast, gaps) / weight.sum()
-        return square if self.squared else math.sqrt(max(square, 0.0))
+        return _unbiased(weight, twice, outcome - forecast, gaps) / float(weight.sum())
 
     def read(self, sums: Array) -> Array:
         weight, gap = np.split(sums, 2, axis=-1)
@@ -237,7 +242,9 @@ class SquareParts(EceParts, Square):
         return square if self.squared else np.sqrt(square)
 
     def law(self, y: Integers, chunk: Integers, chunks: int, *, rows: bool) -> Law:
-        """Return the law of the mean squared gap; without `rows`, estimated from pairs of different chunks."""
+        """Return the law of the mean squared gap: of independent rows from their bins, otherwise from the chunks."""
+        if rows:
+            return law_of_bins(self._bins(y))._replace(value=self._square(y))
         weight, gap = np.split(self.sums(y, chunk, chunks), 2, axis=1)
         used = weight.any(axis=0)
         weight = weight[:, used]
@@ -246,11 +253,7 @@ class SquareParts(EceParts, Square):
         total = gap.sum(axis=0)
         twice = (weight**2).sum(axis=0)
         everything = float(whole.sum())
-        if rows:
-            own, gaps, _ = self.cells.squares(y)
-            value = _unbiased(whole, own[used], total, gaps[used]) / everything
-        else:
-            value = _unbiased(whole, twice, total, (gap**2).sum(axis=0)) / everything
+        value = _unbiased(whole, twice, total, (gap**2).sum(axis=0)) / everything
         mean = total / whole
         root = np.sqrt(whole / everything)
         added = (gap - mean * weight) * (root / whole)
@@ -259,6 +262,14 @@ class SquareParts(EceParts, Square):
         # A chunk moves the shares of the cells, too.
         moved = (weight @ mean**2 - weight.sum(axis=1) * float(np.sum((root * mean) ** 2))) / everything
         return law_of(value, root * mean, added, moved)
+
+    def _bins(self, y: Integers) -> list[Bins]:
+        """Return the cells of each column as bins."""
+        sums = self.cells.sums(y, np.zeros_like(y), 1)
+        weight, outcome, forecast = (part[0].reshape(self.cells.columns, -1) for part in sums)
+        with np.errstate(invalid="ignore"):
+            outcome, forecast = outcome / weight, forecast / weight
+        return [Bins(*each, self._worth) for each in zip(forecast, weight, outcome, strict=True)]
 
 
 class ResolutionParts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,16 @@ from treecal.measures._calibration import (
     resolution,
 )
 from treecal.measures._gaps import AtbParts, SmoothParts, atb, smooth_calibration_error
-from treecal.measures._levels import AT_ZERO, Chance, Interval, Square, square_interval, with_rare
+from treecal.measures._levels import (
+    AT_ZERO,
+    IMPOSSIBLE,
+    Chance,
+    Interval,
+    Square,
+    square_interval,
+    unseen,
+    with_rare,
+)
 from treecal.measures._log import Log, Parts, read_forecasts, read_log, read_weights
 from treecal.measures._payoff import PayoffParts, payoff_loss
 from treecal.measures._scores import ScoreParts, SkillParts, accuracy, brier, log_score, skill
@@ -48,6 +57,7 @@ _FROM_SUMS: dict[Measure, Callable[..., Parts]] = {
 _CHUNKS = 4000
 _LEAST_BLOCKS = 20
 _NOISY = "much of it may be noise, and then an interval can miss the truth: use debiased_ece"
+_NEAR_ZERO = 0.05
 _NOISE = 0.1  # share of the value that resampling adds to it: less wherever the intervals of ece and mce covered
 
 
@@ -108,37 +118,41 @@ def interval(
     >>> print(interval(partial(debiased_ece, view=1), wrong, y, rng=rng))  # in truth 0.106
     0.1148, 90 % interval 0.1017 to 0.1283
     >>> print(interval(partial(debiased_ece, view=1), p, y, rng=rng))      # in truth 0
-    0, 90 % interval 0 to 0.02936 (not distinguishable from 0, where an interval covers more often than its level)
+    0, 90 % interval 0 to 0.02937 (not distinguishable from 0, where an interval covers more often than its level)
     """
     if not 0 < level < 1:
         raise ParameterError.expected("level", level, "a number between 0 and 1")
     log = read_log(P, y, weights)
     chunk, chunks = _chunks(len(log.outcomes), blocks, rng)
+    size = whole_number("draws", draws, least=100)
     parts = _parts(measure, log.forecasts, log.weights)
+    sums = _Sums(measure, log, parts, chunk, chunks)
+    value = float(measure(*log[:2], weights=log.weights)) if parts is None else parts.value(log.outcomes)
+    if not math.isfinite(value):
+        return Interval(value, value, value, level, "an outcome had forecast 0")
     if isinstance(parts, Square):
         low, high = square_interval(parts.law(log.outcomes, chunk, chunks, rows=blocks is None), level)
         if isinstance(parts, SquareParts) and not parts.squared:
             low = math.sqrt(low)
             high = math.sqrt(high)
-        return Interval(parts.value(log.outcomes), low, high, level, AT_ZERO if low <= 0 else "")
-    counts = _resampled(chunks, whole_number("draws", draws, least=100), rng)
-    if parts is None:
-        return _of_any(measure, log, chunk, counts, level)
-    sums = parts.sums(log.outcomes, chunk, chunks)
-    value = parts.value(log.outcomes)
-    base = float(parts.read(sums.sum(axis=0)[None])[0])
-    if not math.isfinite(value):
-        return Interval(value, value, value, level, "an outcome had forecast 0")
-    found = parts.read(counts @ sums)
-    low, high = _ends(value, base, found, (1 - level) / 2, debiased=parts.debiased)
+        low, high = _with_unseen(sums, value, low, high, level, size, rng)
+        return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
+    found = sums.resampled(size, rng)
+    base = sums.read(np.ones((1, chunks)))[0]
+    low, high = _ends(value, base, found, (1 - level) / 2, debiased=parts is not None and parts.debiased)
     if isinstance(parts, ScoreParts):
-        low, high = with_rare(value, low, high, chunks, level=level, most=parts.bounds[1])
-    if isinstance(parts, PayoffParts):
+        low, high = with_rare(value, low, high, chunks, level=level, most=parts.most)
+    elif isinstance(parts, PayoffParts):
         high = parts.rare_end(value, high, log.outcomes, chunks, level, rng)
-    least, most = parts.bounds
+    else:
+        low, high = _with_unseen(sums, value, low, high, level, size, rng)
+    least, most = (-math.inf, math.inf) if parts is None else parts.bounds
     note = AT_ZERO if low <= least == 0 else ""
     if isinstance(parts, EceParts) and found.mean() - base > _NOISE * base:
         note = f"not distinguishable from 0: {_NOISY}" if note else _NOISY
+    if low == high and isinstance(parts, ScoreParts):  # all rows have the same log loss, and no other is possible
+        high = math.inf
+        note = IMPOSSIBLE
     return Interval(value, max(low, least), max(min(high, most), least), level, note)
 
 
@@ -223,12 +237,6 @@ def _chunks(n: int, blocks: int | ArrayLike | None, rng: np.random.Generator) ->
     return own.astype(np.int64), count
 
 
-def _resampled(chunks: int, draws: int, rng: np.random.Generator) -> Array:
-    """Return how often each chunk is drawn, `(draws, chunks)`."""
-    at = rng.integers(chunks, size=(draws, chunks)) + chunks * np.arange(draws)[:, None]
-    return np.bincount(at.ravel(), minlength=draws * chunks).reshape(draws, chunks).astype(np.float64)
-
-
 def _ends(value: float, base: float, draws: Array, tail: float, *, debiased: bool) -> tuple[float, float]:
     """Return the ends of the interval; `base` is what draws of the rows as they are would be."""
     low, high = (float(q) for q in np.quantile(draws, [tail, 1 - tail]))
@@ -238,9 +246,72 @@ def _ends(value: float, base: float, draws: Array, tail: float, *, debiased: boo
     return value - max(high - base, base - low), value + max(high - base, base - low)
 
 
-def _of_any(measure: Measure, log: Log, chunk: Integers, counts: Array, level: float) -> Interval:
-    """Return the interval of a function we know nothing of: biased, as far as we know, and without bounds."""
-    P, y, w = log
-    value = float(measure(P, y, weights=w))
-    found = finite_array("the measure of a draw", [measure(P, y, weights=w * count[chunk]) for count in counts])
-    return Interval(value, *_ends(value, value, found, (1 - level) / 2, debiased=False), level)
+class _Sums:
+    """A measure of resampled rows, also with rows that were not seen: each with its likeliest class but the outcome.
+
+    One of ours is read from sums over chunks of rows; any other is called with weights.
+    """
+
+    def __init__(self, measure: Measure, log: Log, parts: Parts | None, chunk: Integers, chunks: int) -> None:
+        self._measure = measure
+        self._log = log
+        self._parts = parts
+        self._chunk = chunk
+        self.chunks = chunks
+        self._sums = np.empty((chunks, 0)) if parts is None else parts.sums(log.outcomes, chunk, chunks)
+
+    @cached_property
+    def _others(self) -> Integers:
+        left = self._log.forecasts.copy()
+        left[np.arange(len(left)), self._log.outcomes] = -1
+        found: Integers = left.argmax(axis=1)
+        return found
+
+    def resampled(self, draws: int, rng: np.random.Generator, unseen: Array | None = None) -> Array:
+        """Return the measure of chunks that are drawn again, and of so many that were not seen."""
+        at = rng.integers(self.chunks, size=(draws, self.chunks)) + self.chunks * np.arange(draws)[:, None]
+        counts = np.bincount(at.ravel(), minlength=draws * self.chunks).reshape(draws, self.chunks)
+        return self.read(counts.astype(np.float64), unseen)
+
+    def read(self, counts: Array, unseen: Array | None = None) -> Array:
+        """Return the measure where chunks count as often as `counts` says, `(r, chunks)`, and `(r,)` were not seen."""
+        if self._parts is not None:
+            sums = counts @ self._sums
+            if unseen is not None:
+                other = self._parts.sums(self._others, self._chunk, self.chunks).sum(axis=0)
+                sums += unseen[:, None] * (other / self.chunks)
+            return self._parts.read(sums)
+        P, y, w = self._log
+        rows = (w * count[self._chunk] for count in counts)
+        if unseen is None:
+            found = [self._measure(P, y, weights=own) for own in rows]
+            return finite_array("the measure of a draw", found)
+        P, y = np.concatenate([P, P]), np.concatenate([y, self._others])
+        more = (w * (each / self.chunks) for each in unseen)
+        return np.array([self._measure(P, y, weights=np.concatenate(both)) for both in zip(rows, more, strict=True)])
+
+
+def _with_unseen(
+    sums: _Sums, value: float, low: float, high: float, level: float, draws: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the ends of an interval, also for what is rare or was never seen.
+
+    A share whose event came in k rows has the upper end of a gamma variable of k + 1 rows (Clopper and Pearson). So
+    rows are resampled together with an exponential number of rows that had another outcome, if three of them could move
+    the measure further than the interval reaches.
+    """
+    every = np.ones((1, sums.chunks))
+    with np.errstate(divide="ignore"):
+        far = sums.read(every, np.array([unseen(level)]))[0] - sums.read(every)[0]
+        reach = max(high - value, value - low)
+        if reach > 0 and not reach < abs(far) < math.inf:
+            return low, high
+        found = sums.resampled(draws, rng, rng.exponential(size=draws))
+    ends = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+    high = max(high, float(ends[1]))
+    # An error of one kind that turns into one of the other has passed through 0.
+    crossed = low > 0 and found.min() <= _NEAR_ZERO * high
+    low = 0.0 if crossed else min(low, float(ends[0]))
+    if low == high:
+        high += unseen(level) / sums.chunks
+    return low, high

@@ -15,6 +15,12 @@ import numpy as np
 from treecal._typing import Array, Integers
 
 AT_ZERO = "not distinguishable from 0, where an interval covers more often than its level"
+IMPOSSIBLE = "an outcome with forecast 0 is possible"
+
+
+def unseen(level: float) -> float:
+    """Return in how many of n rows something never seen in them may occur: three at a level of 90 %."""
+    return -math.log((1 - level) / 2)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ class Chance:
 def mean_interval(value: float, square: float, rows: float, *, level: float = 0.9, most: float = math.inf) -> Interval:
     """Return a mean of independent rows from 0 to `most` with its interval, given the mean of their squares.
 
+    Where rows have no largest value, `most` is one that the next row may have: the interval then covers what is rare up
+    to there. Its default says nothing of rare rows, unless all rows were alike: then there is no upper end.
+
     Examples
     --------
     >>> print(mean_interval(0.25, 0.1, 400))
@@ -86,8 +95,24 @@ def mean_interval(value: float, square: float, rows: float, *, level: float = 0.
     if rows < 2:
         return Interval(value, 0.0, most, level, "one row")
     half = ndtri((1 + level) / 2) * math.sqrt(max(square - value**2, 0.0) / max(rows - 1, 1.0))
+    if half <= 1e-12 * abs(value) and not math.isfinite(most):
+        return Interval(value, 0.0, most, level, IMPOSSIBLE)
     low, high = with_rare(value, value - half, value + half, rows, level=level, most=most)
     return Interval(value, max(low, 0.0), min(high, most), level)
+
+
+def largest_surprise(top: Array, classes: int) -> float:
+    """Return the largest log loss of a row whose likeliest class has one of these probabilities and does not come.
+
+    Those of 1 are left out: their loss is infinite, and so is the answer if there are no others.
+
+    Examples
+    --------
+    >>> round(largest_surprise(np.array([0.5, 0.99, 1.0]), 2), 3)
+    4.605
+    """
+    rest = 1 - top[top < 1]
+    return -math.log(rest.min() / (classes - 1)) if len(rest) else math.inf
 
 
 def with_rare(value: float, low: float, high: float, rows: float, *, level: float, most: float) -> tuple[float, float]:
@@ -103,7 +128,7 @@ def with_rare(value: float, low: float, high: float, rows: float, *, level: floa
     (0.0, 0.013)
     """
     half = max(high - value, value - low)
-    if not math.isfinite(most) or half >= math.log(2 / (1 - level)) * most / rows:
+    if not math.isfinite(most) or half >= unseen(level) * most / rows:
         return low, high
     from scipy.special import ndtri
 

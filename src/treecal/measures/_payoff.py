@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from treecal._sums import group_rows
 from treecal._typing import Array, Integers
 from treecal._validate import finite_array
 from treecal.exceptions import LossError, ParameterError
-from treecal.measures._levels import Chance, Interval
+from treecal.measures._levels import Chance, Interval, unseen
 from treecal.measures._log import read_log, sum_by
 
 _MOST = 1 << 24
@@ -233,7 +232,7 @@ def _rare_end(
     rows = float(counts.sum())
     cells = counts.size
     regret = float((taken - loss.min(axis=0)).max())
-    least = min(-math.log((1 - level) / 2) / rows, 1.0) * regret
+    least = min(unseen(level) / rows, 1.0) * regret
     if high - value >= least or cells**2 > _RARE:  # with that many groups, some are often seen
         return high
     more = (counts.ravel() + np.eye(cells)).reshape(cells, groups, classes)

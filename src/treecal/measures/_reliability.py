@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.measures._cells import bin_edges, bin_of
-from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval
+from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
+_DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -331,8 +332,8 @@ def chance_of(classes: Sequence[Bins]) -> Luck:
     return Luck(classwise_ece(classes), math.fsum(means) / count, spread, step)
 
 
-def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
-    """Return the root mean square gap of the bins of some classes, without noise, with its interval."""
+def law_of_bins(classes: Sequence[Bins]) -> Law:
+    """Return the law of the mean square gap of the bins of some classes, whose rows are independent."""
     moments = [bins._moments for bins in classes]
     count = len(classes)
     factor = together(classes)
@@ -346,10 +347,50 @@ def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
     scale = max(first / (4 * plain) if plain > 0 else 0.0, 1e-6 * noise / total)
     if plain <= 1e-12 * total:
         scale = noise / total
-    low, high = square_interval(Law(square, plain, scale, noise / scale**2), level)
+    return Law(square, plain, scale, noise / scale**2)
+
+
+def interval_of(classes: Sequence[Bins], level: float = 0.9) -> Interval:
+    """Return the root mean square gap of the bins of some classes, without noise, with its interval."""
+    law = law_of_bins(classes)
+    low, high = square_interval(law, level)
     low = math.sqrt(low)
-    high = min(math.sqrt(high), 1.0)
-    return Interval(math.sqrt(max(square, 0.0)), low, high, level, AT_ZERO if low <= 0 else "")
+    value = math.sqrt(max(law.value, 0.0))
+    high = min(max(math.sqrt(high), _rare_end(classes, value, math.sqrt(high), level)), 1.0)
+    return Interval(value, low, high, level, AT_ZERO if low <= 0 else "")
+
+
+def _rare_end(classes: Sequence[Bins], value: float, high: float, level: float) -> float:
+    """Return the upper end of an interval where what moves the error is rare, or was never seen.
+
+    As in `interval`: rows are drawn again, together with an exponential number that had another outcome.
+    """
+    others = max(len(classes) - 1, 1)
+    parts = []
+    for bins in classes:
+        full = bins.weight > 0
+        came = bins.outcome[full]
+        share = bins.weight[full] / math.fsum(bins.weight)
+        parts.append((share, bins.rows[full], bins.forecast[full], came, (1 - came) / others - came))
+
+    def error(extra: Any, hits: Sequence[Array]) -> Any:
+        """Return the error where outcomes moved by this share of the rows."""
+        squares = 0.0
+        for (share, _, forecast, _, moves), came in zip(parts, hits, strict=True):
+            squares += (came + extra * moves - forecast) ** 2 @ share
+        return np.sqrt(squares / len(classes))
+
+    rows = math.fsum(classes[0].rows)
+    seen = [came for *_, came, _ in parts]
+    if error(unseen(level) / rows, seen) - error(0.0, seen) <= high - value:
+        return high
+    rng = np.random.default_rng(0)
+    extra = rng.exponential(1 / rows, (_DRAWS, 1))
+    drawn = []
+    for _, count, _, came, _ in parts:
+        whole = np.maximum(np.rint(count), 1).astype(np.int64)
+        drawn.append(rng.binomial(whole, came, (_DRAWS, len(whole))) / whole)
+    return float(np.quantile(error(extra, drawn), (1 + level) / 2))
 
 
 def together(classes: Sequence[Bins]) -> float:

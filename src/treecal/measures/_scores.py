@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import ParameterError
+from treecal.measures._levels import largest_surprise
 from treecal.measures._log import read_forecasts, read_log, sum_by, whole
 
 Score = Literal["brier", "log", "accuracy"]
@@ -137,6 +138,10 @@ class ScoreParts:
         self._each = _Each(forecasts, score)
         self._weights = weights
         self.bounds = (0.0, {"brier": 2.0, "log": np.inf, "accuracy": 1.0}[score])
+        self.most = self.bounds[1]
+        """The largest value that the next row may have."""
+        if score == "log":
+            self.most = largest_surprise(forecasts.max(axis=1), forecasts.shape[1])
 
     def value(self, y: Integers) -> float:
         return whole(self, y)

@@ -14,8 +14,7 @@ from treecal._states import check_count, check_names, check_number
 from treecal._typing import Array
 from treecal.exceptions import SnapshotError
 from treecal.geometry import ConvexSet, Simplex
-from treecal.monitor._bets import BINS, RATES, Family
-from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE
+from treecal.monitor._bets import BINS, CAPITAL, EXCESS, LENGTH, MOST, RATES, RUN, SINCE, Family
 
 KINDS = ("temperature", "class", "base rate", "confidence", "coordinate", "slope", "direction")
 _PROOF = 1e200  # no forecast but one of 0 is ever as wrong in a round
@@ -103,16 +102,20 @@ def read_alarm(
         direction = "too sure" if size > 1 else "not sure enough"
     elif kind == "class":
         size = _mean(held[of_kind], [family.bets[i].size for i in of_kind])
-        place, direction = _name(space, where), "too low" if size > 0 else "too high"
+        place = _name(space, where)
+        direction = "too low" if size > 0 else "too high"
     elif kind == "base rate":
         logits = applied(log, _learned(learned, size, space.dim)[: space.dim])
         where = int(np.abs(logits).argmax())
-        size, gap = float(logits[where]), _class_gap(family, cells, where, math.copysign(1.0, logits[where]))
-        place, direction = _name(space, where), "too low" if size > 0 else "too high"
+        size = float(logits[where])
+        gap = _class_gap(family, cells, where, math.copysign(1.0, logits[where]))
+        place = _name(space, where)
+        direction = "too low" if size > 0 else "too high"
     elif kind == "confidence":
         logits = applied(log, _learned(learned, size, space.dim)[space.dim : space.dim + BINS])
         where = int(np.abs(logits).argmax())
-        size, place = float(logits[where]), where / BINS
+        size = float(logits[where])
+        place = where / BINS
         direction = "not sure enough" if size > 0 else "too sure"
     elif kind == "direction":
         row = learned[RATES.index(size) * (space.dim + 1) :][: space.dim]
@@ -121,7 +124,8 @@ def read_alarm(
         direction = "too low" if gap > 0 else "too high"
     else:
         place, up = (None, ("not extreme enough", "too extreme")) if kind == "slope" else (where, _DIRECTIONS[:2])
-        direction, size = up[size < 0], gap
+        direction = up[size < 0]
+        size = gap
     # The start and the bet that win most together: most likely, if any start and any of these errors may be. What holds
     # most of the evidence is often a timid bet, whose run goes on for long after chance began it; and it has won from
     # starts that weigh more, as they are earlier.

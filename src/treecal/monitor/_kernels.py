@@ -14,8 +14,7 @@ import numpy as np
 from treecal._compile import inlined, strict
 from treecal._elementary import exp, log
 from treecal._typing import Array, Integers
-from treecal.monitor._bets import BINS, FARTHEST, Bets
-from treecal.monitor._state import CAPITAL, EXCESS, LENGTH, MOST, RUN, SINCE, Evidence
+from treecal.monitor._bets import BINS, CAPITAL, EXCESS, FARTHEST, LENGTH, MOST, RUN, SINCE, Bets, Evidence
 
 
 @inlined
@@ -85,15 +84,18 @@ def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: 
     for k in range(dim):
         if p[k] > 0.0:
             root = exp(log(p[k]) / 12.0)
-            product, last = 1.0, 0
+            product = 1.0
+            last = 0
             for j in range(powers):
                 while last < bets.twelfths[j]:
                     product *= root
                     last += 1
                 norms[j] += product
-    i, gap = 0, y[top] - p[top]
+    i = 0
+    gap = y[top] - p[top]
     for j in range(powers):
-        paid, power = 0.0, (bets.twelfths[j] - 12) / 12.0
+        paid = 0.0
+        power = (bets.twelfths[j] - 12) / 12.0
         for k in range(dim):
             if y[k] > 0.0:
                 paid += y[k] * exp(power * log(p[k]))
@@ -105,7 +107,9 @@ def _classes_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: 
             i += 1
     size = dim + dim + BINS
     for j in range(len(bets.rates)):
-        at, norm, paid = j * size, 0.0, 0.0
+        at = j * size
+        norm = 0.0
+        paid = 0.0
         for k in range(dim):
             norm += p[k] * own[at + k]
             paid += y[k] * own[at + k]
@@ -168,7 +172,10 @@ def _points_round(bets: Bets, e: Evidence, r: int, b: Array, y: Array, number: i
         i += 1
     for j in range(len(bets.rates)):
         at = j * (dim + 1)
-        rate, seen, length, paid = bets.rates[j], own[at + dim], 0.0, 0.0
+        rate = bets.rates[j]
+        seen = own[at + dim]
+        length = 0.0
+        paid = 0.0
         for k in range(dim):
             length += own[at + k] ** 2
             paid += own[at + k] * (y[k] - b[k])

@@ -26,11 +26,11 @@ from treecal.geometry import (
     read_outcome_rows,
 )
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
-from treecal.monitor._bets import family
+from treecal.monitor._bets import MOST, Evidence, evidence_of, evidence_schema, family, fresh, read_columns, stacked
 from treecal.monitor._kernels import watch
-from treecal.monitor._state import MOST, Evidence, evidence_of, evidence_schema, fresh, read_columns, stacked
 
-_LEAST_ALPHA, _MOST_ARL = 1e-200, 1e200
+_LEAST_ALPHA = 1e-200
+_MOST_ARL = 1e200
 _CHUNK = 1 << 16  # rounds that are learned at once, so that Ctrl-C is heard
 
 
@@ -134,7 +134,8 @@ class Monitor:
             raise ParameterError.expected("arl", arl, f"a number of rounds, from 1 to {_MOST_ARL:g}")
         if not isinstance(by_group, bool):
             raise ParameterError.expected("by_group", by_group, "True or False")
-        self.by_group, self.tolerance = by_group, checked_tolerance(tolerance)
+        self.by_group = by_group
+        self.tolerance = checked_tolerance(tolerance)
         self._family = family(space, restarts=self.arl is not None)
         self._schema = evidence_schema(self._family)
         self._now = self._new()
@@ -321,9 +322,9 @@ class Monitor:
         now = _Now(rounds + len(P), float(marks[1]), alarm, e.of([0]) if met else e)
         return now, {name: e.of([r]) for r, name in enumerate(met, 1)}
 
-    def _learned(self, forecast: Array, outcome: Array, group: Group) -> Self:
-        """Return a monitor that has learned a round: for what is made of one."""
-        now, changed = self._after(forecast[None], outcome[None], None if group is None else [group])
+    def _learned(self, P: Array, Y: Array, names: Sequence[Group] | None) -> Self:
+        """Return a monitor that has learned rounds: for what is made of one."""
+        now, changed = self._after(P, Y, None if names is None else list(names))
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), _now=now, _groups=self._settled() | changed, _due={}, _lock=RLock())
         return twin
@@ -340,7 +341,8 @@ class Monitor:
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the state: arrays, JSON values, and dictionaries of them."""
         with self._lock:
-            names, now = list(self._settled()), self._now
+            names = list(self._settled())
+            now = self._now
             parts = list(self._groups.values())
             return {
                 "rounds": now.rounds,

@@ -14,9 +14,9 @@ from treecal.columns import Columns, Field, Schema
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.geometry import read_forecast_rows
 from treecal.monitor._alarm import Alarm, alarm_state, checked_alarm, read_alarm
+from treecal.monitor._bets import evidence_of, evidence_schema, read_columns
 from treecal.monitor._kernels import watch_streams
 from treecal.monitor._monitor import Monitor
-from treecal.monitor._state import evidence_of, evidence_schema, read_columns
 
 
 class StreamEvidence(NamedTuple):
@@ -122,7 +122,8 @@ class WatchedStreams:
     def resumed(self, state: Any, rounds: Integers) -> Self:
         """Return streams with this state after so many rounds each, or raise; this one does not change."""
         check_names("the evidence", state, [*(field.name for field in self.schema.fields), "alarms"])
-        monitor, n = self.monitor, len(rounds)
+        monitor = self.monitor
+        n = len(rounds)
         twin = type(self)(monitor)
         columns = {name: array for name, array in state.items() if name != "alarms"}
         twin.columns = read_columns(self.schema, columns)

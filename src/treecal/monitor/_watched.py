@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+import numpy as np
+
 from treecal._states import Resume
 from treecal._typing import Array
-from treecal.correctors import Corrector, Group, Scored
+from treecal.correctors import Batch, Corrector, Group, Scored
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet
@@ -66,7 +68,14 @@ class Watched(Corrector):
         return self._point(forecast)
 
     def _after(self, forecast: Array, outcome: Array, *, group: Group = None) -> dict[str, Any]:
-        return {"_watching": self.monitor._learned(forecast, outcome, group)}
+        return {"_watching": self.monitor._learned(forecast[None], outcome[None], None if group is None else [group])}
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+        counted = batch.counted()
+        for group in {*(counted.groups or ())} - {None}:
+            self.monitor._checked_group(group)
+        learned = self.monitor._learned(counted.forecasts, counted.outcomes, counted.groups)
+        return np.array(batch.forecasts), {"_watching": learned}
 
     def _own_state(self) -> dict[str, Any]:
         return self.monitor.get_state()

@@ -20,6 +20,7 @@ from treecal.serve._wire import (
     Announcements as Announcements,
     Arrival as Arrival,
     Curve as Curve,
+    Deleted as Deleted,
     Failure as Failure,
     NewForecast as NewForecast,
     NewForecasts as NewForecasts,
@@ -35,6 +36,7 @@ from treecal.serve._wire import (
     Settlements as Settlements,
     Shape as Shape,
     Stream as Stream,
+    StreamChange as StreamChange,
     Streams as Streams,
     Watch as Watch,
 )
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from treecal.serve._backup import back_up as back_up
     from treecal.serve._connections import open_reader as open_reader, open_store as open_store
     from treecal.serve._doctor import check_books as check_books
+    from treecal.serve._move import move_books as move_books
     from treecal.serve._run import serve as serve
     from treecal.serve._settings import Settings as Settings, read_settings as read_settings
     from treecal.serve._store import NotNowError as NotNowError
@@ -64,6 +67,7 @@ _MODULES = {
     "back_up": "_backup",
     "check_books": "_doctor",
     "make_token": "_tokens",
+    "move_books": "_move",
     "open_reader": "_connections",
     "open_store": "_connections",
     "read_settings": "_settings",

@@ -23,13 +23,15 @@ from treecal.geometry import Simplex
 from treecal.late import Arrival as Status
 from treecal.late import Opening, Outcome, Standing
 from treecal.serve import _wire as wire
-from treecal.serve._config import packed, written_parts
+from treecal.serve._config import made_of, packed, written_parts
 from treecal.serve._player import Player, Raised, rehearse
 from treecal.serve._refusals import Refusal
-from treecal.serve._replay import Picture, StreamRow, loaded, picture_of, stream_rows
+from treecal.serve._replay import Picture, StreamRow, Taught, change, loaded, picture_of, stream_rows
 from treecal.serve._rounds import (
+    Change,
     LogEntry,
     Round,
+    deletion,
     group_of,
     outcome_columns,
     outcome_of,
@@ -40,6 +42,9 @@ from treecal.serve._validation import check_groups, model_of, outcomes_of, tags_
 
 SNAPSHOT_EVERY = 4096
 """Rows of the log between two snapshots of a stream: a restart reads at most so many of each."""
+STEP = 500
+"""Rows that are deleted at once: others are answered in between."""
+DAY = 86400.0
 IN_MEMORY = 4096
 """Streams that are kept in memory, those used last."""
 
@@ -74,6 +79,7 @@ class Books:
         self._names: list[str] = []
         self._players: OrderedDict[str, Player] = OrderedDict()
         self._saved: dict[str, int] = {}  # rows of the log at the last snapshot
+        self._tidied: dict[str, tuple[float, int]] = {}  # until which day, and how many days are kept
         self.forget()
 
     def _now(self) -> float:
@@ -84,6 +90,7 @@ class Books:
         self.events = []
         self._players.clear()
         self._saved.clear()
+        self._tidied.clear()
         kept = stream_rows(self.store)
         self._kept = {each.name: each for each in kept}
         self._names = sorted(self._kept)
@@ -118,15 +125,17 @@ class Books:
                 raise Refusal(
                     "conflict",
                     f"stream {new.name!r} exists, with other settings.",
-                    hint="choose another name; settings cannot be changed, since the state follows from them.",
+                    hint="choose another name; or change what can be, with PATCH /v1/streams/{s}.",
                     at="name",
                 )
             return new.name, False
         if "time" in new.tags:
             raise Refusal("invalid", "no tag can have the name 'time'.", hint="by=time is the clock.", at="tags")
         rehearse(new)
-        player, now = Player(new), self._now()
-        stream = len(self._kept) + 1  # none is ever deleted
+        player = Player(new)
+        now = self._now()
+        ((last,),) = self.store.query("last_stream")
+        stream = last + 1
         parts = written_parts(player.thing, player.monitors)
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), parts, now)])
         self._kept[new.name] = StreamRow(stream, new.name, new, parts, now)
@@ -134,6 +143,27 @@ class Books:
         self._players[new.name], self._saved[new.name] = player, 0
         self._tell("stream", new.name, what="created")
         return new.name, True
+
+    def change(self, name: str, changes: wire.StreamChange, taught: Taught | None = None) -> None:
+        """Change settings of a stream; another corrector has learned from the log, or does so now."""
+        kept = self.kept(name)
+        player = self.player(name)
+        config = changes.of(kept.config)
+        if config == kept.config and not changes.relearn:
+            return
+        if taught is None or taught.player.config != config or taught.deleted != player.deleted:
+            rehearse(config)
+            taught = Taught(Player(config), 0, player.deleted)
+        thing, monitors = made_of(config, player.space)
+        parts = written_parts(thing if changes.relearn else player.thing, monitors)
+        body = msgspec.json.encode(Change((kept.config, kept.parts), (config, parts), changes.relearn))
+        entry = LogEntry(player.arrivals + 1, "changed", 0, self._now(), None, body)
+        change(self.store, kept.stream, player, entry, taught)
+        self.store.run("add_arrival", [(kept.stream, *entry)])
+        self.store.run("change_stream", [(msgspec.json.encode(config).decode(), parts, kept.stream)])
+        self._kept[name] = kept._replace(config=config, parts=parts)
+        self.save(name)  # so that every snapshot is of the settings that the stream has
+        self._tell("stream", name, what="changed")
 
     def archive(self, name: str) -> None:
         """Archive a stream: it rejects new forecasts and still accepts outcomes of pending ones."""
@@ -150,6 +180,83 @@ class Books:
         self._record(name, player, LogEntry(player.arrivals + 1, "reset", 0, self._now(), None, None))
         self._tell("stream", name, what="reset")
         self._save_if_due(name, player)
+
+    # Deleting
+
+    def delete(self, name: str) -> None:
+        """Delete a stream: nothing finds it from here on, and `tidy` deletes its rows."""
+        kept = self.kept(name)
+        ((last,),) = self.store.query("last_arrival", kept.stream)
+        self.store.run("bury_stream", [(f"#{kept.stream}", f"{last} arrivals", self._now(), kept.stream)])
+        for statement in ("drop_snapshot", "drop_base", "drop_deliveries", "drop_alarms"):
+            self.store.run(statement, [(kept.stream,)])
+        self.store.purge()
+        self._players.pop(name, None)
+        self._saved.pop(name, None)
+        del self._kept[name]
+        self._names.remove(name)
+        self._tell("stream", name, what="deleted")
+
+    def erase(self, name: str, numbers: Iterable[int]) -> int:
+        """Delete rounds of a stream with all that is known of them, but for what was learned; return how many.
+
+        The log begins anew, with the state as it is, whose hash is in the event that follows. Those that wait are void.
+        """
+        kept = self.kept(name)
+        player = self.player(name)
+        now = self._now()
+        found = []
+        for *columns, waits in self.store.each("round_to_erase", [(kept.stream, each) for each in numbers]):
+            row = Round(*columns)
+            found.append((kept.stream, row.round))
+            if waits is not None:
+                player.closed(LogEntry(player.arrivals + 1, "void", row.round, now, None, None), row)
+        if not found:
+            return 0
+        content = packed(player.get_state())
+        self.store.run("keep_base", [(kept.stream, player.rounds, player.arrivals, content)])
+        self.store.run("drop_snapshot", [(kept.stream,)])
+        for statement in ("close_pending", "erase_arrivals", "erase_round"):
+            self.store.run(statement, found)
+        self._saved[name] = player.rounds + player.arrivals
+        told = deletion(len(found), content)
+        self._record(name, player, LogEntry(player.arrivals + 1, "deleted", 0, now, None, told))
+        self.store.purge()
+        self._tell("stream", name, what="deleted")
+        return len(found)
+
+    def erase_named(self, name: str, named: str) -> int:
+        """Delete the round of an id, or refuse."""
+        rows = self.store.query("round_by_id", self.kept(name).stream, named)
+        if not rows:
+            raise Refusal("not_found", f"stream {name!r} has no forecast {named!r}.", at="id")
+        return self.erase(name, [rows[0][0]])
+
+    def tidy(self, keep: int | None) -> bool:
+        """Delete some rows: of deleted streams, or older than so many days; return whether there may be more.
+
+        Days are those of the stream, if it has any. They are whole ones, in UTC: so a stream loses rows once a day.
+        """
+        for (stream,) in self.store.query("buried"):
+            for statement in ("sweep_pending", "sweep_arrivals", "sweep_rounds"):
+                self.store.run(statement, [(stream, stream, STEP)])
+            self.store.purge()
+            return True
+        today = self._now() // DAY * DAY
+        looked = 0
+        for name, kept in self._kept.items():
+            days = kept.config.keep or keep
+            if days is None or self._tidied.get(name) == (today, days):
+                continue
+            rows = self.store.query("first_rounds", kept.stream, STEP, today - days * DAY)
+            if rows:
+                self.erase(name, [number for (number,) in rows])
+                return True
+            self._tidied[name] = today, days
+            looked += 1
+            if looked == STEP:
+                return True
+        return False
 
     # Forecasts
 
@@ -192,7 +299,7 @@ class Books:
             raise Refusal("invalid", problem, at="forecasts")
         for _, row in marked:  # the answer was too late for whoever asked; before a new round may make this one void
             arrival = LogEntry(player.arrivals + 1, "used", row.round, self._now(), None, None)
-            self._record(name, player, arrival, row.copy)
+            self._record(name, player, arrival, row)
         openings = self._openings(player, [new[i] for i in fresh], [models[i] for i in fresh])
         rounds = self._open(kept, player, [(new[i], models[i], texts[i]) for i in fresh], openings)
         known |= {each.id: each for each in rounds}
@@ -234,8 +341,8 @@ class Books:
         now = self._now()
         rounds = []
         over = 0 if player.limit is None else max(0, player.pending + len(new) - player.limit)
-        if over:
-            self._void(kept, player, over, now)
+        if over:  # where the limit was lowered, not all at once
+            self._void(kept, player, min(over, len(new) + STEP), now)
         for (each, model, tags), opening in zip(new, openings, strict=True):
             if opening is None:
                 opening = player.take(model, self._group(player, each), player.rounds + 1)
@@ -265,8 +372,7 @@ class Books:
         """Give up the oldest rounds: more wait than may."""
         for row in self.store.query("oldest_pending", kept.stream, count):
             each = Round(*row)
-            arrival = LogEntry(player.arrivals + 1, "void", each.round, now, None, None)
-            self._record(kept.name, player, arrival, each.waiting_copy())
+            self._record(kept.name, player, LogEntry(player.arrivals + 1, "void", each.round, now, None, None), each)
             self.store.run("close_pending", [(kept.stream, each.round)])
 
     # Outcomes
@@ -330,7 +436,7 @@ class Books:
                 learn()
                 kind = "late" if closes else "amended"
                 entry = LogEntry(player.arrivals + 1, kind, settled.round, now, *outcome_columns(outcome))
-                self._record(name, player, entry, settled.waiting_copy() if closes else None)
+                self._record(name, player, entry, settled)
                 if closes:
                     self.store.run("close_pending", [(kept.stream, settled.round)])
         learn()
@@ -355,8 +461,8 @@ class Books:
     def _raise(self, kept: StreamRow, raised: Sequence[tuple[int, Raised]], now: float) -> None:
         for arrival, (watched, alarm) in raised:
             after = self.player(kept.name).monitors[watched].rounds - alarm.onset
-            ((since,),) = self.store.query("outcome_before_last", kept.stream, after)
-            more = {"words": alarm.in_outcomes(), "since": since}
+            rows = self.store.query("outcome_before_last", kept.stream, after)
+            more = {"words": alarm.in_outcomes(), "since": rows[0][0] if rows else kept.created}  # it may be deleted
             body = msgspec.json.encode(_plain(asdict(alarm) | more)).decode()
             self.store.run("add_alarm", [(kept.stream, arrival, watched, now, body)])
             if owed := [(kept.stream, arrival, watched, receiver) for receiver in self._receivers(kept.name)]:
@@ -366,9 +472,9 @@ class Books:
 
     # What all of them do
 
-    def _record(self, name: str, player: Player, arrival: LogEntry, copy: int | None = None) -> None:
-        """Record an arrival that is not learned."""
-        player.closed(arrival, copy)
+    def _record(self, name: str, player: Player, arrival: LogEntry, row: Round | None = None) -> None:
+        """Record an arrival that is not learned, with its round."""
+        player.closed(arrival, row)
         self.store.run("add_arrival", [(self.kept(name).stream, *arrival)])
 
     def _tell(self, event: str, name: str, **more: Any) -> None:

@@ -71,6 +71,7 @@ def application(
     log: Log,
     most_bytes: int = MOST_BYTES,
     most_seconds: float = MOST_SECONDS,
+    keep: int | None = None,
     operations: Sequence[Operation] = OPERATIONS,
     webhooks: Webhooks | None = None,
 ) -> Starlette:
@@ -88,12 +89,14 @@ def application(
         Where requests and failures are written.
     most_bytes, most_seconds
         How long a body may be, and how long it may take to come.
+    keep
+        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     operations
         What the server does.
     webhooks
         What sends alarms; None if there are no receivers.
     """
-    context = Context(writer, store, access, log, webhooks)
+    context = Context(writer, store, access, log, webhooks, keep)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -231,8 +234,6 @@ def _decoded(raw: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
 
 def _query(text: bytes, kind: type[Struct]) -> Any:
     """Return the query of a path, or refuse one with a name that is not known, or is there twice."""
-    if not text:
-        return msgspec.convert({}, kind)
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:

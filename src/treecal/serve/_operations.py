@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from itertools import islice
@@ -23,7 +24,9 @@ from treecal.serve._events import Hub
 from treecal.serve._metrics import MOST_STREAMS, Metrics
 from treecal.serve._openapi import document
 from treecal.serve._page import Page
+from treecal.serve._player import Player, rehearse
 from treecal.serve._refusals import Refusal
+from treecal.serve._replay import Taught, teach
 from treecal.serve._tokens import tokens_of
 from treecal.serve._warm import set_aside, warm_up
 
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PART = 2**16  # bytes of an export that are read at once
 _ALARMS = 1000
+_MINUTE = 60.0  # seconds between looks for rows that are to be deleted
+_BREATH = 0.01  # seconds between two steps
 MANY = 100
 """Rows of a request that takes long: others go before it."""
 
@@ -59,15 +64,24 @@ class Context:
         Where requests and failures are written.
     webhooks
         What sends alarms; None if there are no receivers.
+    keep
+        Days for which rounds are kept, of streams that do not say so themselves; for ever by default.
     """
 
     def __init__(
-        self, writer: Writer, store: Store, access: Access, log: Log, webhooks: Webhooks | None = None
+        self,
+        writer: Writer,
+        store: Store,
+        access: Access,
+        log: Log,
+        webhooks: Webhooks | None = None,
+        keep: int | None = None,
     ) -> None:
         self.writer = writer
         self.access = access
         self.log = log
         self.webhooks = webhooks
+        self.keep = keep
         self.hub = Hub()
         self.metrics = Metrics()
         self.page = Page()
@@ -88,9 +102,12 @@ class Context:
         )
         self.hub.open()
         self.writer.listeners.append(self.hub.publish)
+        self.untidy = asyncio.Event()
+        self._tidying = asyncio.get_running_loop().create_task(self._tidy())
 
     def close(self) -> None:
         """End."""
+        self._tidying.cancel()
         self.access.write_use()
         self.hub.close()
         self.read.close()
@@ -100,6 +117,23 @@ class Context:
     async def write(self, act: Callable[[Books], T], *, rows: int = 1) -> T:
         """Let a function act on so many rows of the books; return its result once that is durable."""
         return await asyncio.wrap_future(self.writer.submit(act, long=rows >= MANY))
+
+    async def _tidy(self) -> None:
+        """Delete what is to be deleted, a step at a time, so that others are answered in between."""
+        pause = _MINUTE
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.untidy.wait()
+            self.untidy.clear()
+            pause = _MINUTE
+            try:
+                if await self.write(lambda books: books.tidy(self.keep), rows=MANY):
+                    pause = _BREATH
+            except Refusal:  # whoever runs the server has heard of it
+                pass
+            except Exception as error:
+                self.log.failure(error, route="tidy")
 
     async def beat(self) -> None:
         """Refuse if the books cannot be written, or could not a moment ago."""
@@ -194,6 +228,69 @@ async def archive_stream(context: Context, call: Request) -> Response:
     """Archive a stream."""
     await context.write(lambda books: books.archive(call.stream))
     return answer(await context.shown(call.stream))
+
+
+async def change_stream(context: Context, call: Request) -> Response:
+    """Change settings of a stream."""
+    changes: wire.StreamChange = call.body
+    if changes == wire.StreamChange():
+        hint = f"there are {', '.join(changes.__struct_fields__)}."
+        raise Refusal("invalid", "no setting is given.", hint=hint)
+    kept = await context.kept(call)
+    taught = None
+    if changes.relearn:
+        config = changes.of(kept.config)
+        if await asyncio.to_thread(warm_up, [config]):
+            await asyncio.to_thread(set_aside)
+        await asyncio.to_thread(rehearse, config)
+        picture = await context.look(lambda books: books.picture(kept.name))
+        fresh = Taught(Player(config), 0, picture.deleted)
+        until = picture.arrivals
+        taught = await context.study(lambda reader: teach(reader, kept.stream, fresh, until))
+    await context.write(lambda books: books.change(kept.name, changes, taught))
+    return answer(await context.shown(kept.name))
+
+
+async def delete_stream(context: Context, call: Request) -> Response:
+    """Delete a stream."""
+    counts = (await context.look(lambda books: books.picture(call.stream))).rounds
+    await context.write(lambda books: books.delete(call.stream))
+    context.untidy.set()
+    return answer(wire.Deleted(counts))
+
+
+async def delete_forecast(context: Context, call: Request) -> Response:
+    """Delete a forecast."""
+    name, named = call.stream, call.path["id"]
+    return answer(wire.Deleted(await context.write(lambda books: books.erase_named(name, named))))
+
+
+class TagQuery(Struct, forbid_unknown_fields=True, frozen=True):
+    """Which forecasts.
+
+    tag: The name of a tag.
+    value: Those with this value of it.
+    """
+
+    tag: Annotated[str, Meta(max_length=128)]
+    value: Annotated[str, Meta(max_length=200)]
+
+
+async def delete_forecasts(context: Context, call: Request) -> Response:
+    """Delete the forecasts that have a tag with a value."""
+    query: TagQuery = call.query
+    kept = await context.kept(call)
+    if query.tag in kept.config.group:
+        problem = f"the stream learns by the tag {query.tag!r}, and what it has learned has its values as names."
+        hint = "delete the stream; a tag that names a person is no group."
+        raise Refusal("invalid", problem, hint=hint, at="tag")
+    count = 0
+    after: int | None = 0
+    while after is not None:
+        begin = after
+        found, after = await context.study(lambda reader: reading.tagged(kept, reader, query.tag, query.value, begin))  # noqa: B023
+        count += await context.write(lambda books: books.erase(kept.name, found), rows=MANY)  # noqa: B023
+    return answer(wire.Deleted(count))
 
 
 async def reset_stream(context: Context, call: Request) -> Response:
@@ -421,6 +518,7 @@ async def metrics(context: Context, call: Request) -> Response:
         "treecal_broken": ("1 if the books cannot be written.", [((), _broken(context))]),
         "treecal_forecasts": ("Forecasts announced.", by_stream("rounds")),
         "treecal_learned": ("Outcomes learned.", by_stream("learned")),
+        "treecal_deleted": ("Forecasts deleted, which the other counts have, too.", by_stream("deleted")),
         "treecal_late": ("Outcomes that arrived too late.", by_stream("late")),
         "treecal_void": ("Rounds given up.", by_stream("void")),
         "treecal_pending": ("Rounds that await their outcomes.", by_stream("pending")),
@@ -511,6 +609,14 @@ OPERATIONS = (
         method="GET", path=_S, does=show_stream, about="Show a stream", scope="read", gives={200: wire.Stream},
     ),
     Operation(
+        method="PATCH", path=_S, does=change_stream, scope="admin", body=wire.StreamChange, gives={200: wire.Stream},
+        about="Change settings; a new corrector learns from the log before it announces",
+    ),
+    Operation(
+        method="DELETE", path=_S, does=delete_stream, scope="delete", gives={200: wire.Deleted},
+        about="Delete the stream with all that is kept of it",
+    ),
+    Operation(
         method="POST", path=f"{_S}/archive", does=archive_stream, scope="admin", gives={200: wire.Stream},
         about="Archive the stream: it rejects new forecasts and still accepts outcomes of pending ones",
     ),
@@ -527,6 +633,15 @@ OPERATIONS = (
         method="POST", path=f"{_S}/forecasts/batch", does=announce_batch, scope="forecast", body=wire.NewForecasts,
         about="Announce many forecasts: all of them or none", gives={200: wire.Announcements},
         codes=("conflict", "archived"),
+    ),
+    Operation(
+        method="DELETE", path=f"{_S}/forecasts", does=delete_forecasts, scope="delete", query=TagQuery,
+        about="Delete the forecasts that have a tag with a value, with all that is known of them",
+        gives={200: wire.Deleted},
+    ),
+    Operation(
+        method="DELETE", path=f"{_S}/forecasts/{{id:path}}", does=delete_forecast, scope="delete",
+        about="Delete a forecast, with all that is known of it", gives={200: wire.Deleted},
     ),
     Operation(
         method="GET", path=f"{_S}/forecasts/{{id:path}}", does=show_record, scope="read",

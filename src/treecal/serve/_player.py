@@ -35,7 +35,7 @@ from treecal.monitor import Alarm
 from treecal.serve._config import LIMIT, made, made_of, read_parts, space_of
 from treecal.serve._config import packed as snapshot
 from treecal.serve._refusals import Refusal
-from treecal.serve._rounds import START, LogEntry, Round, outcome_columns, points_of, tags_text
+from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, outcome_columns, points_of, tags_text
 from treecal.serve._wire import NewStream
 from treecal.streams import next_checkpoint
 
@@ -87,8 +87,11 @@ class Player:
     ----------
     rounds, arrivals
         Forecasts and arrivals in the log.
-    learned, late, void, amended
-        Rounds that were learned, whose outcome was late, or that are void; and amendments.
+    learned, late, void, amended, deleted
+        Rounds that were learned, whose outcome was late, or that are void; amendments; and rounds that were deleted,
+        which the others count, too.
+    relearned
+        The arrival after which another corrector announces: rounds from before have no copy of it.
     groups
         The groups of the rounds.
     state
@@ -110,6 +113,7 @@ class Player:
         self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
+        self.deleted = self.relearned = 0
         self.state, self.last = START, 0.0
 
     @property
@@ -147,18 +151,60 @@ class Player:
         if self.config.group:
             self.groups[each.group(self.config.group)] = None
 
-    def closed(self, each: LogEntry, copy: int | None = None) -> None:
-        """Count an arrival that is not learned: a late outcome, a void round, an amendment and so on."""
-        self.arrivals, self.state, self.last = each.arrival, each.chained(self.state), each.at
+    def closed(self, each: LogEntry, row: Round | None = None) -> None:
+        """Count an arrival that is not learned, with its round: a late outcome, a void round and so on."""
+        self.arrivals = each.arrival
+        self.state = each.chained(self.state)
+        self.last = each.at
+        copy = None
         if each.kind == "amended":
             self.amended += 1
+        elif each.kind == "deleted":
+            self.deleted += deleted_rows(each.point)[0]
         elif each.kind == "reset":
             for monitor in self.monitors.values():
                 monitor.reset()
         elif each.kind in ("late", "void"):
             setattr(self, each.kind, getattr(self, each.kind) + 1)
+            copy = None if row is None else self._copy(row)
+        elif each.kind == "used" and row is not None and not self._is_older(row):
+            copy = row.copy
         if copy is not None and self.pool is not None:  # nobody saw what the copy announced, or it will learn nothing
             self.pool.release(copy, void=True)
+
+    def _is_older(self, row: Round) -> bool:
+        """Return whether another corrector announced in a round."""
+        return row.arrivals < self.relearned
+
+    def _copy(self, row: Round) -> int | None:
+        """Return the number of the copy that waits for the outcome of a round."""
+        return None if self._is_older(row) else row.waiting_copy()
+
+    def adopt(self, other: Player, change: LogEntry, *, relearn: bool) -> None:
+        """Take the settings of another; if asked, with the corrector, which has learned, and what watches it."""
+        begin = self.config.monitor != other.config.monitor
+        kept = {} if begin else {name: each for name, each in self.monitors.items() if name == "model" or not relearn}
+        if relearn:
+            self.thing, self.front, self.pool = other.thing, other.front, other.pool
+            self.relearned = change.arrival
+        self.monitors = other.monitors | kept
+        self.config = other.config
+        self.limit = other.limit
+        self.closed(change)
+
+    def relearn(self, rounds: Sequence[Round], outcomes: Sequence[Outcome]) -> None:
+        """Let the part that learns outcomes as they come learn rounds in which another announced.
+
+        A part that is copied has a certificate for what it announced itself, and learns from that only.
+        """
+        if isinstance(self.front, Corrector):
+            _, P, Y, _ = arrays(rounds, outcomes, self.space.dim)
+            assert P is not None
+            learn_many_valid(self.front, Batch(P, Y, self._groups(rounds), None, None))
+
+    def _groups(self, rounds: Sequence[Round]) -> list[Hashable] | None:
+        names = self.config.group
+        return [each.group(names) for each in rounds] if names else None
 
     def learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> list[Raised]:
         """Learn the outcomes of rounds, in order; return the alarms that this raised."""
@@ -174,9 +220,8 @@ class Player:
         return [Raised(name, alarm) for name, alarm in alarms if alarm is not None and before[name] is None]
 
     def _learn(self, rounds: Sequence[Round], arrivals: Sequence[LogEntry], outcomes: Sequence[Outcome]) -> None:
-        names = self.config.group
         X, P, Y, classes = arrays(rounds, outcomes, self.space.dim)
-        groups = [each.group(names) for each in rounds] if names else None
+        groups = self._groups(rounds)
         self._teach(rounds, P, X, Y, groups)
         for name, monitor in self.monitors.items():
             watched = X if P is None or name == "announced" else P
@@ -199,8 +244,8 @@ class Player:
             learn_many_valid(front, Batch(P, Y, groups, None, known))
             return
         for i, each in enumerate(rounds):
-            number = each.waiting_copy()
-            inner = None if each.inner is None else np.frombuffer(each.inner)
+            number = self._copy(each)
+            inner = None if each.inner is None or self._is_older(each) else np.frombuffer(each.inner)
             copy = None if number is None or self.pool is None else self.pool.copies[number]
             opening = Opening(each.forecast(self.space), inner)
             group = None if groups is None else groups[i]
@@ -275,8 +320,9 @@ class Player:
     def get_state(self) -> dict[str, Any]:
         """Return all that is learned: arrays, JSON values, and dictionaries of them."""
         self.catch_up()
+        more = {name: value for name in _LATER if (value := getattr(self, name))}
         state: dict[str, Any] = {
-            "counts": {name: getattr(self, name) for name in _COUNTS},
+            "counts": {name: getattr(self, name) for name in _COUNTS} | more,
             "state": self.state.hex(),
             "last": self.last,
             "groups": packed(self.groups),
@@ -294,7 +340,8 @@ class Player:
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume, in a new one, from a state that `get_state` returned."""
-        vars(self).update({name: int(state["counts"][name]) for name in _COUNTS})
+        counts = dict.fromkeys(_LATER, 0) | state["counts"]
+        vars(self).update({name: int(counts[name]) for name in (*_COUNTS, *_LATER)})
         self.state, self.last = bytes.fromhex(state["state"]), float(state["last"])
         self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
         self.marks = [CurvePoint(*row) for row in state["marks"].tolist()]
@@ -343,6 +390,7 @@ def _rehearsed(player: Player) -> None:
 
 
 _COUNTS = ("rounds", "arrivals", "learned", "late", "void", "amended")
+_LATER = ("deleted", "relearned")  # left out where they are 0: so snapshots from before there were any are the same
 
 
 def arrays(

@@ -10,6 +10,7 @@ from typing import Any, Self
 from treecal._optional import require
 from treecal.exceptions import FileError
 from treecal.serve._store import (
+    SOME,
     Broken,
     NotNowError,
     Row,
@@ -70,6 +71,17 @@ class PostgresReader:
             while cursor.nextset():
                 found.extend(cursor.fetchall())
             return found
+
+    def rows(self, table: str) -> Iterator[list[Row]]:
+        """Yield all rows of a table, some at a time."""
+        with (
+            self._connected() as connection,
+            connection.transaction(),
+            connection.cursor("rows", binary=True) as cursor,
+        ):
+            cursor.execute(f"SELECT * FROM {table}")
+            while some := cursor.fetchmany(SOME):
+                yield some
 
     @contextmanager
     def moment(self) -> Iterator[None]:
@@ -217,9 +229,12 @@ class Postgres(PostgresReader):
             if adds is None or len(rows) < _MANY:
                 cursor.executemany(self._queries[name], rows)
                 return
-            with cursor.copy(f"COPY {adds[1]} FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
+            _copy(cursor, adds[1], rows)
+
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Add whole rows to a table."""
+        with self._connected() as connection, connection.cursor() as cursor:
+            _copy(cursor, table, rows)
 
     def commit(self) -> None:
         """End the transaction, flushed."""
@@ -238,9 +253,18 @@ class Postgres(PostgresReader):
             except psycopg.Error:
                 self._connection.close()  # which undoes it too
 
+    def purge(self) -> None:
+        """Do nothing: PostgreSQL overwrites what was deleted when it vacuums its tables, and keeps it in its log."""
+
     def reader(self) -> PostgresReader:
         """Return a connection to read by."""
         return PostgresReader(self._address)
+
+
+def _copy(cursor: Any, into: str, rows: Sequence[Row]) -> None:
+    with cursor.copy(f"COPY {into} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def _read(address: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from treecal.io import Problems
 from treecal.late import VOID
 from treecal.measures import Verdict, mean_interval
 from treecal.serve import _wire as wire
-from treecal.serve._books import wire_alarm
+from treecal.serve._books import STEP, wire_alarm
 from treecal.serve._config import space_of
 from treecal.serve._player import BINS, CurvePoint, arrays
 from treecal.serve._refusals import Refusal
@@ -50,15 +50,15 @@ class Verdicts:
 
     def __init__(self, most: int = 1000) -> None:
         self._most = most
-        self._known: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
+        self._known: OrderedDict[int, tuple[int, dict[str, Any]]] = OrderedDict()
 
     def of(self, picture: Picture) -> dict[str, Any]:
         """Return the verdicts on a stream as it stands."""
         kept = picture.kept
-        learned, found = self._known.pop(kept.name, (-1, {}))
+        learned, found = self._known.pop(kept.stream, (-1, {}))
         if learned != picture.learned:
             found = {role: _verdict(picture, role) for role in picture.cells}
-        self._known[kept.name] = picture.learned, found
+        self._known[kept.stream] = picture.learned, found
         while len(self._known) > self._most:
             self._known.popitem(last=False)
         return found
@@ -76,6 +76,7 @@ def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> 
         picture.pending,
         overdue,
         picture.amended,
+        picture.deleted,
     )
     alarms = {row[1]: row for row in reversed(reader.query("alarms_of", kept.stream, 100))}
     monitors = {}
@@ -128,7 +129,7 @@ def _advice(picture: Picture, role: str, verdict: Verdict) -> str:
         name = config.corrector.name
         return (
             f"It is corrected by {name} and still off: {name} learns from each outcome. If it stays off, improve the "
-            "model, or try another corrector in a new stream."
+            "model, or try another corrector: PATCH the stream, and it learns from the log."
         )
     return f"{verdict.advised.found} What is announced is corrected."
 
@@ -187,6 +188,19 @@ def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
         amendments,
         bool(each.used or each.marked),
     )
+
+
+def tagged(kept: StreamRow, reader: Reader, tag: str, value: str, after: int) -> tuple[list[int], int | None]:
+    """Return the next rounds after one with a value of a tag, as many as are deleted at once; and where to go on."""
+    found: list[int] = []
+    while rows := reader.query("tags_after", kept.stream, after, _PAGE):
+        for number, text in rows:
+            if text and msgspec.json.decode(text, type=dict[str, str]).get(tag) == value:
+                found.append(number)
+                if len(found) == STEP:
+                    return found, number
+        after = rows[-1][0]
+    return found, None
 
 
 def pending(kept: StreamRow, reader: Reader, *, overdue: bool, after: int, limit: int, now: float) -> wire.Pending:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -14,9 +14,9 @@ from treecal.auditing import BinCounts
 from treecal.exceptions import FileError, TreeCalError
 from treecal.late import Opening
 from treecal.monitor import Alarm
-from treecal.serve._config import unpacked
+from treecal.serve._config import OtherVersionError, unpacked
 from treecal.serve._player import CurvePoint, Player
-from treecal.serve._rounds import LogEntry, Round, outcome_of, points_of
+from treecal.serve._rounds import START, Change, LogEntry, Round, outcome_of, points_of
 from treecal.serve._store import Reader, Row
 from treecal.serve._wire import NewStream
 
@@ -40,20 +40,47 @@ def stream_rows(reader: Reader) -> list[StreamRow]:
     return [StreamRow(row[0], row[1], msgspec.json.decode(row[2], type=NewStream), *row[3:]) for row in rows]
 
 
+def settings_at(reader: Reader, kept: StreamRow, arrival: int) -> tuple[NewStream, str]:
+    """Return the settings of a stream after so many arrivals, and what they made of it."""
+    for (body,) in reader.query("change_after", kept.stream, arrival):
+        return change_of(bytes(body)).before
+    return kept.config, kept.parts
+
+
+def change_of(body: bytes) -> Change:
+    """Return a change of settings as the log has it."""
+    return msgspec.json.decode(body, type=Change)
+
+
+def begun(reader: Reader, kept: StreamRow) -> Player:
+    """Return a stream where its log begins: empty; or when rows were last deleted, with what it had learned."""
+    for _, arrival, content in reader.query("base", kept.stream):
+        player = Player(*settings_at(reader, kept, arrival))
+        try:
+            player.set_state(unpacked(bytes(content)))
+        except OtherVersionError as error:
+            problem = f"what stream {kept.name!r} had learned when rows were deleted cannot be read: {error.message}"
+            raise FileError(problem, hint="use the treecal that wrote it.") from None
+        return player
+    return Player(*settings_at(reader, kept, 0))
+
+
 def loaded(reader: Reader, kept: StreamRow) -> tuple[Player, int]:
     """Return a stream as its log leaves it: from its snapshot, if there is a valid one, and what follows.
 
     The number is of the rows of the log that are in the snapshot.
     """
-    player, saved = Player(kept.config, kept.parts), 0
     for row in reader.query("snapshot", kept.stream):
         with suppress(TreeCalError, KeyError, TypeError, ValueError):  # of another version, or damaged: the log has all
-            found = Player(kept.config, kept.parts)
+            found = Player(*settings_at(reader, kept, row[1]))
             found.set_state(unpacked(bytes(row[2])))
             if (found.rounds, found.arrivals) == tuple(row[:2]):
-                player, saved = found, found.rounds + found.arrivals
-    replay(reader, kept.stream, player)
-    return player, saved
+                break
+    else:
+        found = begun(reader, kept)
+    saved = found.rounds + found.arrivals
+    replay(reader, kept.stream, found)
+    return found, saved
 
 
 def replay(
@@ -65,9 +92,7 @@ def replay(
     until: tuple[int, int] | None = None,
 ) -> None:
     """Play the rest of the log, up to so many rounds and arrivals; `check` sees what would be announced in each."""
-    rounds, arrivals = _rounds(reader, stream, player.rounds), _arrivals(reader, stream, player.arrivals)
-    last_round, last_arrival = (None, None) if until is None else until
-    arrival = next(arrivals, None)
+    last_round, last_arrival = (math.inf, math.inf) if until is None else until
     batch: list[tuple[LogEntry, Round]] = []
 
     def learn() -> None:
@@ -76,36 +101,119 @@ def replay(
             player.learn([row for _, row in batch], [each for each, _ in batch], outcomes)
             batch.clear()
 
-    for each in chain(rounds, (None,)):
-        if each is not None and last_round is not None and each.round > last_round:
-            each = None
-        while arrival is not None and (each is None or arrival[0].arrival <= each.arrivals):
-            entry, row = arrival
-            if last_arrival is not None and entry.arrival > last_arrival:
+    for entry, row in log_of(reader, stream, player.rounds, player.arrivals):
+        if entry is None:
+            assert row is not None
+            if row.round > last_round:
                 break
-            if entry.kind == "outcome":
-                if row is None:
-                    raise FileError(f"arrival {entry.arrival} is the outcome of a round that is not there.")
-                batch.append((entry, row))
-            else:
-                learn()
-                player.closed(entry, None if row is None else closing_copy(entry, row))
+            learn()
+            _open(player, row, check)
+            continue
+        if entry.arrival > last_arrival:
+            break
+        if entry.kind == "outcome":
+            if row is None:
+                raise FileError(f"arrival {entry.arrival} is the outcome of a round that is not there.")
+            batch.append((entry, row))
             if len(batch) >= _PAGE:
                 learn()
-            arrival = next(arrivals, None)
-        if each is None:
-            break
+            continue
         learn()
-        model, group = each.model_point(), each.group(player.config.group)
-        opening = None
-        if player.pool is not None and not each.used:
-            opening = player.take(model, group, each.round)
-        elif check is not None:
-            opening = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
-        if check is not None and opening is not None:
-            check(player, each, opening)
-        player.opened(each)
+        if entry.kind == "changed":
+            change(reader, stream, player, entry)
+        else:
+            player.closed(entry, row)
     learn()
+
+
+def _open(player: Player, each: Round, check: Callable[[Player, Round, Opening], None] | None) -> None:
+    model = each.model_point()
+    group = each.group(player.config.group)
+    opening = None
+    if player.pool is not None and not each.used:
+        opening = player.take(model, group, each.round)
+    elif check is not None:
+        opening = player.announce([model], [group])[0] if not each.used else player.as_it_is(model)
+    if check is not None and opening is not None:
+        check(player, each, opening)
+    player.opened(each)
+
+
+def change(reader: Reader, stream: int, player: Player, entry: LogEntry, taught: Taught | None = None) -> None:
+    """Change the settings of a stream in memory; a new corrector learns the log, or what is left of it."""
+    assert entry.point is not None
+    body = change_of(entry.point)
+    if taught is None:
+        taught = Taught(Player(*body.after), 0, player.deleted)
+    if body.relearn:
+        teach(reader, stream, taught, entry.arrival - 1)
+    player.adopt(taught.player, entry, relearn=body.relearn)
+
+
+class Taught(NamedTuple):
+    """A stream with other settings, whose corrector has learned from the log so far."""
+
+    player: Player
+    arrival: int
+    deleted: int
+    """Rounds that had been deleted from the log."""
+
+
+def teach(reader: Reader, stream: int, taught: Taught, until: int) -> Taught:
+    """Let a corrector learn from the log of others, up to an arrival: of all rounds that are still there."""
+    batch: list[tuple[LogEntry, Round]] = []
+
+    def learn() -> None:
+        taught.player.relearn([row for _, row in batch], [outcome_of(each.class_, each.point) for each, _ in batch])
+        batch.clear()
+
+    for entry, row in _arrivals(reader, stream, taught.arrival):
+        if entry.arrival > until:
+            break
+        if entry.kind == "outcome" and row is not None:
+            batch.append((entry, row))
+        if len(batch) >= _PAGE:
+            learn()
+    if batch:
+        learn()
+    return taught._replace(arrival=until)
+
+
+def log_of(reader: Reader, stream: int, rounds: int, arrivals: int) -> Iterator[tuple[LogEntry | None, Round | None]]:
+    """Yield the log after so many rounds and arrivals, in order: a round by itself, an arrival with its round."""
+    coming = _arrivals(reader, stream, arrivals)
+    arrival = next(coming, None)
+    for each in _rounds(reader, stream, rounds):
+        while arrival is not None and arrival[0].arrival <= each.arrivals:
+            yield arrival
+            arrival = next(coming, None)
+        yield None, each
+    while arrival is not None:
+        yield arrival
+        arrival = next(coming, None)
+
+
+def broken_links(reader: Reader, kept: StreamRow, end: Player) -> Iterator[str]:
+    """Yield where the rows before the last deletion are not those of the log: between gaps, each round has its hash."""
+    state: bytes | None = START
+    rounds = arrivals = 0
+    for entry, row in log_of(reader, kept.stream, 0, 0):
+        if entry is not None:
+            if entry.arrival > end.arrivals:
+                break
+            state = entry.chained(state) if state is not None and entry.arrival == arrivals + 1 else None
+            arrivals = entry.arrival
+        elif row is not None:
+            if row.round > end.rounds:
+                break
+            whole = state is not None and (row.round, row.arrivals) == (rounds + 1, arrivals)
+            if whole and row.state != state:
+                yield f"round {row.round}: the log before it is not the one it was announced after."
+            state = row.chained()
+            rounds = row.round
+            arrivals = row.arrivals
+    if state is not None and (rounds, arrivals) == (end.rounds, end.arrivals) and state != end.state:
+        yield f"the log up to round {rounds} is not the one after which rows were deleted."
 
 
 def _rounds(reader: Reader, stream: int, after: int) -> Iterator[Round]:
@@ -120,13 +228,6 @@ def _arrivals(reader: Reader, stream: int, after: int) -> Iterator[tuple[LogEntr
         for row in rows:
             yield as_arrival(row)
         after = rows[-1][0]
-
-
-def closing_copy(entry: LogEntry, row: Round) -> int | None:
-    """Return the copy that waits no longer after an arrival that is not learned."""
-    if entry.kind == "used":
-        return row.copy
-    return row.waiting_copy() if entry.kind in ("late", "void") else None
 
 
 def as_arrival(row: Row) -> tuple[LogEntry, Round | None]:
@@ -163,11 +264,13 @@ class Picture(NamedTuple):
 
     kept: StreamRow
     rounds: int
+    arrivals: int
     learned: int
     late: int
     void: int
     pending: int
     amended: int
+    deleted: int
     state: str
     last: float
     played: str
@@ -185,11 +288,13 @@ def picture_of(kept: StreamRow, player: Player) -> Picture:
     return Picture(
         kept,
         player.rounds,
+        player.arrivals,
         player.learned,
         player.late,
         player.void,
         player.pending,
         player.amended,
+        player.deleted,
         player.state.hex(),
         player.last,
         "the model's forecasts, as they are" if player.thing is None else repr(player.thing),

@@ -9,12 +9,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Struct
 
 from treecal._typing import Array
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import ConvexSet
 from treecal.late import Outcome
+from treecal.serve._wire import NewStream
 
+DIGEST = 32
+"""Bytes of the hash before the content of a snapshot."""
 START = bytes(16)
 """The hash of an empty log."""
 
@@ -85,7 +89,11 @@ class Round(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """What arrived: an outcome, late or not, an amendment, that a round is void, that `p` was used; or a reset."""
+    """What arrived: an outcome, late or not, an amendment, that a round is void, that `p` was used.
+
+    Or what was done to the stream: monitors were `reset`, settings `changed`, rows `deleted`; the last two say in
+    `point` to what, and how many.
+    """
 
     arrival: int
     kind: str
@@ -99,6 +107,29 @@ class LogEntry(NamedTuple):
         outcome = self.point or struct.pack("<q", -1 if self.class_ is None else self.class_)
         numbers = struct.pack("<qqd", self.arrival, self.round, self.at)
         return _hash(state, self.kind.encode(), numbers, outcome)
+
+
+class Change(Struct, frozen=True):
+    """The settings of a stream and what they make of it, before and after a change.
+
+    `relearn` is whether a new corrector learns from the log, and then announces.
+    """
+
+    before: tuple[NewStream, str]
+    after: tuple[NewStream, str]
+    relearn: bool
+
+
+def deletion(count: int, content: bytes) -> bytes:
+    """Return what the log says of rows that are deleted: how many, and the hash of what had been learned by then."""
+    return struct.pack("<q", count) + content[:DIGEST]
+
+
+def deleted_rows(point: bytes | None) -> tuple[int, bytes]:
+    """Return what `deletion` was given: how many rows, and the hash."""
+    assert point is not None
+    (count,) = struct.unpack_from("<q", point)
+    return count, point[8:]
 
 
 def _hash(state: bytes, *parts: bytes) -> bytes:

@@ -92,7 +92,9 @@ def serve(settings: Settings, data: str, *, say: Callable[[str], None] = lambda 
             access = Access(loopback=loopback, hosts=hosts, rate=settings.rate)
             webhooks = stack.enter_context(Webhooks(writer, receivers)) if receivers else None
             most = settings.body * 2**20
-            app = application(writer, store, access=access, log=log, webhooks=webhooks, most_bytes=most)
+            app = application(
+                writer, store, access=access, log=log, webhooks=webhooks, most_bytes=most, keep=settings.keep
+            )
             server = signals.server = Server(app)
             bound = listening.getsockname()[1]
             address = _address(host, bound)

@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from treecal.exceptions import FileError, ParameterError
 from treecal.serve._refusals import invalid
+from treecal.serve._wire import Days
 
 PREFIX = "TREECAL_SERVE_"
 """Of the names of variables."""
@@ -53,6 +54,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Requests a second of one token, or of one address where there is none."""
     body: Annotated[int, Meta(ge=1, le=1024)] = 8
     """Megabytes that a request may have."""
+    keep: Days | None = None
+    """Days for which forecasts are kept, of streams that do not say so themselves; then they are deleted."""
     demo: bool = False
     """Replay flights, so that there is something to see. Without `data` the books are in a temporary folder."""
     log_level: Literal["info", "warning", "error"] = "info"

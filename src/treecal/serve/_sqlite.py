@@ -6,16 +6,18 @@ import errno
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Self
 
 from treecal._atomic import InUseError, exclusive
 from treecal._optional import require
 from treecal.exceptions import FileError
-from treecal.serve._store import Broken, NotNowError, Row, held_by_older, pending_migrations, queries, unavailable
+from treecal.serve._refusals import Refusal
+from treecal.serve._store import SOME, Broken, NotNowError, Row, held_by_older, pending_migrations, queries, unavailable
 
 apsw = require("apsw", extra="serve", what="the server's books")
 log = logging.getLogger("treecal.serve")
@@ -27,6 +29,8 @@ _TOGETHER = 32  # rows of one statement: between two of them other threads may t
 _VALUES = re.compile(r"(.*VALUES )(\((?:\?, )*\?\))(\)?\s*)", re.DOTALL)
 _CHECKED_BYTES = 2**28  # of books that are checked whenever they are opened: two seconds, a million forecasts
 _LISTED = 20  # damages
+_SECURE = 4  # the first version of books in which what is deleted is overwritten
+_RETRY = 1.0  # seconds after which the write-ahead log is emptied again, if somebody was reading it
 _CACHE_KIB = 65536  # of pages: a round is looked up hours after it was written
 
 
@@ -66,6 +70,13 @@ class SqliteReader:
         """Return the rows of a query asked for each of the arguments."""
         with _failures():
             return list(self._connection.executemany(self._queries[name], rows))
+
+    def rows(self, table: str) -> Iterator[list[Row]]:
+        """Yield all rows of a table, some at a time."""
+        with _failures():
+            found = self._connection.execute(f"SELECT * FROM {table}")
+            while some := list(islice(found, SOME)):
+                yield some
 
     @contextmanager
     def moment(self) -> Iterator[None]:
@@ -108,6 +119,7 @@ class Sqlite(SqliteReader):
         self.path, self._beside, self._queries = Path(path), beside, queries()
         self._open = ExitStack()
         self._files: list[os.stat_result] = []
+        self._traces, self._next_try = False, 0.0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -161,7 +173,7 @@ class Sqlite(SqliteReader):
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
             raise FileError(f"{self.path} is on a file system where SQLite has no write-ahead log.")
-        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA cache_size = -{_CACHE_KIB}")
+        connection.execute(f"PRAGMA synchronous = FULL; PRAGMA secure_delete = ON; PRAGMA cache_size = -{_CACHE_KIB}")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         scripts = pending_migrations(version, str(self.path))
         if scripts and not self._held:
@@ -177,6 +189,8 @@ class Sqlite(SqliteReader):
                 raise
         if not self._beside:
             self._check()
+            if tables and version < _SECURE:
+                self._rewrite()
         connection.execute("SELECT COUNT(*) FROM streams").fetchone()  # from here on there is a write-ahead log
         self._files = self._named()
 
@@ -189,6 +203,13 @@ class Sqlite(SqliteReader):
                 "treecal doctor --data tells whether that is sound; keep a copy of the file."
             )
             raise FileError(f"{self.path} is damaged: {found[0]}.", hint=hint)
+
+    def _rewrite(self) -> None:
+        """Leave nothing in the file but what is in its tables: before, pages kept copies of rows that had moved."""
+        try:
+            self._connection.execute("VACUUM")
+        except apsw.Error as error:
+            log.warning("%s may keep traces of rows that are deleted: VACUUM failed (%s)", self.path, error)
 
     def _named(self) -> list[os.stat_result]:
         return [os.stat(name) for name in (self._connection.filename, self._connection.filename_wal)]
@@ -209,6 +230,11 @@ class Sqlite(SqliteReader):
                     self._connection.execute(many, list(chain.from_iterable(rows[at : at + _TOGETHER])))
             self._connection.executemany(query, rows[together:])
 
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Add whole rows to a table."""
+        with _failures():
+            self._connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
     def commit(self) -> None:
         """End the transaction, synced, in files that are still there under their names."""
         with _failures():
@@ -219,6 +245,25 @@ class Sqlite(SqliteReader):
             same = False
         if not same:  # what is written now would be gone with the process
             raise Broken(f"{self.path} or its write-ahead log was deleted or replaced")
+        if self._traces and time.monotonic() >= self._next_try:
+            self._empty()
+
+    def purge(self) -> None:
+        """Leave no trace of what the transaction deletes, once it is committed."""
+        self._traces, self._next_try = True, 0.0
+
+    def _empty(self) -> None:
+        """Empty the write-ahead log, which has pages as they were; if somebody reads it, after a later commit."""
+        self._connection.set_busy_timeout(0)
+        try:
+            with _failures():
+                ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._traces = bool(busy)
+        except Refusal:  # what was committed is safe in the log
+            pass
+        finally:
+            self._connection.set_busy_timeout(_BUSY_MS)
+            self._next_try = time.monotonic() + _RETRY
 
     def rollback(self) -> None:
         """Undo the transaction."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
@@ -13,6 +13,8 @@ from treecal.exceptions import FileError
 from treecal.serve._refusals import Refusal
 
 Row = tuple[Any, ...]
+SOME = 4096
+"""Rows of a table that are read at a time."""
 
 
 class Reader(Protocol):
@@ -23,6 +25,9 @@ class Reader(Protocol):
 
     def each(self, name: str, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of a query asked once for each of the arguments, one after the other."""
+
+    def rows(self, table: str) -> Iterator[list[Row]]:
+        """Yield all rows of a table, some at a time, while nothing else is asked."""
 
     def moment(self) -> AbstractContextManager[None]:
         """Let all queries in a block see the same: what is committed when it begins."""
@@ -43,11 +48,17 @@ class Store(Reader, Protocol):
     def run(self, name: str, rows: Sequence[Row]) -> None:
         """Run a statement once for each of the arguments."""
 
+    def fill(self, table: str, rows: Sequence[Row]) -> None:
+        """Add whole rows to a table."""
+
     def commit(self) -> None:
         """End the transaction: when this returns, it survives a loss of power."""
 
     def rollback(self) -> None:
         """Undo the transaction; without one, nothing happens."""
+
+    def purge(self) -> None:
+        """Leave no trace of what the transaction deletes, as far as that is up to the connection."""
 
     def reader(self) -> Reader:
         """Return another connection, to read by."""
@@ -105,6 +116,17 @@ def migrations() -> list[str]:
     if [int(name[:4]) for name in names] != list(range(1, len(names) + 1)):
         raise AssertionError(f"migrations are not numbered from 1: {names}")
     return [(folder / name).read_text("utf-8") for name in names]
+
+
+def tables() -> list[str]:
+    """Return the names of the tables, in the order in which they were thought of.
+
+    Examples
+    --------
+    >>> tables()[:3]
+    ['streams', 'rounds', 'arrivals']
+    """
+    return re.findall(r"^CREATE TABLE (\w+)", "\n".join(migrations()), re.M)
 
 
 def pending_migrations(version: int, where: str) -> list[str]:

@@ -19,7 +19,7 @@ from treecal.exceptions import ParameterError
 if TYPE_CHECKING:
     from treecal.serve._store import Reader, Store
 
-Scope = Literal["forecast", "outcome", "read", "admin"]
+Scope = Literal["forecast", "outcome", "read", "admin", "delete"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 _MARK = "tcal_"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from treecal.late import Arrival as Arrival
 
@@ -28,6 +28,9 @@ Id = Annotated[
         description="A name for the round, made by the client: 1 to 200 characters, in one line.",
     ),
 ]
+Limit = Annotated[int, Meta(ge=1, le=10_000_000)]
+Days = Annotated[int, Meta(ge=1, le=100_000)]
+TagNames = Annotated[list[Name], Meta(max_length=16)]
 Tags = dict[str, Annotated[str, Meta(max_length=200)]]
 Numbers = Annotated[list[float], Meta(max_length=1000)]
 Point = Numbers | Annotated[dict[str, float], Meta(max_length=1000)]
@@ -72,12 +75,44 @@ class NewStream(Struct, forbid_unknown_fields=True, frozen=True, omit_defaults=T
     forecaster: Part | None = None
     monitor: Watch | None = Watch()
     """Of the model's forecasts and of those announced. What a stream forecasts by itself is not watched."""
-    tags: Annotated[list[Name], Meta(max_length=16)] = []
+    tags: TagNames = []
     """Names of the tags that forecasts may have."""
-    group: Annotated[list[Name], Meta(max_length=16)] = []
+    group: TagNames = []
     """Tags whose values tell a corrector with groups, and the monitor, which group a round is of."""
-    limit: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    limit: Limit | None = None
     """The most rounds that may await their outcomes: beyond it the oldest is void."""
+    keep: Days | None = None
+    """Days for which rounds are kept, whole ones in UTC: then they are deleted. Without it, those of the server."""
+
+
+class StreamChange(Struct, forbid_unknown_fields=True, frozen=True):
+    """Settings of a stream to change, and no others: what is left out stays as it is.
+
+    With `corrector` or `gate`, also the same again, a new corrector learns from the stream's log before it announces.
+    """
+
+    corrector: Part | UnsetType | None = UNSET
+    gate: bool | UnsetType = UNSET
+    monitor: Watch | UnsetType | None = UNSET
+    tags: TagNames | UnsetType = UNSET
+    limit: Limit | UnsetType | None = UNSET
+    keep: Days | UnsetType | None = UNSET
+
+    @property
+    def relearn(self) -> bool:
+        """Whether a new corrector is to learn."""
+        return self.corrector is not UNSET or self.gate is not UNSET
+
+    def of(self, config: NewStream) -> NewStream:
+        """Return settings as they are changed."""
+        given = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not UNSET}
+        return structs.replace(config, **given)
+
+
+class Deleted(Struct, frozen=True):
+    """How many forecasts were deleted, with all that was known of them."""
+
+    forecasts: int
 
 
 class NewForecast(Struct, forbid_unknown_fields=True, frozen=True):
@@ -155,7 +190,10 @@ class Settlements(Struct, frozen=True):
 
 
 class Counts(Struct, frozen=True):
-    """Rounds of a stream: opened, learned, void or late, and those that await their outcomes; and amendments."""
+    """Rounds of a stream: opened, learned, void or late, and those that await their outcomes; and amendments.
+
+    Those that were `deleted` stay in all other counts.
+    """
 
     forecasts: int = 0
     learned: int = 0
@@ -164,6 +202,7 @@ class Counts(Struct, frozen=True):
     pending: int = 0
     overdue: int = 0
     amended: int = 0
+    deleted: int = 0
 
 
 class Alarm(Struct, frozen=True):

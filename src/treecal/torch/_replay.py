@@ -17,7 +17,7 @@ from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_o
 from treecal.engine import replay as replay_on_cpu
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
-from treecal.forecasters import TreeCal, TreeState
+from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
 from treecal.torch._read import as_tensor, runs_kernels
 from treecal.tree import digits
@@ -257,13 +257,11 @@ def _dense(rows: Tensor, dim: int) -> Tensor:
 
 def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table: Integers, kept: Array) -> Replayed:
     """Return what the kernels found, with the errors of the first lanes and of those that are not whole."""
-    from treecal.torch._replay import measure_slices
-
     tree = forecaster.tree
     heights = tree.heights(rounds)
     errors = found.copy()
     carried = np.zeros((heights + 2, len(first)))
-    measure_slices(kept, table, rounds, tree.arity, tree.depth or 0, first, errors, carried)
+    measure_slices(kept, table, rounds, TreeArgs(tree.arity, tree.depth or 0, first), errors, carried)
     totals = dict(zip(KERNEL_DISTANCES, errors.tolist(), strict=True))
 
     def follow() -> Forecast | None:
@@ -276,54 +274,53 @@ def _result(forecaster: TreeCal, first: Array, rounds: int, found: Array, table:
     return Replayed(rounds, totals, follow)
 
 
+class Lane(NamedTuple):
+    """Consecutive nodes of some heights: the number of the first lowest one, its height, and how many heights."""
+
+    start: int
+    height: int
+    heights: int
+
+
 @strict
-def measure_slices(
-    held: Array, slices: Integers, rounds: int, arity: int, depth: int, first: Array, errors: Array, carried: Array
-) -> None:
-    """Add the errors of all slices, and write what is carried at the end of the stream.
+def measure_slices(held: Array, slices: Integers, rounds: int, tree: TreeArgs, errors: Array, carried: Array) -> None:
+    """Add the errors of all slices, and write what is carried at the end of the stream to sums that are 0.
 
     Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
     of the incomplete node of a slice is the last row of the next slice that has one.
     """
-    dim = len(first)
+    dim = len(tree.first)
     at = 0
     left = 0
-    room = np.empty((carried.shape[0], dim))
     last = np.empty(dim)
     for i in range(len(slices)):
         height, start, heights, count, whole = slices[i]
+        lane = Lane(start, height, heights)
         rows = np.empty((count + left, dim))
         rows[:count] = held[at : at + count]
         at += count
         if whole:
-            measure(rows[:count], start, height, heights, rounds, arity, depth, first, errors, room)
+            measure(rows[:count], lane, rounds, tree, errors)
             continue
         if left:
             rows[count] = last
-        measure(rows, start, height, heights, rounds, arity, depth, first, errors, carried[height:])
+        # What is carried within the lane, which begins where nothing is: that of a tree whose leaves are these nodes.
+        ended = min(len(rows), rounds // tree.arity**height - start)
+        carry(rows[:ended], TreeArgs(tree.arity, 0, tree.first), carried[height:])
+        measure(rows, lane, rounds, tree, errors)
         left = min(len(rows), 1)
         if left:
             last[:] = rows[0]
 
 
 @strict
-def measure(
-    rows: Array,
-    start: int,
-    height: int,
-    heights: int,
-    rounds: int,
-    arity: int,
-    depth: int,
-    first: Array,
-    errors: Array,
-    carried: Array,
-) -> None:
-    """Add the errors of the nodes of a lane in ℓ1, ℓ2 and ℓ2²; write what it carries at the end of the stream.
+def measure(rows: Array, lane: Lane, rounds: int, tree: TreeArgs, errors: Array) -> None:
+    """Add the errors of the nodes of a lane in ℓ1, ℓ2 and ℓ2².
 
-    `rows` are the sums of its lowest nodes, the first of them number `start` of its height, and become those of the
-    nodes above; `depth` is 0 for a tree that grows.
+    `rows` are the sums of its lowest nodes, and become those of the nodes above.
     """
+    start, height, heights = lane
+    arity, depth, first = tree
     count, dim = rows.shape
     length = arity**height
     for step in range(heights):
@@ -337,8 +334,7 @@ def measure(
             one = 0.0
             two = 0.0
             for k in range(dim):
-                point = first[k] if digit == 0 else total[k] / float(digit * length)
-                gap = rows[i, k] - own * point
+                gap = rows[i, k] - own * coordinate(total[k], digit * length, k, first[k], None)
                 one += abs(gap)
                 two += gap * gap
             if depth > 0 or number > 0 or height + step == 0:
@@ -347,12 +343,7 @@ def measure(
                 errors[1] += share * math.sqrt(two)
                 errors[2] += share * two / own
             for k in range(dim):
-                value = rows[i, k]
-                if own == length:
-                    carried[step, k] = total[k] + value if digit < arity - 1 else 0.0
-                else:
-                    carried[step, k] = total[k]
-                total[k] += value
+                total[k] += rows[i, k]
                 rows[i // arity, k] = total[k]  # its own row has been read, and so have those before
         count = (count + arity - 1) // arity
         start //= arity

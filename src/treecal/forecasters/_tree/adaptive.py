@@ -110,18 +110,24 @@ class AdaptiveTreeCal(Forecaster):
         mix: float = 0.0,
         start: ArrayLike | None = None,
     ) -> None:
-        self.space, self.tree = checked_space(space), Tree(arity, depth)
+        self.space = checked_space(space)
+        self.tree = Tree(arity, depth)
         if rule not in get_args(Rule):
             raise ParameterError.expected("rule", rule, "'stick' or 'block'")
         if not (isinstance(rate, int | float | np.number) and 0 <= rate < math.inf):
             raise ParameterError.expected("rate", rate, "a number of 0 or more", hint="0 gives TreeCal's own weights.")
         self.norm = space.default_norm if norm is None else as_norm(norm)
-        self.rule, self.rate, block = rule, float(rate), rule == "block"
+        self.rule = rule
+        self.rate = float(rate)
+        block = rule == "block"
         self._path = Path(space, self.tree, mix=mix, start=start)
-        self.arity, self.depth = self.tree.arity, self.tree.depth
-        self.mix, self.start = self._path.mix, self._path.start
+        self.arity = self.tree.arity
+        self.depth = self.tree.depth
+        self.mix = self._path.mix
+        self.start = self._path.start
         self._weighting = weighting(self.tree, block=block, rate=self.rate)
-        heights, scale = self.depth or 1, float(space.diameter(self.norm)) if block else 0.0
+        heights = self.depth or 1
+        scale = float(space.diameter(self.norm)) if block else 0.0
         equal: WeightState = [0.0] * heights, [1 / heights] * heights, scale
         self._now = self._path.fresh(), equal
 
@@ -142,7 +148,8 @@ class AdaptiveTreeCal(Forecaster):
             now = path, (costs, weights, scale) = self._now
             after = rounds, sums, _ = self._path.step(path, outcome)
             new = [0.0] * (len(sums) - len(costs))  # top height
-            costs, weights = costs + new, weights + new
+            costs = costs + new
+            weights = weights + new
             scale = weigh(self._weighting, rounds, len(sums), self._ended(path, outcome), scale, costs, weights)
             if self._now is now:  # no other thread has learned meanwhile
                 self._now = after, (costs, weights, scale)
@@ -153,7 +160,10 @@ class AdaptiveTreeCal(Forecaster):
     def _ended(self, path: PathState, outcome: Array) -> list[float]:
         """Return the costs of the nodes that end with this outcome: `rounds·‖mean − point‖`, lowest first."""
         rounds, sums, points = path
-        costs, nodes, length, total = [], rounds, 1, outcome
+        costs = []
+        nodes = rounds
+        length = 1
+        total = outcome
         for height, point in enumerate(points):
             gap = total - length * point
             # An ℓp norm does not depend on the order of the classes; sorted, neither does its rounding.
@@ -161,7 +171,8 @@ class AdaptiveTreeCal(Forecaster):
             nodes, digit = divmod(nodes, self.arity)
             if digit + 1 < self.arity:
                 break
-            total, length = sums[height] + total, length * self.arity
+            total = sums[height] + total
+            length = length * self.arity
         return costs
 
     def _check(self, state: AdaptiveState) -> None:
@@ -250,8 +261,8 @@ class WeightedStreams(TreeStreams):
         weighted = kernels.Weights(columns["costs"], columns["weights"], columns["scale"])
         gaps = np.empty((dim, max(_GAPS // dim, 2 * columns["costs"].shape[1])))
         places, nows, ended = np.empty((3, min(gaps.shape[1], len(rows))), np.int64)
-        noted = kernels.Gaps(places, nows, ended, gaps)
-        args = self._room, (low, high), *kernel_args(self.thing._path), self._trees(), noted
+        noted = kernels.Gaps(low, high, places, nows, ended, gaps)
+        args = *kernel_args(self.thing._path), self._trees(), noted
         while at < len(rows):
             at, count, used = kernels.learn_gaps(rows, outcomes, at, *args)
             if count == 0:

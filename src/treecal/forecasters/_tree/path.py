@@ -46,16 +46,21 @@ class Path:
         if not (isinstance(mix, int | float | np.number) and 0 <= mix <= 1):
             raise ParameterError.expected("mix", mix, "a number from 0 to 1")
         tree.check_countable()
-        self.space, self.tree, self.unit = space, tree, unit
-        self.mix, self.start = float(mix), checked_start(space, start)
+        self.space = space
+        self.tree = tree
+        self.unit = unit
+        self.mix = float(mix)
+        self.start = checked_start(space, start)
         self.pull = self.mix * space.centre
         self.first = self.start if self.mix == 0 else (1 - self.mix) * self.start + self.pull
-        self._arity, self._zeros = tree.arity, np.zeros(space.dim)
+        self._arity = tree.arity
+        self._zeros = np.zeros(space.dim)
         self._last = math.inf if tree.horizon is None else tree.horizon
 
     def check(self, state: TreeState) -> None:
         """Raise unless streams on this tree can have the state."""
-        rounds, tree = check_rounds("rounds", state.rounds, np.size(state.rounds)), self.tree
+        rounds = check_rounds("rounds", state.rounds, np.size(state.rounds))
+        tree = self.tree
         if tree.horizon is not None and (rounds > tree.horizon).any():
             raise SnapshotError(f"rounds reach {rounds.max()}, more than the {tree.horizon} of the tree.")
         heights = tree.heights(int(rounds.max(initial=0)))
@@ -79,10 +84,12 @@ class Path:
         """Return the state after one more leaf, given its outcome or the sum of its outcomes."""
         rounds, sums, points = state
         rounds += 1
-        children, ended = rounds % self._arity, sums[0] + outcome
+        children = rounds % self._arity
+        ended = sums[0] + outcome
         if not children or rounds > self._last:
             return self._carry(rounds, ended, sums, points)
-        sums, points = sums.copy(), points.copy()
+        sums = sums.copy()
+        points = points.copy()
         sums[0] = ended
         divide(ended, _as_array(children * self.unit), points[0])  # where the next leaf starts
         if self.mix:
@@ -94,9 +101,13 @@ class Path:
         if rounds >= self._last:  # the tree is full: nothing starts
             self.tree.check(rounds)
             return rounds, [ended, *sums[1:]], points
-        sums, points, height, nodes = sums.copy(), points.copy(), 0, rounds // self._arity
+        sums = sums.copy()
+        points = points.copy()
+        height = 0
+        nodes = rounds // self._arity
         while True:
-            sums[height], points[height] = self._zeros, self.first
+            sums[height] = self._zeros
+            points[height] = self.first
             height += 1
             if height == len(sums):  # the tree grows
                 sums.append(self._zeros)

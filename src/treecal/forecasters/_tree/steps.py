@@ -119,35 +119,41 @@ def carry(outcomes: Array, tree: TreeArgs, sums: Array) -> None:
 # Weights of the heights.
 
 
-@strict
-def weigh_piece(
-    before: int,
-    offsets: Integers,
-    node_costs: Array,
-    above: Array,
-    rule: Weighting,
-    scale: float,
-    costs: Array,
-    weights: Array,
-    given: Array,
-) -> float:
-    """Update the weights over one piece of a stream; return the scale after it.
+class Costs(NamedTuple):
+    """Of the nodes that end with a piece or in it: within, height by height from `offsets[height]` on, and above."""
 
-    `node_costs` are the costs of the nodes within the piece, height by height from `offsets[height]` on, and `above` of
-    those above that end with it. Write the weight of each node within to `given`; update `costs` and `weights`.
-    """
-    inner, size, ended = len(offsets) - 1, offsets[1], np.empty(len(costs))
-    for i in range(size):
+    offsets: Integers
+    within: Array
+    above: Array
+
+
+class Weighed(NamedTuple):
+    """Cost and weight of each height so far, which are updated, and of each node within a piece the weight it had."""
+
+    costs: Array
+    weights: Array
+    given: Array
+
+
+@strict
+def weigh_piece(before: int, ended: Costs, rule: Weighting, scale: float, heights: Weighed) -> float:
+    """Update the weights over one piece of a stream, which had so many rounds before; return the scale after it."""
+    offsets, within, above = ended
+    costs, weights, given = heights
+    inner = len(offsets) - 1
+    now_ended = np.empty(len(costs))
+    for i in range(offsets[1]):
         count = 1
         for height in range(inner):  # the nodes that start with this leaf
             if i % count != 0:
                 break
             given[offsets[height] + i // count] = weights[height]  # 0 above the tree
             count *= rule.arity
-        now, count = before + i + 1, 1
-        heights, ends = after_round(now, rule.arity, rule.depth)
+        now = before + i + 1
+        count = 1
+        most, ends = after_round(now, rule.arity, rule.depth)
         for height in range(ends):
-            ended[height] = node_costs[offsets[height] + i // count] if height < inner else above[height - inner]
+            now_ended[height] = within[offsets[height] + i // count] if height < inner else above[height - inner]
             count *= rule.arity
-        scale = weigh(rule, now, heights, ended[:ends], scale, costs, weights)
+        scale = weigh(rule, now, most, now_ended[:ends], scale, costs, weights)
     return scale

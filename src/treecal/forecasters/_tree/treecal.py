@@ -80,10 +80,13 @@ class TreeCal(Forecaster):
         mix: float = 0.0,
         start: ArrayLike | None = None,
     ) -> None:
-        self.space, self.tree = checked_space(space), Tree(arity, depth)
+        self.space = checked_space(space)
+        self.tree = Tree(arity, depth)
         self._path = Path(space, self.tree, mix=mix, start=start)
-        self.arity, self.depth = self.tree.arity, self.tree.depth
-        self.mix, self.start = self._path.mix, self._path.start
+        self.arity = self.tree.arity
+        self.depth = self.tree.depth
+        self.mix = self._path.mix
+        self.start = self._path.start
         self._now = self._path.fresh()
 
     @property
@@ -196,7 +199,7 @@ class TreeStreams(ColumnStreams):
     def _trees(self) -> Any:
         from treecal.forecasters._tree.wide import Trees
 
-        return Trees(self.rounds, self.columns["sums"])
+        return Trees(self.rounds, self.columns["sums"], self._room)
 
     def announce(self, rows: Integers, forecasts: Array | None) -> TreeForecasts:
         from treecal.forecasters._tree.wide import places
@@ -218,7 +221,7 @@ class TreeStreams(ColumnStreams):
 
         tree, _ = kernel_args(self.thing._path)
         done = 0
-        while (done := learn(rows, outcomes, done, self._room, tree, self._trees())) < len(rows):
+        while (done := learn(rows, outcomes, done, tree, self._trees())) < len(rows):
             self.torn = True
             self._grow()
         self.torn = False

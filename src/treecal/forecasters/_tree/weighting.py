@@ -58,7 +58,8 @@ def weigh(
     stick-breaking rule, by which each takes the share `w_j / Σ_{i≤j} w_i` of what those above have left, telescopes to
     `w_j / Σ_i w_i` of all that is free. A plain function of numbers and sequences: kernels compile it as it stands.
     """
-    length, starting = 1, len(ended)
+    length = 1
+    starting = len(ended)
     for height in range(len(ended)):
         costs[height] += ended[height]
         if not rule.block:
@@ -67,7 +68,9 @@ def weigh(
     if rounds % length == 0:  # the top node has ended
         if rule.depth > 0:
             return scale  # the tree is full: nothing starts
-        least, total, starting = costs[0], 0.0, heights
+        least = costs[0]
+        total = 0.0
+        starting = heights
         for height in range(heights - 1):
             least = min(least, costs[height])
             total += costs[height]
@@ -85,7 +88,9 @@ def weigh(
     unit = scale * longest if rule.block else scale * (1 + math.sqrt(float(rounds) * longest))
     if unit == 0:
         unit = 1.0  # without any gap yet, all costs are 0
-    least, held, total = costs[0], 0.0, 0.0
+    least = costs[0]
+    held = 0.0
+    total = 0.0
     for height in range(starting):
         least = min(least, costs[height])
     for height in range(starting, heights):

@@ -19,16 +19,22 @@ from treecal.forecasters._tree.weighting import Weighting, weigh
 
 AHEAD = 16
 """The memory of outcomes so far ahead is fetched meanwhile."""
-L1, L2, LINF = 1, 2, 3
+L1 = 1
+L2 = 2
+LINF = 3
 """The norms that are compiled, of as many coordinates as NumPy adds up without halving them."""
 MOST = 128
 
 
 class Trees(NamedTuple):
-    """The columns of streams: rounds, and of each height the carried sum, `(streams, heights, dim)`."""
+    """The columns of streams: rounds, and of each height the carried sum, `(streams, heights, dim)`.
+
+    There is room for the heights of `limit` rounds; a growing tree needs more then.
+    """
 
     rounds: Integers
     sums: Array
+    limit: int
 
 
 class Weights(NamedTuple):
@@ -62,12 +68,9 @@ def add_at(sums: Array, at: int, outcomes: Any, i: int, dim: int) -> None:
 
 
 @strict
-def learn(rows: Integers, outcomes: Any, at: int, limit: int, tree: TreeArgs, trees: Trees) -> int:
-    """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number.
-
-    A growing tree needs them after `limit` rounds.
-    """
-    rounds, sums = trees
+def learn(rows: Integers, outcomes: Any, at: int, tree: TreeArgs, trees: Trees) -> int:
+    """Add outcomes from `at` on to their streams' sums; return the first that needs more heights, or their number."""
+    rounds, sums, limit = trees
     arity = tree.arity
     depth = tree.depth
     dim = sums.shape[2]
@@ -107,9 +110,12 @@ def places(rows: Integers, trees: Trees, tree: TreeArgs, mix: Mix | None, points
 class Gaps(NamedTuple):
     """What is noted of some rounds: the outcome that was learned, the rounds after it, and how many nodes ended.
 
-    The gaps of these nodes, each a column, are outcome sums less points times rounds.
+    They are rounds of the streams from row `low` to row `high`. The gaps of these nodes, each a column, are outcome
+    sums less points times rounds.
     """
 
+    low: int
+    high: int
     places: Integers
     nows: Integers
     ended: Integers
@@ -121,21 +127,18 @@ def learn_gaps(
     rows: Integers,
     outcomes: Any,
     at: int,
-    limit: int,
-    streams: tuple[int, int],
     tree: TreeArgs,
     mix: Mix | None,
     trees: Trees,
     noted: Gaps,
 ) -> tuple[int, int, int]:
-    """Add outcomes from `at` on, as `learn` does, to the streams from one row to another; note gaps as they arise.
+    """Add outcomes from `at` on, as `learn` does, to the streams whose gaps are noted as they arise.
 
     Return the first outcome that needs more heights or that there is no room for, and how many rounds and gaps were
     noted.
     """
-    rounds, sums = trees
-    places, nows, ended, gaps = noted
-    low, high = streams
+    rounds, sums, limit = trees
+    low, high, places, nows, ended, gaps = noted
     arity = tree.arity
     depth = tree.depth
     first = tree.first
@@ -201,12 +204,14 @@ def costs_of(gaps: Array, norm: int, costs: Array) -> None:
     They are sorted first: then the rounding does not depend on the order of the classes. All gaps take each step
     together, so that processors take several at a time.
     """
-    dim, count = len(gaps), len(costs)
+    dim = len(gaps)
+    count = len(costs)
     if norm != LINF:
         for last in range(dim - 1, 0, -1):
             for k in range(last):
                 for n in range(count):  # without branches
-                    one, other = gaps[k, n], gaps[k + 1, n]
+                    one = gaps[k, n]
+                    other = gaps[k + 1, n]
                     gaps[k, n], gaps[k + 1, n] = (one, other) if one < other else (other, one)
     costs[:] = 0.0
     for k in range(dim):
@@ -248,7 +253,7 @@ def _add_up(rows: Array, sums: Array) -> None:
 @strict
 def weigh_rows(rows: Integers, count: int, noted: Gaps, costs: Array, rule: Weighting, weighted: Weights) -> None:
     """Update weights, round by round, given the costs of the nodes that ended."""
-    places, nows, ended, _ = noted
+    _, _, places, nows, ended, _ = noted
     own, weights, scale = weighted
     arity = rule.arity
     depth = rule.depth

@@ -2,13 +2,46 @@
 -- table, and whether it was told afterwards that the model's forecast was used as it is.
 
 -- name: streams
-SELECT stream, name, config, parts, created, archived FROM streams ORDER BY stream
+SELECT stream, name, config, parts, created, archived FROM streams WHERE config <> '' ORDER BY stream
+
+-- name: last_stream
+SELECT COALESCE(MAX(stream), 0) FROM streams
 
 -- name: add_stream
 INSERT INTO streams (stream, name, config, parts, created) VALUES (?, ?, ?, ?, ?)
 
 -- name: archive_stream
 UPDATE streams SET archived = ? WHERE stream = ?
+
+-- name: change_stream
+UPDATE streams SET config = ?, parts = ? WHERE stream = ?
+
+-- name: bury_stream
+UPDATE streams SET name = ?, config = '', parts = ?, archived = ? WHERE stream = ?
+
+-- name: buried
+SELECT s.stream FROM streams s WHERE s.config = '' AND (
+    EXISTS (SELECT 1 FROM rounds r WHERE r.stream = s.stream)
+    OR EXISTS (SELECT 1 FROM arrivals a WHERE a.stream = s.stream)
+    OR EXISTS (SELECT 1 FROM pending p WHERE p.stream = s.stream)) LIMIT 1
+
+-- name: sweep_rounds
+DELETE FROM rounds WHERE stream = ? AND round <= (
+    SELECT MAX(round) FROM (SELECT round FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) some)
+
+-- name: sweep_arrivals
+DELETE FROM arrivals WHERE stream = ? AND arrival <= (
+    SELECT MAX(arrival) FROM (SELECT arrival FROM arrivals WHERE stream = ? ORDER BY arrival LIMIT ?) some)
+
+-- name: sweep_pending
+DELETE FROM pending WHERE stream = ? AND round <= (
+    SELECT MAX(round) FROM (SELECT round FROM pending WHERE stream = ? ORDER BY round LIMIT ?) some)
+
+-- name: drop_alarms
+DELETE FROM alarms WHERE stream = ?
+
+-- name: drop_deliveries
+DELETE FROM deliveries WHERE stream = ?
 
 -- name: add_round
 INSERT INTO rounds (stream, round, id, at, arrivals, model, announced, points, told, copy, used, tags, due, state)
@@ -19,6 +52,12 @@ INSERT INTO pending (stream, round, due) VALUES (?, ?, ?)
 
 -- name: close_pending
 DELETE FROM pending WHERE (stream, round) IN (VALUES (?, ?))
+
+-- name: erase_round
+DELETE FROM rounds WHERE (stream, round) IN (VALUES (?, ?))
+
+-- name: erase_arrivals
+DELETE FROM arrivals WHERE (stream, round) IN (VALUES (?, ?))
 
 -- name: add_arrival
 INSERT INTO arrivals (stream, arrival, kind, round, at, class, point) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -33,6 +72,18 @@ SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, 
     EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used'),
     (SELECT 1 FROM pending p WHERE p.stream = r.stream AND p.round = r.round)  -- twice as fast as a join
 FROM rounds r WHERE r.stream = ? AND r.id = ?
+
+-- name: round_to_erase
+SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, r.copy, r.used, r.tags, r.due, r.state,
+    EXISTS (SELECT 1 FROM arrivals u WHERE u.stream = r.stream AND u.round = r.round AND u.kind = 'used'),
+    (SELECT 1 FROM pending p WHERE p.stream = r.stream AND p.round = r.round)
+FROM rounds r WHERE r.stream = ? AND r.round = ?
+
+-- name: first_rounds
+SELECT round FROM (SELECT round, at FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) some WHERE at < ? ORDER BY round
+
+-- name: tags_after
+SELECT round, tags FROM rounds WHERE stream = ? AND round > ? ORDER BY round LIMIT ?
 
 -- name: arrivals_of_round
 -- Every kind is at least '': without this SQLite reads all arrivals of the stream, in their order.
@@ -76,6 +127,22 @@ SELECT COALESCE(MAX(arrival), 0) FROM arrivals WHERE stream = ?
 
 -- name: snapshot
 SELECT round, arrival, content FROM snapshots WHERE stream = ?
+
+-- name: drop_snapshot
+DELETE FROM snapshots WHERE stream = ?
+
+-- name: base
+SELECT round, arrival, content FROM bases WHERE stream = ?
+
+-- name: keep_base
+INSERT INTO bases (stream, round, arrival, content) VALUES (?, ?, ?, ?)
+ON CONFLICT (stream) DO UPDATE SET round = excluded.round, arrival = excluded.arrival, content = excluded.content
+
+-- name: drop_base
+DELETE FROM bases WHERE stream = ?
+
+-- name: change_after
+SELECT point FROM arrivals WHERE stream = ? AND round = 0 AND kind = 'changed' AND arrival > ? ORDER BY arrival LIMIT 1
 
 -- name: keep_snapshot
 INSERT INTO snapshots (stream, round, arrival, content) VALUES (?, ?, ?, ?)
