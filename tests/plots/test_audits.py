@@ -255,7 +255,7 @@ def test_reliability_refuses(ax: Any) -> None:
         (audit, "rain", None, "k is 'rain', expected a class"),
         (audit, None, 20, "bins is for ledgers"),
         (audit.whole.top_label, 1, None, "these are the bins of one class"),
-        (empty, None, None, "there is no row"),
+        (empty, None, None, "there are no rows"),
         ([0.5], None, None, "source is of type list, expected an Audit"),
         ({}, None, None, "empty dictionary"),
         (ball, None, None, "k is missing"),
