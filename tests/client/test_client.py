@@ -244,13 +244,31 @@ def test_calls_are_tried_again_under_the_same_ids(fault: str, make: Make, server
     assert server.books.log == [("forecast", "rain", "a"), ("outcome", "rain", "a")]
 
 
-def test_a_deadline_ends_retries(make: Make, server: Server) -> None:
+def test_a_deadline_ends_retries(make: Make, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that only pauses move: however long connections are refused, the attempts are these."""
+    now, waited = 0.0, list[float]()
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        waited.append(round(seconds, 9))
+
+    async def paused(seconds: float) -> None:
+        pause(seconds)
+
+    for module in ("_line", "_session"):
+        monkeypatch.setattr(f"treecal.client.{module}._now", lambda: now)
+    monkeypatch.setattr("treecal.client._line.random.uniform", lambda low, high: high)
+    monkeypatch.setattr("treecal.client._client.time.sleep", pause)
+    monkeypatch.setattr("treecal.client._async_client.asyncio.sleep", paused)
     server.stop()
-    with make(server.url, timeout=0.3) as client:
+    with make(server.url, timeout=100.0) as client:
         for act in (lambda: client.streams(), lambda: client.outcome("rain", "a", 1)):
+            waited.clear()
             with pytest.raises(ServerError, match="gave no answer: no connection") as caught:
                 act()
             assert (caught.value.code, caught.value.status) == ("away", 0)
+            assert waited == [*(0.01 * 2**k for k in range(9)), *18 * [5.0]]
 
 
 def test_a_connection_that_was_closed_while_idle_costs_nothing(make: Make, server: Server) -> None:
@@ -276,6 +294,27 @@ def test_a_retry_after_is_heeded(make: Make, server: Server, monkeypatch: pytest
         client.stream("rain")
     assert waited[:2] == [0.02, 0.02]
     assert 0 < waited[2] <= 0.04
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_an_end_in_a_hurry_comes(turns: int, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender that is told to hurry and to stop, so many turns of the loop apart, stops: `close` waits for it."""
+
+    monkeypatch.setattr("treecal.client._line.FIRST", 5.0)
+
+    async def main() -> None:
+        server.stop()
+        client = AsyncClient(server.url, spool=tmp_path / "spool", timeout=LONG)
+        await client.outcome("rain", "a", 1)
+        while not client._hurry._waiters:  # until the sender dozes
+            await asyncio.sleep(0.001)
+        client._hurry.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ended, _ = await asyncio.wait([asyncio.ensure_future(client.close())], timeout=LONG)
+        assert ended
+
+    asyncio.run(main())
 
 
 # The model's own forecast

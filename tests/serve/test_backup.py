@@ -61,7 +61,7 @@ def busy(tmp_path: Path) -> Iterator[Path]:
     """Books that are written all the time."""
     path = tmp_path / "busy.sqlite"
     with Writer(open_store(str(path))) as writer, Demo(writer, flows=made_up, tick=0.0) as demo:
-        demo.wait(rounds=200)
+        demo.wait(ticks=14)
         yield path
 
 

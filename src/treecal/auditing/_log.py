@@ -20,7 +20,7 @@ from treecal.auditing._memory import ArrayLog, open_arrays
 from treecal.auditing._pass import count_rows
 from treecal.auditing._result import Audit
 from treecal.auditing._sql import scale_of
-from treecal.auditing._windows import Windows
+from treecal.auditing._windows import WINDOWS, Windows
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Distance
 from treecal.io import (
@@ -49,6 +49,7 @@ def audit(
     classes: Sequence[str | int] | None = None,
     by: str | Sequence[str] = (),
     time: str | None = None,
+    window: str | None = None,
     loss: ArrayLike | None = None,
     weight: str | ArrayLike | None = None,
     bins: int = 10,
@@ -97,6 +98,8 @@ def audit(
         A column of dates, times or numbers: rows are also counted by windows of time (at most 40 minutes, hours, days,
         weeks or months, else years; in UTC), as `audit.windows`. If the log is in the order of time, a `tc.Monitor`
         watches its rows, and `audit.windows.alarm` is its alarm.
+    window
+        The windows of `time`: "minute", "hour", "day", "week", "month" or "year".
     loss
         What each action costs under each class, `(actions, d)`: what acting on the forecasts cost is then `payoff` of
         all rows and of each group.
@@ -160,6 +163,8 @@ def audit(
     for option, names in (("by", by), ("time", () if time is None else (time,))):
         if not all(isinstance(name, str) for name in names):
             raise ParameterError(f"{option} has values, expected names of columns of the log.", hint=f"{option}='day'.")
+    if window is not None and (time is None or window not in WINDOWS):
+        raise ParameterError.expected("window", window, f"one of {', '.join(WINDOWS)}, beside time")
     bins = whole_number("bins", bins, least=1, most=MOST_BINS)
     distances = named_distances(norms) if exact else {}
     kept = tuple(dict.fromkeys([*by, *([] if time is None else [time])]))
@@ -175,7 +180,7 @@ def audit(
     windows = None
     if time is not None:
         with closing(_column(rows, time)) as column:
-            windows = Windows(time, column, classes=rows.classes or (), bins=bins)
+            windows = Windows(time, column, classes=rows.classes or (), bins=bins, unit=window)
     actions = None if loss is None else Actions(read_loss(loss, len(rows.labels)))
     watch.stage = "rows"
     cells = count_rows(rows, groups, bins, scale, watch.rows, windows, actions)
@@ -227,7 +232,7 @@ def _column(rows: Outcomes | ArrayLog, name: str) -> Generator[Any]:
     if isinstance(rows, ArrayLog):
         yield rows.column(name)
         return
-    question = f"SELECT {rows.source.key(name)} AS t FROM {LOG}"
+    question = f"SELECT {rows.source.moment(name)} AS t FROM {LOG}"
     for part in rows.source.parts():
         with closing(part.batches(question, rows=rows.rows)) as batches:
             for batch in batches:

@@ -25,6 +25,7 @@ from treecal.io import (
     check_tolerance,
     given_classes,
     in_order,
+    one_spelling,
     valid_weights,
 )
 
@@ -357,6 +358,8 @@ def _mixed(cells: list[Any], classes: set[str]) -> _Labels | None:
     index: dict[Any, int] = {None: -1}
     if kinds == {str}:
         index[""] = -1
+        if spelled := one_spelling({cell for cell in cells if cell is not None}, classes):
+            cells = [spelled.get(cell, cell) for cell in cells]
         first = next(cell for cell in cells if cell is not None).strip()
         if first.startswith("[") and first not in classes:
             return None  # it may be a list of numbers

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from treecal._typing import Array, Integers
 from treecal.auditing._counts import AuditRows, BinCounts
 from treecal.auditing._groups import Groups
-from treecal.exceptions import FileError
+from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import Simplex
 from treecal.io import library
 from treecal.monitor import Alarm, Monitor
@@ -22,6 +22,7 @@ MOST = 40
 """Windows, unless a log spans more years."""
 _DAY = 24 * 60 * 60 * 10**6
 _WIDTHS = {"minute": 60 * 10**6, "hour": 60 * 60 * 10**6, "day": _DAY, "week": 7 * _DAY}
+WINDOWS = (*_WIDTHS, "month", "year")
 _MONDAY = 4 * _DAY  # 1970 began on a Thursday, four days before one
 
 
@@ -67,7 +68,8 @@ def read_times(name: str, column: Any, *, dates: bool | None = None) -> Times:
             said = f"it holds {cell[1]}{beside}"
         raise FileError(
             f"column {name!r} is no column of times: {said}.",
-            hint="dates and times as 2026-01-31 12:00:00, all with a zone or none; or numbers.",
+            hint="dates and times as 2026-01-31 12:00:00, all with a zone or none; or numbers. Where days come first, "
+            "as in 31.01.2026: --day-first, in Python open_source(path, day_first=...).",
         ) from None
 
 
@@ -93,9 +95,13 @@ class Windows:
         Names of the classes.
     bins
         Number of bins.
+    unit
+        The unit of the calendar; by default the finest that makes few windows.
     """
 
-    def __init__(self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int) -> None:
+    def __init__(
+        self, name: str, columns: Iterable[Any], *, classes: Sequence[str], bins: int, unit: str | None = None
+    ) -> None:
         self.name = name
         self.groups = Groups((name,))
         self.cells = BinCounts.empty(classes=len(classes), bins=bins)
@@ -116,7 +122,12 @@ class Windows:
                 whole &= times.dates or bool((values == np.rint(values)).all())
         if high < low:
             raise FileError(f"column {name!r} holds no times.")
-        self._place = _calendar(int(low), int(high)) if self._dates else _numbers(float(low), float(high), whole)
+        if unit is not None and not self._dates:
+            raise ParameterError.expected("window", unit, f"nothing, since {name} holds numbers, not dates")
+        if self._dates:
+            self._place = _calendar(int(low), int(high)) if unit is None else _in_units(unit)
+        else:
+            self._place = _numbers(float(low), float(high), whole)
         self._watched = _Watched(classes) if self.in_order else None
 
     @property
@@ -185,10 +196,15 @@ def _calendar(low: int, high: int) -> Callable[[Any], Any]:
     for unit, width in _WIDTHS.items():
         shift = _MONDAY if unit == "week" else 0
         if (high - shift) // width - (low - shift) // width < MOST:
-            form = {"minute": "m", "hour": "h"}.get(unit, "D")
-            return partial(_name, width=width, shift=shift, form=form)
+            return _in_units(unit)
     first, last = (int(np.datetime64(time, "us").astype("datetime64[M]").astype(int)) for time in (low, high))
-    return partial(_name, width=1, shift=0, form="M" if last - first < MOST else "Y")
+    return _in_units("month" if last - first < MOST else "year")
+
+
+def _in_units(unit: str) -> Callable[[Any], Any]:
+    """Return the name of the window of each time, in this unit of the calendar."""
+    form = {"minute": "m", "hour": "h", "month": "M", "year": "Y"}.get(unit, "D")
+    return partial(_name, width=_WIDTHS.get(unit, 1), shift=_MONDAY if unit == "week" else 0, form=form)
 
 
 def _name(times: Any, width: int, shift: int, form: Any) -> Any:

@@ -14,7 +14,7 @@ from rich.progress import TaskProgressColumn, TextColumn
 
 from treecal.auditing import audit as audit_log
 from treecal.auditing import shown
-from treecal.cli._options import Force, Json, OnInvalid, as_norm, split
+from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name
 from treecal.cli._signals import interrupts
@@ -38,12 +38,16 @@ def audit(
     classes: str | None = None,
     by: str | None = None,
     time: str | None = None,
+    window: Literal["minute", "hour", "day", "week", "month", "year"] | None = None,
+    day_first: bool = False,
     loss: str | None = None,
     weight: str | None = None,
     bins: int = 10,
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
     tolerance: float = 1e-6,
+    decimal: Decimal = ".",
+    fail_above: float | None = None,
     on_error: OnInvalid = "stop",
     invalid_rows: Path | None = None,
     output: Path | None = None,
@@ -67,7 +71,8 @@ def audit(
         treecal audit logs/ --forecast p --outcome clicked --time day
         zcat log.csv.gz | treecal audit - --forecast p --outcome clicked
 
-    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted.
+    Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 3 a calibration error above --fail-above, 130
+    interrupted.
 
     Parameters
     ----------
@@ -88,6 +93,10 @@ def audit(
     time
         Column of dates, times or numbers: rows are also counted by windows of time, and if they are in its order, a
         monitor watches them and says when it raised an alarm.
+    window
+        The windows of --time; by default the finest of which there are at most 40.
+    day_first
+        The dates of --time begin with the day, as 31.01.2026 or 31/01/2026 12:00. Without it these are refused.
     loss
         What each action costs under each class: a row per action, separated by semicolons, its costs by commas.
     weight
@@ -101,6 +110,9 @@ def audit(
     tolerance
         To what the probabilities were rounded, such as 1e-4: those of two classes may sum to 1 within it, those of d
         classes within d/2 times it.
+    fail_above
+        Exit with code 3 if the class-wise calibration error, as measured in the bins, exceeds this number, as few rows
+        do by chance.
     invalid_rows
         CSV file for the invalid rows: row, line and reason (with --on-error collect).
     output
@@ -114,10 +126,15 @@ def audit(
     master
         Spark's master, such as local[2]; by default the one spark-submit sets, or this machine.
     """
+    if engine == "spark" and decimal != ".":
+        raise ParameterError("--engine spark has no --decimal.")
     if master is not None and engine != "spark":
         raise ParameterError.expected("--master", master, "nothing, unless --engine spark")
     if not paths:
         raise ParameterError("there is no log to audit.", hint="treecal audit log.csv, or - for standard input.")
+    check_limit(fail_above)
+    if day_first and time is None:
+        raise ParameterError("--day-first is about the dates of --time, which is missing.")
     if (invalid_rows is not None) != (on_error == "collect"):
         raise ParameterError("--invalid-rows and --on-error collect go together, and one of them is missing.")
     with ExitStack() as stack:  # a file that cannot be written is an error before the work, not after it
@@ -125,7 +142,7 @@ def audit(
         table, invalid, paper = (name and stack.enter_context(new_file(name, force=force)) for name in files)
         log: Source | None = None
         if engine == "duckdb":
-            log = _opened(paths, memory, stack)
+            log = _opened(paths, stack, memory_limit=memory, decimal=decimal, day_first=time if day_first else None)
         elif len(paths) > 1 or STDIN in paths:
             raise ParameterError("--engine spark reads one file or folder.")
         names, came = None if classes is None else split("--classes", classes), split("--outcome", outcome)
@@ -135,6 +152,7 @@ def audit(
             "classes": names,
             "by": [] if by is None else split("--by", by),
             "time": time,
+            "window": window,
             "loss": None if loss is None else _matrix(loss),
             "weight": weight,
             "bins": bins,
@@ -155,26 +173,31 @@ def audit(
             write_csv(invalid, [Problem._fields[:width], *(problem[:width] for problem in found.problems)])
         if paper is not None:
             paper.write_text(_reported(found, paths), "utf-8")
+    error = found.whole.classwise_ece
+    above = fail_above is not None and error > fail_above
     if json:
-        emit(found.to_dict())
+        emit(found.to_dict() | ({} if fail_above is None else {"fail_above": fail_above}))
     else:
         page().print(shown(found, _option))
-    if not found.problems.count:
-        return Exit.FINE
-    if json:
+        if fail_above is not None:
+            verdict = "above" if above else "not above"
+            page().print(f"\nClass-wise calibration error {error:.4f}, {verdict} {fail_above:g}.", soft_wrap=True)
+    if json and found.problems.count:
         say(str(found.problems))
-    return Exit.FLAWED
+    if above:
+        return Exit.ALARM
+    return Exit.FLAWED if found.problems.count else Exit.FINE
 
 
-def _opened(paths: tuple[str, ...], memory: str, stack: ExitStack) -> Source:
+def _opened(paths: tuple[str, ...], stack: ExitStack, **options: Any) -> Source:
     """Open the log; standard input is kept in a file until the end."""
     if STDIN not in paths:
-        return open_source(paths[0] if len(paths) == 1 else list(paths), memory_limit=memory)
+        return open_source(paths[0] if len(paths) == 1 else list(paths), **options)
     if len(paths) > 1:
         raise ParameterError("- is standard input, and goes with no other file.")
     if sys.stdin.isatty():
         say("reading standard input; Ctrl-D ends it.")
-    return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), memory_limit=memory))
+    return stack.enter_context(open_stream(sys.stdin.buffer, source_name("-"), **options))
 
 
 def _columns(log: Source | None, outcome: tuple[str, ...], classes: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -224,8 +247,9 @@ def _on_spark(path: str, master: str | None, options: dict[str, Any], *, exact: 
         raise ParameterError(
             "--engine spark needs --classes and one column for --outcome; it has no --no-exact and no --invalid-rows."
         )
-    if options.pop("time") is not None or options.pop("loss") is not None:
-        raise ParameterError("--engine spark has no --time and no --loss.")
+    others = [options.pop(name) for name in ("time", "window", "loss")]
+    if any(each is not None for each in others):
+        raise ParameterError("--engine spark has no --time, no --window and no --loss.")
     options["outcome"] = options["outcome"][0]
     return audit_on_spark(read(session(master), path), **options)
 

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
 from treecal.cli._options import (
+    Decimal,
     Due,
     Every,
     FileKind,
@@ -21,6 +22,7 @@ from treecal.cli._options import (
     OutcomeFor,
     Outcomes,
     SnapshotFile,
+    check_limit,
     split,
 )
 from treecal.cli._progress import progress
@@ -71,6 +73,7 @@ def monitor(
     now: Now = None,
     fail_above: float | None = None,
     tolerance: float = 1e-6,
+    decimal: Decimal = ".",
     snapshot: SnapshotFile = None,
     every: Every = 1000,
     new_file: NewFile = False,
@@ -120,8 +123,7 @@ def monitor(
     tolerance
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
     """
-    if fail_above is not None and not fail_above >= 0:
-        raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
+    check_limit(fail_above)
     check_apart(path, None, snapshot)
     check_times(due, now, limit, ids=id_ is not None)
     columns = () if forecast is None else split("--forecast", forecast)
@@ -130,7 +132,7 @@ def monitor(
         raise ParameterError("--fail-above needs classes.")
     log = None
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
-        source = open_source(path, kind=kind)
+        source = open_source(path, kind=kind, decimal=decimal)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
         if id_ is None:
             log = _log(source, space, columns, outcome, group, on_error, checked_tolerance(tolerance))
@@ -146,7 +148,7 @@ def monitor(
         _show(asked, errors, problems, fail_above, pairs, None, json=json)
         return _ended(asked, errors, fail_above, problems)
     problems = Problems(source_name(path), on_error)
-    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance)
+    decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance, decimal=decimal)
     named = [name for name in (*columns, id_, outcome_for, due, now) if name is not None]
     reader = _Reader(
         decoder,

@@ -69,8 +69,15 @@ NewFile = Annotated[
         "were learned is known, and read on from there.)"
     ),
 ]
+Decimal = Annotated[Literal[".", ","], Parameter(help="The decimal mark of numbers in text.")]
 Force = Annotated[bool, Parameter(help="Overwrite existing files.")]
 Json = Annotated[bool, Parameter(help="Write one JSON document.")]
+
+
+def check_limit(fail_above: float | None) -> None:
+    """Raise unless it can be a limit of calibration errors."""
+    if fail_above is not None and not fail_above >= 0:
+        raise ParameterError.expected("--fail-above", fail_above, "a number of 0 or more")
 
 
 def split(option: str, text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from treecal import correctors
 from treecal.cli._guard import Guard
 from treecal.cli._options import (
+    Decimal,
     Due,
     Every,
     FileKind,
@@ -70,6 +71,7 @@ def recalibrate(
     due: Due = None,
     now: Now = None,
     tolerance: float = 1e-6,
+    decimal: Decimal = ".",
     snapshot: SnapshotFile = None,
     every: Every = 1000,
     new_file: NewFile = False,
@@ -132,7 +134,8 @@ def recalibrate(
     check_times(due, now, limit)
     columns = () if forecast is None else split("--forecast", forecast)
     space, result = outcomes.space(), outcome or "outcome"
-    decoder = Decoder(space, outcome=[result], forecast=columns, tolerance=checked_tolerance(tolerance))
+    read: dict[str, Any] = {"tolerance": checked_tolerance(tolerance), "decimal": decimal}
+    decoder = Decoder(space, outcome=[result], forecast=columns, **read)
     asked, names = _corrector(method, groups, space), names_of(space, "corrected")
     overlapping = isinstance(asked, correctors.Multicalibrator)  # which knows groups itself
     if by is not None and not overlapping:

@@ -102,8 +102,7 @@ class AsyncClient:
         self._session.closed = True
         if self._sender is not None:
             self._sender.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._sender
+            await asyncio.wait([self._sender])
         await self._line.close()
         self._session.close()
 
@@ -147,8 +146,9 @@ class AsyncClient:
                 self._more.set()
 
     async def _doze(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._hurry.wait(), seconds)
+        with suppress(TimeoutError):  # Python 3.11's wait_for loses a cancellation that comes with what it waits for
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
         hurry = self._hurry.is_set()
         self._hurry.clear()
         return hurry

@@ -15,6 +15,7 @@ from treecal.io._decoder import Decoder
 from treecal.io._decoder import check_columns as check_columns
 from treecal.io._decoder import class_labels as class_labels
 from treecal.io._decoder import listed as listed
+from treecal.io._decoder import one_spelling as one_spelling
 from treecal.io._duckdb import library as library
 from treecal.io._formats import FORMATS, Format, register
 from treecal.io._formats import format_named as format_named

@@ -8,7 +8,7 @@ numbers (NaN, NULL) satisfy neither.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from treecal._typing import Array
 from treecal._validate import HEAVIEST
 from treecal.exceptions import FileError, ParameterError
 from treecal.geometry import paired, paired_single, rounding
-from treecal.io._decoder import listed
-from treecal.io._duckdb import identifier
+from treecal.io._decoder import listed, one_spelling
+from treecal.io._duckdb import identifier, quoted
 from treecal.io._source import LOG, Source
 
 _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
@@ -126,9 +126,14 @@ def _is_numbers(text: str) -> bool:
         return False
 
 
-def _cast(text: str, kind: str) -> str:
+def _cast(text: str, kind: str, decimal: str = ".") -> str:
     """Return SQL for numbers in a text, NULL where there are none: `1_0` is 10 to DuckDB, and to no other reader."""
-    return f"CASE WHEN contains({text}, '_') THEN NULL ELSE TRY_CAST({text} AS {kind}) END"
+    stray = f"contains({text}, '_')"
+    number = text
+    if decimal == ",":
+        stray = f"{stray} OR contains({text}, '.')"
+        number = f"REPLACE({text}, ',', '.')"
+    return f"CASE WHEN {stray} THEN NULL ELSE TRY_CAST({number} AS {kind}) END"
 
 
 def number(source: Source, name: str) -> Numbers:
@@ -138,9 +143,12 @@ def number(source: Source, name: str) -> Numbers:
     if _INTEGER.match(kind) or _REAL.match(kind):
         sql = f"CAST({column} AS DOUBLE)"
     elif kind == "JSON":
-        sql = _cast(f"({column} ->> '$')", "DOUBLE")
+        text = f"({column} ->> '$')"
+        sql = _cast(text, "DOUBLE")
+        if source.decimal != ".":  # in JSON numbers have points, and texts may have commas
+            sql = f"CASE JSON_TYPE({column}) WHEN 'VARCHAR' THEN {_cast(text, 'DOUBLE', source.decimal)} ELSE {sql} END"
     elif _TEXT.match(kind):
-        sql = _cast(column, "DOUBLE")
+        sql = _cast(column, "DOUBLE", source.decimal)
     else:
         raise FileError(f"column {name!r} of {source.name} holds {kind} values, expected numbers.")
     return Numbers(name, [sql], [name], stored=sql.startswith("CAST("))
@@ -170,6 +178,14 @@ def numbers(source: Source, names: Sequence[str], size: int | None = None) -> li
     return [number(source, name) for name in names]
 
 
+def in_one_spelling(label: Label, spelled: Mapping[str, str]) -> Label:
+    """Return a label in which some texts are read as others."""
+    if label.integer or not spelled:
+        return label
+    cases = " ".join(f"WHEN {quoted(text)} THEN {quoted(name)}" for text, name in spelled.items())
+    return label._replace(sql=f"CASE {label.sql} {cases} ELSE {label.sql} END", stored=False)
+
+
 def given_classes(classes: Sequence[str | int], size: int | None) -> tuple[str, ...]:
     """Return the classes as text; they must be distinct, and `size` of them."""
     names = tuple(str(name) for name in classes)
@@ -180,8 +196,10 @@ def given_classes(classes: Sequence[str | int], size: int | None) -> tuple[str, 
     return names
 
 
-def find_classes(source: Source, label: Label, columns: Sequence[str], size: int | None) -> tuple[str, ...]:
-    """Return the classes among the labels, in order.
+def find_classes(
+    source: Source, label: Label, columns: Sequence[str], size: int | None
+) -> tuple[tuple[str, ...], Label]:
+    """Return the classes among the labels, in order, and the labels in one spelling.
 
     Columns of probabilities named after the labels (`p_rain`, `P(sun)`) set the order; integers from 0 to `size - 1`
     are in order; all others are sorted, as scikit-learn sorts them. A single column is of the second of two classes,
@@ -189,8 +207,11 @@ def find_classes(source: Source, label: Label, columns: Sequence[str], size: int
     """
     sql = f"SELECT DISTINCT label FROM (SELECT {label.sql} AS label FROM {LOG}) AS labels WHERE label IS NOT NULL"
     batches = source.batches(f"{sql} LIMIT {_MOST + 1}", rows=_MOST)
-    found = (str(value) for batch in batches for value in batch.column(0).to_pylist())
-    return in_order(found, columns, size, column=label.name, source=source.name)
+    found = [str(value) for batch in batches for value in batch.column(0).to_pylist()]
+    spelled = {} if label.integer else one_spelling(found)
+    distinct = dict.fromkeys(spelled.get(text, text) for text in found)
+    classes = in_order(distinct, columns, size, column=label.name, source=source.name)
+    return classes, in_one_spelling(label, spelled)
 
 
 def _named_second(found: tuple[str, ...], columns: Sequence[str]) -> tuple[str, ...]:

@@ -64,6 +64,28 @@ def check_columns(source: str, there: Sequence[str], wanted: Sequence[str], *, r
         raise FileError(f"{source} has no column {name!r}. It has {listed(there)}.", hint=hint or remedy)
 
 
+def one_spelling(labels: Collection[str], classes: Collection[str] = ()) -> dict[str, str]:
+    """Return what spellings of True and False are read as, where labels are written in several ways: Excel has TRUE.
+
+    The classes that were given have their names; without any, labels that are mixed become True and False.
+
+    Examples
+    --------
+    >>> one_spelling(["TRUE", "True", "False"])["FALSE"], one_spelling(["TRUE", "FALSE"])
+    ('False', {})
+    >>> one_spelling([], ["no", "TRUE"])
+    {'true': 'TRUE', 'True': 'TRUE'}
+    """
+    spellings = [(word, word.capitalize(), word.upper()) for word in ("true", "false")]
+    mixed = any(len({*each} & {*labels}) > 1 for each in spellings)
+    found: dict[str, str] = {}
+    for each in spellings:
+        named = [name for name in each if name in classes] or [each[1]] * (mixed and not classes)
+        if len(named) == 1:
+            found |= {spelling: named[0] for spelling in each if spelling != named[0]}
+    return found
+
+
 class Decoder:
     """Reads the outcome and the probabilities in a row.
 
@@ -85,6 +107,8 @@ class Decoder:
         Column of the weights of rows.
     keys
         Columns of the key of each row, and of its number.
+    decimal
+        The decimal mark of numbers in text.
 
     Examples
     --------
@@ -107,8 +131,10 @@ class Decoder:
         tolerance: float = TOLERANCE,
         weight: str | None = None,
         keys: Keys | None = None,
+        decimal: str = ".",
     ) -> None:
         self.space = space
+        self._decimal = decimal
         self.tolerance = tolerance
         self.columns = (*outcome, *forecast, *([] if weight is None else [weight]), *(keys or ()))
         self._weight = weight
@@ -118,6 +144,8 @@ class Decoder:
         self._one_hot = one_hot
         self._labels = class_labels(space)
         self._index = {label: k for k, label in enumerate(self._labels)}
+        spelled = one_spelling((), self._labels)
+        self._index |= {text: self._index[name] for text, name in spelled.items() if text not in self._index}
         self._read: tuple[str, ...] = ()
         if len(self._forecast) > 1:
             check_pairs(self._forecast, self._labels)
@@ -186,7 +214,7 @@ class Decoder:
         """Return the weight of a row."""
         assert self._weight is not None
         name, value = _cell(row, (self._weight,))
-        number = _number(name, value)
+        number = _number(name, value, self._decimal)
         if not (number == 0 or 1 / HEAVIEST <= number <= HEAVIEST):
             raise _refusal(name, value, f"a weight: 0, or from {1 / HEAVIEST:g} to {HEAVIEST:g}")
         return number
@@ -212,7 +240,7 @@ class Decoder:
         name, value = _cell(row, columns)
         if len(self._labels) == 2 and len(columns) == 1 and not self._is_vector(value):
             check_pairs((name,), self._labels)
-            second = _number(name, value)
+            second = _number(name, value, self._decimal)
             found = {f"1 - {name}": 1 - second, name: second}
         else:
             found = self._numbers(name, value, columns)
@@ -249,7 +277,7 @@ class Decoder:
             found = list(zip(*found[0], strict=True))
         elif len(found) == 1 and len(self._labels) == 2:
             check_pairs(there, self._labels)
-        p = np.array([_numbers(cells) for cells in found])
+        p = np.array([_numbers(cells, self._decimal) for cells in found])
         names = there
         if len(p) == 1 and len(self._labels) == 2:
             p = np.stack([1 - p[0], p[0]])
@@ -314,7 +342,7 @@ class Decoder:
         if not isinstance(value, list) or len(value) != dim:
             raise _refusal(name, value, f"a list of {dim} numbers" if len(columns) < 2 else f"{dim} columns")
         names = columns if len(columns) == dim else [f"{name}[{k}]" for k in range(dim)]
-        return {entry: _number(entry, number) for entry, number in zip(names, value, strict=True)}
+        return {entry: _number(entry, number, self._decimal) for entry, number in zip(names, value, strict=True)}
 
 
 def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
@@ -327,10 +355,12 @@ def _cell(row: Any, columns: Sequence[str]) -> tuple[str, Any]:
     return (columns[0], found[0]) if len(columns) == 1 else ("it", found)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any, decimal: str) -> float:
     """Return a number, also from text, as SQL reads it."""
     text = value if isinstance(value, str) else ""
-    plain = text.isascii() and "_" not in text
+    plain = text.isascii() and "_" not in text and not (decimal == "," and "." in text)
+    if decimal == "," and text:
+        value = text.replace(",", ".")
     if isinstance(value, int | float | Decimal | str) and not isinstance(value, bool) and plain:
         try:
             return float(value)
@@ -338,29 +368,32 @@ def _number(name: str, value: Any) -> float:
             return np.inf
         except ValueError:
             pass
-    hint = "write decimals with a point: 0.5." if "," in text else None
+    hint = "write decimals with a point: 0.5; in the shell --decimal , reads commas." if "," in text else None
+    if decimal == ",":
+        hint = "decimals have a comma here: 0,5." if "." in text else None
+        value = text or value
     if text.rstrip().endswith("%"):
         hint = "probabilities are numbers from 0 to 1: divide by 100."
     raise _refusal(name, value, "a number", hint=hint)
 
 
-def _numbers(cells: Sequence[Any]) -> Array:
+def _numbers(cells: Sequence[Any], decimal: str) -> Array:
     """Return the numbers in cells, NaN where there is none."""
     kinds = {*map(type, cells)}
     if kinds <= {float, int}:
         with suppress(OverflowError):
             return np.array(cells, np.float64)
-    if kinds <= {str}:
+    if kinds <= {str} and decimal == ".":
         text = "".join(cells)
         if text.isascii() and "_" not in text:
             with suppress(ValueError):
                 return np.array([float(cell) for cell in cells])
-    return np.array([_number_or_none(cell) for cell in cells])
+    return np.array([_number_or_none(cell, decimal) for cell in cells])
 
 
-def _number_or_none(cell: Any) -> float:
+def _number_or_none(cell: Any, decimal: str) -> float:
     try:
-        return _number("", cell)
+        return _number("", cell, decimal)
     except OutcomeError:
         return np.nan
 

@@ -33,6 +33,8 @@ def open_source(
     kind: str | None = None,
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
+    decimal: str = ".",
+    day_first: str | None = None,
 ) -> Source:
     """Open a file, a table, an array or a relation.
 
@@ -49,6 +51,10 @@ def open_source(
         Memory that DuckDB may use before it spills to disk. (A relation has its own connection's.)
     temp_directory
         Folder for the spill; by default a temporary one, removed at the end.
+    decimal
+        The decimal mark of numbers that are text: "." or ",".
+    day_first
+        A column of times that are text and begin with the day, as 31.01.2026 or 31/01/2026 12:00.
 
     Examples
     --------
@@ -57,6 +63,8 @@ def open_source(
     >>> rows.types
     {'p': 'DOUBLE[2]', 'label': 'VARCHAR'}
     """
+    if decimal not in (".", ","):
+        raise ParameterError.expected("decimal", decimal, "a point or a comma")
     if isinstance(source, Source):
         return source
     if isinstance(source, library("duckdb").DuckDBPyRelation):
@@ -83,12 +91,16 @@ def open_source(
         close(connection, folder)
         raise
     weakref.finalize(opened, close, connection, folder)
+    opened.decimal = decimal
+    if day_first is not None:
+        opened.check([day_first])
+        opened.day_first = day_first
     return opened
 
 
 @contextmanager
-def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, memory_limit: str = "1GB") -> Iterator[Source]:
-    """Open what a stream holds, by default of the format that its first bytes tell.
+def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, **options: Any) -> Iterator[Source]:
+    """Open what a stream holds, by default of the format that its first bytes tell; the options are `open_source`'s.
 
     It is kept in a file until the end: a log is read more than once, and a pipe can be read only once.
     """
@@ -96,7 +108,7 @@ def open_stream(stream: BinaryIO, name: str, *, kind: str | None = None, memory_
         path, found = _spool(stream, Path(folder), name)
         if kind not in (None, found):
             raise FileError(f"{name} is {FORMATS[found].name}, expected {FORMATS[kind].name}.")
-        source = open_source(path, kind=found, memory_limit=memory_limit)
+        source = open_source(path, kind=found, **options)
         source.name = name
         yield source
 

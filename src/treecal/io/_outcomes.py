@@ -19,13 +19,14 @@ from treecal.io._columns import (
     find_classes,
     given_classes,
     hot_label,
+    in_one_spelling,
     is_list,
     label,
     number,
     numbers,
     valid_weights,
 )
-from treecal.io._decoder import Decoder, listed
+from treecal.io._decoder import Decoder, listed, one_spelling
 from treecal.io._duckdb import library
 from treecal.io._names import Keys
 from treecal.io._open import open_source
@@ -149,14 +150,15 @@ class Outcomes:
         if weight is not None:
             columns["w"] = weight.entries[0]
             parts.append(weight)
-        columns |= {f"by{k}": source.key(name) for k, name in enumerate(self._keep)}
+        columns |= {f"by{k}": source.moment(name) for k, name in enumerate(self._keep)}
         self.sql = f"SELECT {', '.join(f'{entry} AS {name}' for name, entry in columns.items())} FROM {LOG}"
         self.rows = max(_LEAST, min(_ROWS, _CELLS // len(columns)))
         self._few = max(_LEAST, min(_ROWS, _CACHED // len(columns)))
         # Of two classes the column of one may be stored, and the probability of the other is the rest.
         read = [name for name in columns if name != "p0" or len(forecast) != 1]
         names = [part.name for part in parts] + list(self._keep)
-        self._stored = dict(zip(read, names, strict=True)) if all(part.stored for part in parts) else None
+        stored = all(part.stored for part in parts) and source.day_first not in self._keep
+        self._stored = dict(zip(read, names, strict=True)) if stored else None
 
     @property
     def name(self) -> str:
@@ -373,7 +375,11 @@ def read_outcomes(
     else:
         outcomes = label(opened, names[0])
         columns = [column.name for column in forecasts] if single or len(forecasts) > 1 else []
-        found = find_classes(opened, outcomes, columns, size) if classes is None else given_classes(classes, size)
+        if classes is None:
+            found, outcomes = find_classes(opened, outcomes, columns, size)
+        else:
+            found = given_classes(classes, size)
+            outcomes = in_one_spelling(outcomes, one_spelling((), found))
     if found is not None and (single or len(forecasts) > 1):
         if hot:
             check_hot(asked, names)
@@ -384,6 +390,7 @@ def read_outcomes(
         raise ParameterError(f"outcomes have {dim} coordinates, expected {size or space.dim}.")
     named = Simplex(classes=found) if isinstance(outcomes, Label) and found else space
     more: dict[str, Any] = {"one_hot": hot, "tolerance": float(tolerance), "weight": weight, "keys": keys}
+    more["decimal"] = opened.decimal
     decoder = Decoder(named, outcome=names, forecast=asked, **more)
     own = None if weight is None else number(opened, weight)
     options: dict[str, Any] = {"keep": keep, "classes": found, "space": space, "on_error": on_error, "weight": own}

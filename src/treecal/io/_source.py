@@ -21,6 +21,7 @@ LOG = "treecal_log"
 ROWS = 4096
 """Rows in a batch where they are read one by one."""
 
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f")
 _TICK = 0.1
 _AHEAD = 3  # batches fetched in advance
 
@@ -55,9 +56,15 @@ class Source:
         The columns and their DuckDB types, in order.
     watch
         Called every now and then while an answer is awaited.
+    decimal
+        The decimal mark of numbers in text: a point or a comma.
+    day_first
+        A column of dates in text that begin with the day.
     """
 
     watch: Callable[[], None] | None = None
+    decimal: str = "."
+    day_first: str | None = None
 
     def __init__(
         self, name: str, query: Callable[[str], Any], connection: Any = None, *, scan: str = "", table: Any = None
@@ -126,6 +133,14 @@ class Source:
         if self.types[name] not in ("FLOAT", "DOUBLE"):
             return cell
         return f"CASE WHEN isnan({cell}) THEN NULL WHEN {cell} = 0 THEN 0 ELSE {cell} END"
+
+    def moment(self, name: str) -> str:
+        """Return SQL for the cells of a column to pass through: those of `key`, with days that come first put last."""
+        cell = self.key(name)
+        if name != self.day_first or self.types[name] not in ("VARCHAR", "JSON"):
+            return cell
+        forms = [f"{day}{time}" for day in ("%d.%m.%Y", "%d/%m/%Y", "%d-%m-%Y") for time in _TIMES]
+        return f"COALESCE(CAST(TRY_STRPTIME({cell}, {forms}) AS VARCHAR), {cell})"
 
     def check(self, names: Sequence[str], *, remedy: str | None = None) -> None:
         """Raise an error if there is no such column; if none is named like it, the hint is the remedy."""
