@@ -80,7 +80,10 @@ def test_the_cache_knows_the_files_of_all_kernels_that_are_named() -> None:
     assert __file__ in add_twice.files
     from treecal.correctors._newton_kernels import play
 
-    assert {Path(file).name for file in play.files} == {"_newton_kernels.py", "_trust_kernels.py", "_elementary.py"}
+    assert {Path(file).name for file in play.files} == {"_newton_kernels.py", "_forgetting.py", "_elementary.py"}
+    from treecal.forecasters._tree.wide import learn
+
+    assert {"_lanes.py", "steps.py", "wide.py"} <= {Path(file).name for file in learn.files}  # what is no kernel, too
 
 
 HURRIED = """

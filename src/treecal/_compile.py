@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -103,11 +103,11 @@ class Kernel(Generic[P, R]):
 
     @cached_property
     def files(self) -> frozenset[str]:
-        """The files that its code is in, and that of the kernels that it names."""
+        """The files that its code is in, and that of all of ours that it names: kernels, tuples, vectors."""
         given = cast(FunctionType, self.function)
-        others = (_kernel(given.__globals__.get(name)) for name in _names(given.__code__))
-        own = frozenset({given.__code__.co_filename})
-        return own.union(*(kernel.files for kernel in others if kernel is not None))
+        named = [given.__globals__.get(name) for name in _names(given.__code__)]
+        own = frozenset({given.__code__.co_filename, *filter(None, map(_file_of, named))})
+        return own.union(*(kernel.files for kernel in map(_kernel, named) if kernel is not None))
 
     def prepare(self, args: tuple[Any, ...]) -> None:
         """Compile it for arguments like these, or load what an earlier process compiled."""
@@ -177,6 +177,14 @@ def _viewed(arguments: Any) -> Any:
 def _names(code: CodeType) -> set[str]:
     """Return the names that a function asks for, those of functions inside it too."""
     return set(code.co_names).union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
+def _file_of(value: Any) -> str | None:
+    """Return the file of our own that something comes from, if it is one."""
+    home = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    if not isinstance(home, str) or home.partition(".")[0] != "treecal":
+        return None
+    return sys.modules[home].__file__
 
 
 def _kernel(value: Any) -> Kernel[..., Any] | None:

@@ -16,9 +16,9 @@ from tests.correctors.models import features, laws, model, run, some_rounds
 from tests.correctors.test_scaling import project
 from treecal._typing import Array
 from treecal.correctors import Cells, forgetting, tracking_bound
+from treecal.correctors._forgetting import trusted
 from treecal.correctors._newton_kernels import _factor, _solve
 from treecal.correctors._scaling import Scaling
-from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 
 TWO, THREE = tc.Simplex(2), tc.Simplex(3)

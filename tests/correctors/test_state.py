@@ -84,8 +84,8 @@ def test_a_step_that_fails_changes_nothing(chained: bool, monkeypatch: pytest.Mo
     f.predict(forecasts[7])
     before = everything(f)
 
-    def fails(theta: Array, *_: Any) -> None:
-        theta[:] = np.nan
+    def fails(copies: Any, *_: Any) -> None:
+        copies.theta[:] = np.nan
         raise MemoryError
 
     with monkeypatch.context() as patch:

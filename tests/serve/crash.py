@@ -4,8 +4,9 @@
     python -m tests.serve.crash --data postgres --kills 2000 --counts counts.json
 
 After each kill the books are audited: every acknowledged forecast and outcome is there once, as it was answered; a
-request without an answer is there whole or not at all; nothing else is there; and a replay of the log gives every
-forecast and the snapshots, bit for bit. Then clients send again what was not answered, and some of what was.
+request without an answer is there whole or not at all; nothing else is there; what was deleted is gone, settings are
+those that were acknowledged last; and a replay of the log gives every forecast and the snapshots, bit for bit. Then
+clients send again what was not answered, and some of what was.
 
 It can be stopped at any time: counts are added to the file after every ten kills, and the next run adds to them.
 """
@@ -37,7 +38,7 @@ from tests.serve.postgres import MISSING, Cluster, programs, running
 from treecal.serve._connections import open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._store import Reader
-from treecal.serve._wire import NewStream, Part, Watch
+from treecal.serve._wire import NewStream, Part, StreamChange, Watch
 
 TARGET = 10_000
 KILLS_OF_BOOKS = 10
@@ -48,6 +49,15 @@ STREAMS = [
     NewStream("certified", classes=["a", "b", "c"], forecaster=Part("guarded"), limit=10_000),
     NewStream("watched", classes=["no", "yes"]),
 ]
+CHANGES = [
+    StreamChange(corrector=Part("isotonic")),
+    StreamChange(corrector=Part("vector"), monitor=Watch(alpha=0.1)),
+    StreamChange(corrector=Part("vector-then-guarded"), limit=10_000),
+    StreamChange(gate=True, corrector=Part("temperature"), limit=None),
+    StreamChange(gate=False, corrector=None, tags=["site", "more"]),
+    StreamChange(keep=400),
+]
+"""Of the first stream, by the first client."""
 What = Literal["server", "database"]
 
 
@@ -61,6 +71,8 @@ class Request:
     ids: list[str] = field(default_factory=list)
     classes: list[int] = field(default_factory=list)
     answer: bytes | None = None
+    method: Literal["POST", "PATCH", "DELETE"] = "POST"
+    change: StreamChange | None = None
 
 
 class Client:
@@ -71,6 +83,7 @@ class Client:
         self.sent: list[Request] = []
         self.waiting: list[tuple[str, str]] = []
         self.settled: list[tuple[str, str, int]] = []
+        self.deleted: dict[str, Request] = {}
         self.counts: Counter[str] = Counter()
         self.problem: BaseException | None = None
         self._connection: HTTPConnection | None = None
@@ -107,7 +120,17 @@ class Client:
             if size == 1:
                 return Request(f"/v1/streams/{new.name}/forecasts", _json(forecasts[0]), new.name, ids)
             return Request(f"/v1/streams/{new.name}/forecasts/batch", _json({"forecasts": forecasts}), new.name, ids)
-        if chance < 0.65 and self.settled:
+        if chance < 0.64 and self.name == "c0":
+            change = self.rng.choice(CHANGES)
+            return Request("/v1/streams/corrected", msgspec.json.encode(change), method="PATCH", change=change)
+        if chance < 0.66 and self.settled:
+            if chance < 0.65:
+                stream, each = self.waiting.pop(self.rng.randrange(len(self.waiting)))
+            else:
+                stream, each, _ = self.settled.pop(self.rng.randrange(len(self.settled)))
+            self.deleted[each] = Request(f"/v1/streams/{stream}/forecasts/{each}", b"", method="DELETE")
+            return self.deleted[each]
+        if chance < 0.7 and self.settled:
             stream, each, was = self.rng.choice(self.settled)
             self.settled.remove((stream, each, was))
             outcome = {"stream": stream, "id": each, "outcome": 1 - was, "amend": True}
@@ -132,6 +155,10 @@ class Client:
         if request.stream:
             self.waiting += [(request.stream, each) for each in request.ids]
             self.counts["forecasts"] += len(request.ids)
+        elif request.method == "PATCH":
+            self.counts["changes"] += 1
+        elif request.method == "DELETE":
+            self.counts["deletions"] += 1
         else:
             found = json.loads(answer)["outcomes"]
             self.settled += [
@@ -143,7 +170,7 @@ class Client:
 
     def _again(self, connection: HTTPConnection, request: Request, stop: threading.Event) -> None:
         """Send a request that was answered once more: nothing changes, and a forecast is the same to the byte."""
-        if request.answer is None:
+        if request.answer is None or request.method != "POST" or self.deleted.keys() & set(request.ids):
             return
         answer = self._posted(connection, request, stop)
         self.counts["sent again"] += 1
@@ -156,10 +183,10 @@ class Client:
     def _posted(self, connection: HTTPConnection, request: Request, stop: threading.Event) -> bytes:
         while True:
             self.counts["requests"] += 1
-            connection.request("POST", request.path, request.body, {"Content-Type": "application/json"})
+            connection.request(request.method, request.path, request.body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             answer = response.read()
-            if response.status == 200:
+            if response.status == 200 or (response.status == 404 and request.method == "DELETE"):  # it was done before
                 return answer
             if response.status != 503:
                 raise AssertionError(f"{response.status} {answer!r} to {request}")
@@ -236,27 +263,43 @@ class Books:
         arrivals = 0
         for stream, name in names.items():
             rows = reader.query("rounds_after", stream, 0, 10**9)
-            assert [row[0] for row in rows] == list(range(1, len(rows) + 1))
+            assert [row[0] for row in rows] == sorted({row[0] for row in rows})
             came: dict[int, list[tuple[str, int]]] = {row[0]: [] for row in rows}
             for row in reader.query("arrivals_after", stream, 0, 10**9):
-                came[row[5]].append((row[1], row[3]))
-                arrivals += 1
+                if row[1] not in ("changed", "deleted"):
+                    came[row[5]].append((row[1], row[3]))
+                    arrivals += 1
             for row in rows:
                 assert row[1] not in rounds, f"{row[1]} is there twice"
                 rounds[row[1]] = (name, row, came[row[0]])
         known = 0
         for client in self.clients:
+            for named, request in client.deleted.items():
+                assert request.answer is None or named not in rounds, f"{named} was deleted, and is there"
             for each in client.sent:
                 known += sum(self._audited(each, rounds)) if each.stream else 0
         assert known == len(rounds), "there are forecasts that nobody sent"
         assert sum(self._arrivals(rounds)) == arrivals, "there are outcomes that nobody sent"
         problems = [each for each in check_books(reader) if each.problems]
         assert problems == []
+        self._audit_settings(next(row[2] for row in reader.query("streams") if row[1] == "corrected"))
+
+    def _audit_settings(self, config: str) -> None:
+        """Settings are those of the last change that was acknowledged, or of the one after it."""
+        expected = [STREAMS[0]]
+        for each in self.clients[0].sent:
+            if each.change is not None:
+                expected = [*expected[-1:], each.change.of(expected[-1])]
+                if each.answer is not None:
+                    expected = expected[-1:]
+        assert msgspec.json.decode(config, type=NewStream) in expected
 
     def _audited(self, request: Request, rounds: dict[str, Any]) -> Iterator[int]:
         """Yield 1 for each forecast of a request that is there."""
         there = [each for each in request.ids if each in rounds]
-        if request.answer is None:
+        if deleted := {each for client in self.clients for each in client.deleted if each in request.ids}:
+            assert set(there) | deleted == set(request.ids)
+        elif request.answer is None:
             assert there in ([], request.ids), f"a part of {request} is there"
             self.counts["unanswered, there" if there else "unanswered, not there"] += 1
         else:
@@ -272,14 +315,18 @@ class Books:
         """Yield 1 for each outcome that is there, of all that clients sent."""
         for client in self.clients:
             for each in client.sent:
-                if each.stream:
+                if each.stream or each.method != "POST":
                     continue
+                assert set(each.ids) - rounds.keys() <= client.deleted.keys(), f"{each} is of rounds that are lost"
                 found = json.loads(each.answer)["outcomes"] if each.answer is not None else None
                 kinds = {"amended"} if b'"amend"' in each.body else {"outcome"}
                 there = [
                     sum(kind in kinds and was == c for kind, was in rounds[name][2])
                     for name, c in zip(each.ids, each.classes, strict=True)
+                    if name in rounds
                 ]
+                if not there:
+                    continue
                 if found is None:
                     assert len(set(there)) == 1, f"a part of {each} is there"
                     self.counts["unanswered, there" if there[0] else "unanswered, not there"] += 1

@@ -1,4 +1,4 @@
-"""A backup is the books of one moment, complete and sound, whatever the server does meanwhile."""
+"""A backup is the books of one moment, complete and sound, whatever the server does meanwhile; a move, all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from threading import Event, Thread
 import pytest
 
 from tests.cli.support import refused, run
-from treecal.serve._backup import back_up
+from tests.serve.script import Clock, log_of, send_all, steps
+from treecal.serve._backup import back_up, rows_of
 from treecal.serve._connections import open_store
 from treecal.serve._demo import Demo, made_up
 from treecal.serve._doctor import check_books
-from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part
+from treecal.serve._tokens import add_token, make_token, tokens_of
+from treecal.serve._wire import NewForecast, NewOutcome, NewStream, Part, StreamChange
 from treecal.serve._writer import Writer
 
 
@@ -150,3 +152,62 @@ def test_damage_is_found(books: Path, tmp_path: Path) -> None:
     books.write_bytes(content)
     refused(run("backup", tmp_path / "other.sqlite", "--data", books), str(books))
     assert not (tmp_path / "other.sqlite").exists()
+
+
+PLACES = [
+    ("sqlite", "sqlite"),
+    pytest.param("sqlite", "postgres", marks=pytest.mark.heavy),
+    pytest.param("postgres", "sqlite", marks=pytest.mark.heavy),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), PLACES)
+def test_books_move_and_are_the_same(first: str, second: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """All of it: streams that were changed, archived and deleted, rows that were deleted, alarms, tokens."""
+
+    def place(kind: str, name: str) -> str:
+        return str(tmp_path / name) if kind == "sqlite" else request.getfixturevalue("postgres").database()
+
+    data, to = place(first, "first.sqlite"), place(second, "second.sqlite")
+    clock = Clock()
+    with Writer(open_store(data), clock=clock) as writer:
+        send_all(writer, clock, steps(rounds=24), together=3, told=lambda number: None)
+        for act in (
+            lambda books: books.erase("corrected", [2, 3]),
+            lambda books: books.change("watched", StreamChange(corrector=Part("vector"), keep=9)),
+            lambda books: books.delete("certified"),
+        ):
+            writer.submit(act).result()
+    with open_store(data, beside=True) as store:
+        add_token(store, make_token("shop", scopes=["delete"], now=1.0)[1])
+    done = run("move", "--data", data, "--to", to)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("2 streams, ")
+    with open_store(data) as one, open_store(to) as other:
+        assert log_of(one) == log_of(other)
+        assert rows_of(one) == rows_of(other)
+        assert tokens_of(one) == tokens_of(other)
+        assert check_books(one) == check_books(other)
+        assert {each.name for each in check_books(other)} == {"corrected", "watched"}
+    with Writer(open_store(to)) as writer:  # and it goes on there
+        writer.submit(lambda books: books.forecast("corrected", [NewForecast("new", p=[0.5, 0.5])])).result()
+        while writer.submit(lambda books: books.tidy(None)).result():
+            pass
+    with open_store(to) as other:
+        assert [each.problems for each in check_books(other)] == [[], []]
+    refused(run("move", "--data", data, "--to", to), "there are books already")
+
+
+def test_books_that_are_served_or_not_sound_do_not_move(books: Path, tmp_path: Path) -> None:
+    with open_store(str(books)):
+        assert run("move", "--data", books, "--to", tmp_path / "other.sqlite").code == 2
+    refused(run("move", "--data", books, "--to", books), "")
+    refused(run("move", "--data", tmp_path / "none", "--to", tmp_path / "other.sqlite"), "there is no file")
+    assert not (tmp_path / "none").exists()
+    connection = sqlite3.connect(books)
+    connection.execute("UPDATE rounds SET announced = model, state = zeroblob(16) WHERE round = 30")
+    connection.commit()
+    connection.close()
+    refused(run("move", "--data", books, "--to", tmp_path / "other.sqlite"), "the books are not sound")
+    with open_store(str(tmp_path / "other.sqlite")) as store:
+        assert not any(rows_of(store).values())

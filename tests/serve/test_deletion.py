@@ -218,7 +218,48 @@ def tidied(house: House, now: float) -> None:
         pass
 
 
-def test_books_of_before_open_and_are_rewritten_once(tmp_path: Path) -> None:
+def test_books_of_before_lose_the_traces_that_they_have(tmp_path: Path) -> None:
+    """SQLite did not overwrite what was deleted, and pages kept copies of rows that had moved."""
+    data = older_books("before-deletion", tmp_path)
+    connection = apsw.Connection(data)
+    connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute(
+        "CREATE TABLE other (text TEXT); INSERT INTO other VALUES ('a trace of Maria'); DROP TABLE other"
+    )
+    connection.close()
+    path = tmp_path / "books.sqlite"
+    assert b"a trace of Maria" in bytes_of(path)
+    with open_store(data):
+        pass
+    assert b"a trace of Maria" not in bytes_of(path)
+
+
+@pytest.mark.heavy
+def test_the_same_in_postgresql(request: pytest.FixtureRequest) -> None:
+    data = request.getfixturevalue("postgres").database()
+    with open_store(data) as store:
+        clock = Clock()
+        books = Books(store, clock=clock)
+        name = filled(books, keep=2)
+        assert done(books, lambda: books.erase(name, numbers_of(books, "i1", "i12", "i5"))) == 3
+        sound(books)
+        done(books, lambda: books.change(name, CHANGES["guard"]))
+        send(books, range(40, 60))
+        sound(books)
+        clock.now = 2.5 * DAY
+        send(books, range(60, 70))
+        clock.now = 4.5 * DAY
+        while done(books, lambda: books.tidy(None)):
+            pass
+        assert len(store.query("rounds_after", 1, 0, 1000)) == 10
+        sound(books)
+        done(books, lambda: books.delete(name))
+        while done(books, lambda: books.tidy(None)):
+            pass
+        assert store.query("rounds_after", 1, 0, 1000) == store.query("arrivals_after", 1, 0, 1000) == []
+
+
+def test_books_of_before_open_and_are_sound(tmp_path: Path) -> None:
     data = older_books("before-deletion", tmp_path)
     with open_store(data) as store:
         books = Books(store, clock=Clock())
@@ -424,7 +465,7 @@ def test_rows_deleted_while_a_corrector_learns_are_not_learned(books: Books) -> 
     name = filled(books)
     changes = wire.StreamChange(corrector=wire.Part("isotonic"))
     player = books.player(name)
-    fresh = Taught(Player(changes.of(books.kept(name).config)), 0, player.deleted)
+    fresh = Taught(Player(changes.of(books.kept(name).config)), (1, player.deleted))
     taught = teach(books.store, 1, fresh, player.arrivals)
     done(books, lambda: books.erase(name, numbers_of(books, "i1")))
     done(books, lambda: books.change(name, changes, taught))
@@ -446,6 +487,27 @@ COURSES = {
         max_size=14,
     ),
 }
+
+
+def test_a_lower_limit_makes_some_void_with_each_forecast(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books_module, "STEP", 3)
+    name = filled(books, "plain")
+    assert books.picture(name).pending == 14
+    done(books, lambda: books.change(name, CHANGES["limit"]))
+    pending = []
+    for k in range(6):
+        done(books, lambda: books.forecast(name, [wire.NewForecast(f"n{k}", [0.2, 0.3, 0.5])]))  # noqa: B023
+        pending.append(books.picture(name).pending)
+    assert pending == [11, 8, 5, 3, 3, 3]
+    sound(books)
+
+
+def test_a_stream_of_the_same_name_is_not_meant(books: Books) -> None:
+    name = filled(books)
+    done(books, lambda: books.delete(name))
+    filled(books)
+    assert done(books, lambda: books.erase(name, [1, 2], stream=1)) == 0
+    assert done(books, lambda: books.erase(name, [1, 2], stream=2)) == 2
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,13 +14,12 @@ from cyclopts import App, CycloptsError, Parameter
 from treecal import __version__
 from treecal.cli._arena import arena
 from treecal.cli._audit import STDIN, audit
-from treecal.cli._backup import backup
+from treecal.cli._backup import backup, move
 from treecal.cli._demo import demo
 from treecal.cli._doctor import doctor
 from treecal.cli._forecast import forecast
 from treecal.cli._game import game
 from treecal.cli._monitor import monitor
-from treecal.cli._move import move
 from treecal.cli._plan import plan
 from treecal.cli._recalibrate import recalibrate
 from treecal.cli._recommend import recommend

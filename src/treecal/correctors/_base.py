@@ -115,7 +115,8 @@ class Corrector(Kept):
         self.space = checked_space(space)
         if scores is not None and scores not in get_args(Scored):
             raise ParameterError.expected("scores", scores, "'binned', 'exact' or None")
-        self.scores, self.tolerance = scores, checked_tolerance(tolerance)
+        self.scores = scores
+        self.tolerance = checked_tolerance(tolerance)
         self._books = None if scores is None else Books(space, exact=scores == "exact")
         self._page = Page()
         self._rounds = 0
@@ -146,7 +147,8 @@ class Corrector(Kept):
 
         A copy finds them by `_learn`. A class whose state is large defines this instead.
         """
-        twin, before = object.__new__(type(self)), dict(vars(self))
+        twin = object.__new__(type(self))
+        before = dict(vars(self))
         vars(twin).update(before)
         twin._set_own_state(deepcopy(self._own_state()))
         twin._learn(forecast, outcome, **given)
@@ -199,7 +201,8 @@ class Corrector(Kept):
         group
             What is known of the round beside the forecast, for correctors with groups.
         """
-        b, group = self._read(forecast), plain_name(group)
+        b = self._read(forecast)
+        group = plain_name(group)
         with self._lock:
             self._catch_up()
             opened = self._open.get(get_ident())
@@ -231,7 +234,8 @@ class Corrector(Kept):
         weight
             How much the round counts, in learning and in scores: 0, not at all, or from 1e-12 to 1e12.
         """
-        y, weight = read_outcome(self.space, outcome, self._rounds + 1), sample_weight(weight)
+        y = read_outcome(self.space, outcome, self._rounds + 1)
+        weight = sample_weight(weight)
         with self._lock:
             self._catch_up()
             opened = self._awaiting()
@@ -269,7 +273,9 @@ class Corrector(Kept):
         group, weight
             As for `predict` and `update`.
         """
-        b, group, weight = self._read(forecast), plain_name(group), sample_weight(weight)
+        b = self._read(forecast)
+        group = plain_name(group)
+        weight = sample_weight(weight)
         y = read_outcome(self.space, outcome, self._rounds + 1)
         with self._lock:
             self._catch_up()
@@ -391,7 +397,8 @@ class Corrector(Kept):
 
     def _learn_many(self, batch: Batch) -> Array:
         """Learn rounds in order; return the means announced."""
-        means, step = np.empty((len(batch), self.space.dim)), max(1, _AT_ONCE // self.space.dim)
+        means = np.empty((len(batch), self.space.dim))
+        step = max(1, _AT_ONCE // self.space.dim)
         for at in range(0, len(batch), step):
             part = batch.of(slice(at, at + step))
             means[at : at + step] = self._learn_rows(part)
@@ -399,7 +406,9 @@ class Corrector(Kept):
 
     def _learn_rows(self, batch: Batch) -> Array:
         """Learn rounds in order, at once if the class knows how and what is scored are points."""
-        exact, said, rounds = self._books is not None and self._books.ledgers is not None, batch.points(), self._rounds
+        exact = self._books is not None and self._books.ledgers is not None
+        said = batch.points()
+        rounds = self._rounds
         at_once = not exact and (batch.announced is None or (said is not None and not self.ordered))
         if at_once and (found := self._played(batch)) is not None:
             means, changes = found if said is None else (said, found[1])
@@ -470,7 +479,8 @@ class Corrector(Kept):
         """Return a corrector, without scores, that differs in some attributes after so many rounds."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **changes)
-        twin._rounds, twin._open = self._rounds + rounds, {}
+        twin._rounds = self._rounds + rounds
+        twin._open = {}
         return twin
 
     def _fitted_to(self, batch: Batch) -> Self:
@@ -482,7 +492,9 @@ class Corrector(Kept):
     def _unscored(self) -> Self:
         """Return a copy that keeps no scores: as a part of another corrector, which does."""
         twin = deepcopy(self)
-        twin._books, twin._page, twin._open = None, Page(), {}
+        twin._books = None
+        twin._page = Page()
+        twin._open = {}
         return twin
 
     def _given(self, **given: Any) -> dict[str, Any]:
@@ -518,7 +530,8 @@ class Corrector(Kept):
 
     def _checked_rows(self, forecasts: Any, outcomes: Any, announced: Any, groups: Any, weights: Any) -> Batch:
         """Return rows to learn, all valid, or raise."""
-        P, Y = self._read_many(forecasts), read_outcome_rows(self.space, outcomes, before=self._rounds)
+        P = self._read_many(forecasts)
+        Y = read_outcome_rows(self.space, outcomes, before=self._rounds)
         one_each("outcomes", Y, len(P))
         said = None
         if one_each("announced", announced, len(P)) is not None:

@@ -35,7 +35,8 @@ class Books:
     """
 
     def __init__(self, space: ConvexSet, *, exact: bool) -> None:
-        self.space, self.tallies = space, Tallies(space)
+        self.space = space
+        self.tallies = Tallies(space)
         self.ledgers = {role: Ledger(space) for role in ROLES} if exact else None
 
     def after(self, page: Page, learned: Round) -> Page:

@@ -147,7 +147,9 @@ class ByGroup(Corrector):
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
         """Let one group after the other learn its rounds, if its corrector knows how."""
-        met, new, means = self._parts.read(), dict[Hashable, _Part](), np.empty_like(batch.forecasts)
+        met = self._parts.read()
+        new = dict[Hashable, _Part]()
+        means = np.empty_like(batch.forecasts)
         counted = [i for i in range(len(batch)) if batch.weight(i)]
         for name in dict.fromkeys(read_name(batch.group(i)) for i in counted):
             if name not in met:  # those that have learned may share what grows with the corrector
@@ -172,7 +174,8 @@ class ByGroup(Corrector):
 
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
         check_names("the groups", state, ("start", "names", "inside"))
-        names, start = saved_names(state["names"]), self._resumed(state["start"])
+        names = saved_names(state["names"])
+        start = self._resumed(state["start"])
         check_names("inside", state["inside"], [str(i) for i in range(len(names))])
         met = {name: _Part(i, self._resumed(state["inside"][str(i)])) for i, name in enumerate(names)}
         learned = [part.corrector.rounds - start.rounds for part in met.values()]
@@ -180,7 +183,8 @@ class ByGroup(Corrector):
             raise SnapshotError(f"the groups have not learned {rounds} rounds or fewer, at least one each.")
 
         def resume() -> None:
-            self.corrector, self._parts = start, Store(met)
+            self.corrector = start
+            self._parts = Store(met)
 
         return resume
 

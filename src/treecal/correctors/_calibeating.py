@@ -36,7 +36,8 @@ def calibeating_bound(rounds: int, *, groups: int, diameter: float, prior: float
     >>> round(calibeating_bound(10_000, groups=20, diameter=math.sqrt(2)), 4)
     0.0272
     """
-    rounds, groups = whole_number("rounds", rounds, least=1), whole_number("groups", groups, least=1)
+    rounds = whole_number("rounds", rounds, least=1)
+    groups = whole_number("groups", groups, least=1)
     prior = positive_number("prior", prior, or_zero=True)
     groups = min(groups, rounds)
     each, more = divmod(rounds, groups)

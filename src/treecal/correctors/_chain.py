@@ -100,7 +100,9 @@ class Chain(Corrector):
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
         """Let one part after the other learn all rounds, if they all know how."""
-        parts, forecasts, rounds = [], batch.forecasts, len(batch.counted())
+        parts = []
+        forecasts = batch.forecasts
+        rounds = len(batch.counted())
         for part in self.parts:
             known = self._known_rows(part, batch.groups)
             found = part._played(replace(batch, forecasts=forecasts, groups=known, inner=True))
@@ -117,7 +119,8 @@ class Chain(Corrector):
 
     def _fit(self, batch: Batch) -> None:
         """Fit one part after the other, each to what the one before it, now fitted, makes of the log."""
-        parts, forecasts = [], batch.forecasts
+        parts = []
+        forecasts = batch.forecasts
         for part in self.parts:
             known = self._known_rows(part, batch.groups)
             fitted = part._fitted_to(replace(batch, forecasts=forecasts, groups=known))

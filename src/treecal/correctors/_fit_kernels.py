@@ -13,8 +13,7 @@ import numpy as np
 from treecal._compile import strict
 from treecal._elementary import power
 from treecal._typing import Array, Integers
-from treecal.correctors._newton import Design
-from treecal.correctors._newton_kernels import _dot, _factor, _law, _loss, _solve
+from treecal.correctors._newton_kernels import Design, _dot, _factor, _law, _loss, _solve
 
 _MOST_STEPS = 100  # of Newton's method, which takes about eight
 _MOST_TURNS = 100  # of the search for a multiplier, which takes about five
@@ -75,7 +74,8 @@ def remembered(keeps: float, weights: Array, counts: Array) -> float:
 @strict
 def _pulled(A: Array, theta: Array, scale: float, found: Array) -> None:
     """Add `scale·A·θ`."""
-    blocks, size = A.shape[0], A.shape[1]
+    blocks = A.shape[0]
+    size = A.shape[1]
     for block in range(blocks):
         for i in range(size):
             total = 0.0
@@ -94,7 +94,8 @@ def _cost(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk)
         for k in range(len(desk.logs)):
             loss -= log.outcomes[row, k] * desk.logs[k]
         total += log.counts[row] * loss
-    off, pull = desk.left, desk.turned
+    off = desk.left
+    pull = desk.turned
     for i in range(len(theta)):
         off[i] = theta[i] - log.start[i]
         pull[i] = 0.0
@@ -105,7 +106,8 @@ def _cost(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk)
 @strict
 def _slope(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk) -> None:
     """Write the gradient, given the laws."""
-    gradient, off = desk.gradient, desk.left
+    gradient = desk.gradient
+    off = desk.left
     for i in range(len(theta)):
         off[i] = theta[i] - log.start[i]
         gradient[i] = multiplier * theta[i]
@@ -120,20 +122,26 @@ def _slope(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk
 @strict
 def _bend(log: Log, design: Design, desk: Desk) -> None:
     """Write the Hessian's blocks, below their diagonals, without the multiplier: `Σ Fᵀ(diag p − ppᵀ)F + rate·A`."""
-    hessian, mean, blocks = desk.hessian, desk.mean, design.blocks
+    hessian = desk.hessian
+    mean = desk.mean
+    blocks = design.blocks
     size = hessian.shape[1]
     for block in range(blocks):
         for i in range(size):
             for j in range(i + 1):
                 hessian[block, i, j] = design.rate * log.curvature[block, i, j]
     for row in range(len(log.values)):
-        values, law, weight = log.values[row], desk.laws[row], log.counts[row]
+        values = log.values[row]
+        law = desk.laws[row]
+        weight = log.counts[row]
         mean[:] = 0.0
         for e in range(len(values)):
             mean[design.parameters[e]] += law[design.classes[e]] * values[e]
         for pair in range(len(log.pairs)):
-            e, f = log.pairs[pair, 0], log.pairs[pair, 1]
-            own, other = design.parameters[e], design.parameters[f]
+            e = log.pairs[pair, 0]
+            f = log.pairs[pair, 1]
+            own = design.parameters[e]
+            other = design.parameters[f]
             share = weight * law[design.classes[e]]
             hessian[own % blocks, own // blocks, other // blocks] += share * (values[e] * values[f])
         for block in range(blocks):
@@ -151,7 +159,8 @@ def _times_hessian(direction: Array, multiplier: float, log: Log, design: Design
     _pulled(log.curvature, direction, design.rate, found)
     moves = desk.logs
     for row in range(len(log.values)):
-        values, law = log.values[row], desk.laws[row]
+        values = log.values[row]
+        law = desk.laws[row]
         moves[:] = 0.0
         for e in range(len(values)):
             moves[design.classes[e]] += values[e] * direction[design.parameters[e]]
@@ -171,7 +180,10 @@ def _solved(right: Array, multiplier: float, log: Log, design: Design, desk: Des
     _solve(desk.factor, right, found)
     if design.blocks == 1:
         return
-    left, better, along, turned = desk.left, desk.better, desk.along, desk.turned
+    left = desk.left
+    better = desk.better
+    along = desk.along
+    turned = desk.turned
     left[:] = right
     along[:] = found
     size = first = _dot(left, found)
@@ -202,7 +214,8 @@ def _largest(numbers: Array) -> float:
 @strict
 def _descend(theta: Array, multiplier: float, log: Log, design: Design, desk: Desk) -> None:
     """Move to the minimum of `f(θ) + multiplier·‖θ‖²/2`, in full steps, or in parts where those do not pay."""
-    moved, step = desk.moved, desk.step
+    moved = desk.moved
+    step = desk.step
     cost = _cost(theta, multiplier, log, design, desk)
     last = math.inf
     for _ in range(_MOST_STEPS):
@@ -236,7 +249,8 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
     If the minimum of `f` is outside, the best ones on the sphere minimise `f(θ) + λ‖θ‖²/2` for one `λ > 0`, which is
     found as in `project`: `1/‖θ‖` is nearly linear in it.
     """
-    parameters, radius = len(theta), design.radius
+    parameters = len(theta)
+    radius = design.radius
     desk = Desk(
         np.empty(log.outcomes.shape[1]),
         np.empty(log.outcomes.shape),
@@ -281,8 +295,12 @@ def optimum(theta: Array, log: Log, design: Design) -> None:
 @strict
 def curvature(theta: Array, log: Log, design: Design, found: Array) -> None:
     """Write `Σ counts·∇∇ᵀ`, by block."""
-    dim, blocks, size = log.outcomes.shape[1], found.shape[0], found.shape[1]
-    logs, law, gradient = np.empty(dim), np.empty(dim), np.empty(len(theta))
+    dim = log.outcomes.shape[1]
+    blocks = found.shape[0]
+    size = found.shape[1]
+    logs = np.empty(dim)
+    law = np.empty(dim)
+    gradient = np.empty(len(theta))
     found[:] = 0.0
     for row in range(len(log.values)):
         _loss(theta, log.values[row], log.outcomes[row], design, logs, law, gradient)

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from treecal._compile import strict
 from treecal._elementary import LN2, applied, exp
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
@@ -118,10 +119,41 @@ def tracking_bound(rounds: int, *, first: int = 4, changes: int = 0) -> float:
     >>> [round(tracking_bound(rounds), 1) for rounds in (100, 10_000, 1_000_000)]
     [1.2, 3.8, 6.8]
     """
-    rounds, changes = whole_number("rounds", rounds, least=1), whole_number("changes", changes, least=0)
+    rounds = whole_number("rounds", rounds, least=1)
+    changes = whole_number("changes", changes, least=0)
     shares = np.minimum(SHARE, 1 / np.arange(1, min(rounds, 10**6) + 1))
     lost = -math.fsum(np.log1p(-shares * (1 - LASTING if not changes else 1.0)))
     if rounds > 10**6:  # the rest of a sum of decreasing terms
         lost += math.log(rounds / 10**6) / (1 - 1e-6)
     each = math.log(copies(rounds, first) * max(rounds, 1 / SHARE) / (1 - LASTING))
     return lost - math.log(LASTING) + changes * each
+
+
+@strict
+def mixed(trust: Array, points: Array, mean: Array) -> None:
+    """Write the mean of the copies' points by trust."""
+    for k in range(len(mean)):
+        total = trust[0] * points[0, k]
+        for copy in range(1, len(trust)):
+            total += trust[copy] * points[copy, k]
+        mean[k] = total
+
+
+@strict
+def trusted(trust: Array, losses: Array, seen: float, weight: float, share: float, lasting: float) -> None:
+    """Update the trust in each copy by its loss in a round, the last of so many.
+
+    A weight multiplies the losses; the share is the same for all, but a part of it for a weight below 1.
+    """
+    copies = len(trust)
+    if copies == 1:
+        return
+    least = losses.min()
+    total = 0.0
+    for copy in range(copies):
+        trust[copy] *= exp(-weight * (losses[copy] - least))
+        total += trust[copy]
+    part = min(share, 1.0 / max(seen, 1.0)) * min(weight, 1.0)
+    for copy in range(copies):
+        start = lasting if copy == 0 else (1.0 - lasting) / (copies - 1)
+        trust[copy] = (1.0 - part) * (trust[copy] / total) + part * start

@@ -214,7 +214,8 @@ class Gated(Corrector):
         >>> round(tc.Gated(tc.VectorScaling(tc.Simplex(3))).excess(), 2)
         3.69
         """
-        switches, stretch = self.switch_count, math.log(2 / self.alpha)
+        switches = self.switch_count
+        stretch = math.log(2 / self.alpha)
         if self.by == "log":
             floor = math.log1p(FLOOR * self.space.dim)
             return switches * (stretch - math.log(FLOOR)) + stretch + (self._rounds - self._from_logs) * floor
@@ -259,7 +260,8 @@ class Gated(Corrector):
         if (found := corrector._played(replace(batch, inner=True))) is None:
             return None
         corrected, changes = found
-        means, numbers = np.array(batch.forecasts), self._rounds + batch.numbers()
+        means = np.array(batch.forecasts)
+        numbers = self._rounds + batch.numbers()
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
             if gate.open:
                 means[i] = corrected[i]
@@ -316,7 +318,8 @@ def _checked_switches(state: Any, count: int, rounds: int) -> tuple[Switch, ...]
     kept = min(count, KEPT)
     if any(not isinstance(column, list) or len(column) != kept for column in state.values()):
         raise SnapshotError(f"the switches are not lists of {kept}.")
-    found, before = [], 0
+    found = []
+    before = 0
     for place, row in enumerate(zip(*(state[name] for name in Switch._fields), strict=True), count - kept):
         switch = Switch(*row)
         check_count("a switch's round", switch.round, most=rounds)

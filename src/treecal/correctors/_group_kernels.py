@@ -1,19 +1,59 @@
-"""A group's visits: one arithmetic for a round and for many in order."""
+"""What the groups of a `Recalibrator` have seen, and their visits: one arithmetic for a round and for many."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import power
+from treecal._states import check_array, check_finite
 from treecal._typing import Array, Integers
-from treecal.correctors._trust_kernels import mixed, trusted
+from treecal.correctors._forgetting import mixed, trusted
+from treecal.exceptions import SnapshotError
+from treecal.forecasters import Forecaster
+from treecal.geometry import ConvexSet
+
+
+class GroupArrays(NamedTuple):
+    """What a group has seen, as visits change it: see `GroupState`."""
+
+    first: Array
+    sums: Array
+    copies: Array
+    trust: Array
+
+
+class Rule(NamedTuple):
+    """How visits are learned: what copies keep, and the weight from which on there is another one."""
+
+    kept: Array
+    most: float
+    prior: float
+    shift: bool
+    scale: float
+    share: float
+    lasting: float
+    scored: bool
+
+
+class Visits(NamedTuple):
+    """Rounds of a group, and the steps that they are learned in: a row and a weight each."""
+
+    forecasts: Array
+    outcomes: Array
+    rows: Integers
+    weights: Array
 
 
 @strict
 def means(first: Array, sums: Array, copies: Array, prior: float, found: Array) -> None:
     """Write the mean of each copy, first of the one that never forgets, which has the prior."""
-    dim, weight = len(first), prior + sums[0, 0]
+    dim = len(first)
+    weight = prior + sums[0, 0]
     for k in range(dim):
         found[0, k] = (prior * first[k] + sums[0, 3 + k] + sums[1, 3 + k]) / weight
         for copy in range(len(copies)):
@@ -33,23 +73,13 @@ def _add(sums: Array, at: int, amount: float, scored: bool) -> None:
 
 
 @strict
-def visit(
-    sums: Array,
-    copies: Array,
-    trust: Array,
-    kept: Array,
-    points: Array,
-    b: Array,
-    y: Array,
-    weight: float,
-    shift: bool,
-    scale: float,
-    share: float,
-    lasting: float,
-    scored: bool,
-) -> None:
+def visit(group: GroupArrays, rule: Rule, points: Array, b: Array, y: Array, weight: float) -> None:
     """Learn one visit: sums, the copies that forget, and the trust in them, by the points that they forecast."""
-    dim, squares, errors = len(y), 0.0, 0.0
+    _, sums, copies, trust = group
+    scored = rule.scored
+    dim = len(y)
+    squares = 0.0
+    errors = 0.0
     for k in range(dim):
         squares += y[k] * y[k]
         errors += (y[k] - b[k]) * (y[k] - b[k])
@@ -67,48 +97,35 @@ def visit(
         loss = 0.0
         for k in range(dim):
             loss += (y[k] - points[copy, k]) * (y[k] - points[copy, k])
-        losses[copy] = loss / scale
-    trusted(trust, losses, sums[0, 0], weight, share, lasting)
+        losses[copy] = loss / rule.scale
+    trusted(trust, losses, sums[0, 0], weight, rule.share, rule.lasting)
     for copy in range(count - 1):
-        keeps = kept[1 + copy]
-        left, counts = keeps, 1.0
+        keeps = rule.kept[1 + copy]
+        left = keeps
+        counts = 1.0
         if weight != 1.0:
             left = power(keeps, weight)
             counts = (1.0 - left) / (1.0 - keeps)
         copies[copy, 0] = left * copies[copy, 0] + counts
         for k in range(dim):
-            copies[copy, 1 + k] = left * copies[copy, 1 + k] + counts * (y[k] - b[k] if shift else y[k])
+            copies[copy, 1 + k] = left * copies[copy, 1 + k] + counts * (y[k] - b[k] if rule.shift else y[k])
 
 
 @strict
-def visits(
-    first: Array,
-    sums: Array,
-    copies: Array,
-    trust: Array,
-    kept: Array,
-    most: float,
-    forecasts: Array,
-    outcomes: Array,
-    rows: Integers,
-    weights: Array,
-    at: int,
-    prior: float,
-    scale: float,
-    share: float,
-    lasting: float,
-    scored: bool,
-    announced: Array,
-) -> int:
+def visits(group: GroupArrays, rule: Rule, steps: Visits, at: int, announced: Array) -> int:
     """Learn the steps of a group of means from `at` on, in order; one of weight 0 only announces.
 
-    Returns the next step, which is not the last if there is weight for another copy, from `most` on.
+    Returns the next step, which is not the last if there is weight for another copy, from `rule.most` on.
     """
+    first, sums, copies, trust = group
+    forecasts, outcomes, rows, weights = steps
     points = np.empty((len(trust), len(first)))
     for step in range(at, len(rows)):
-        row, weight, met = rows[step], weights[step], sums[0, 0] > 0.0
+        row = rows[step]
+        weight = weights[step]
+        met = sums[0, 0] > 0.0
         if met:
-            means(first, sums, copies, prior, points)
+            means(first, sums, copies, rule.prior, points)
         if step == 0 or rows[step - 1] != row:
             if met:
                 mixed(trust, points, announced[row])
@@ -118,21 +135,60 @@ def visits(
             continue
         if not met:
             first[:] = forecasts[row]
-        visit(
-            sums,
-            copies,
-            trust,
-            kept,
-            points,
-            forecasts[row],
-            outcomes[row],
-            weight,
-            False,
-            scale,
-            share,
-            lasting,
-            scored,
-        )
-        if sums[0, 0] >= most:
+        visit(group, rule, points, forecasts[row], outcomes[row], weight)
+        if sums[0, 0] >= rule.most:
             return step + 1
     return len(rows)
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """What a group has seen, as arrays that are replaced and never changed; and its forecaster, if groups have one."""
+
+    number: int
+    first: Array
+    sums: Array  # (3, 3 + 2·dim): weight, ‖y‖², ‖y − b‖², y, b; what rounding took from them; those not from a log
+    copies: Array  # (copies that forget, 1 + dim): weight, and the sum of `y` or `y − b`
+    trust: Array  # in the copy that never forgets, which is `sums`, and in the others
+    forecaster: Forecaster | None
+
+    @property
+    def arrays(self) -> GroupArrays:
+        """The arrays, as kernels take them."""
+        return GroupArrays(self.first, self.sums, self.copies, self.trust)
+
+    def copied(self) -> GroupState:
+        """Return one whose arrays may be changed."""
+        first, sums, copies, trust = (array.copy() for array in self.arrays)
+        return GroupState(self.number, first, sums, copies, trust, self.forecaster)
+
+
+def checked_names(names: Any) -> list[Hashable]:
+    """Return the names of groups: all different, and tuples where a file has lists."""
+    if not isinstance(names, list):
+        raise SnapshotError("the groups' names are not a list.")
+    found = [tuple(name) if isinstance(name, list) else name for name in names]
+    try:
+        different = len(set(found)) == len(found)
+        check_finite("the groups' names", found)
+    except TypeError:  # not hashable
+        different = False
+    if not different:
+        raise SnapshotError("the groups' names are not all different.")
+    return found
+
+
+def check_seen(space: ConvexSet, groups: int, first: Array, sums: Array, rounds: int) -> None:
+    """Raise unless so many groups can have such sums: each has met some of the rounds."""
+    check_array("first", first, (groups, space.dim))
+    check_array("sums", sums, (groups, 3, 3 + 2 * space.dim))
+    if groups > rounds or (sums[:, 0, 0] <= 0).any():
+        raise SnapshotError(f"{groups} groups do not have the weights of {rounds} rounds.")
+
+
+def check_copies(space: ConvexSet, counts: list[int], copies: Array, trust: Array) -> None:
+    """Raise unless groups can have such copies, so many each, and such trust in them."""
+    check_array("the copies", copies, (sum(counts) - len(counts), 1 + space.dim))
+    check_array("the trust in the copies", trust, (sum(counts),))
+    if (copies[:, 0] <= 0).any():
+        raise SnapshotError("the copies' weights are not more than 0.")

@@ -77,7 +77,8 @@ class TopClass(Groups):
 
     def key(self, forecast: Array) -> Hashable:
         """Return the class and the bin."""
-        top, least = int(forecast.argmax()), 1 / len(forecast)
+        top = int(forecast.argmax())
+        least = 1 / len(forecast)
         share = (float(forecast[top]) - least) / (1 - least) if least < 1 else 1.0
         return top, min(max(int(share * self.bins), 0), self.bins - 1)
 
@@ -88,7 +89,8 @@ class TopClass(Groups):
 
     def places(self, forecasts: Array) -> tuple[Integers, Integers]:
         """Return the classes and the bins of rows of forecasts, as arrays."""
-        top, least = forecasts.argmax(axis=1), 1 / forecasts.shape[1]
+        top = forecasts.argmax(axis=1)
+        least = 1 / forecasts.shape[1]
         share = np.ones(len(top))
         if least < 1:
             share = (np.take_along_axis(forecasts, top[:, None], axis=1)[:, 0] - least) / (1 - least)
@@ -159,7 +161,8 @@ class Centroids(Groups):
     def fresh(self, space: ConvexSet) -> Groups:
         """Return the rule with no centroid yet."""
         groups = Centroids(count=self.count)
-        groups._sums, groups._met = np.zeros((self.count, space.dim)), np.zeros(self.count)
+        groups._sums = np.zeros((self.count, space.dim))
+        groups._met = np.zeros(self.count)
         groups._space = space
         return groups
 
@@ -185,12 +188,14 @@ class Centroids(Groups):
     def set_state(self, state: dict[str, Any]) -> None:
         """Resume from such a state. Any other raises a `SnapshotError` and changes nothing."""
         check_names("the centroids' state", state, ("sums", "met"))
-        sums, met = state["sums"], state["met"]
+        sums = state["sums"]
+        met = state["met"]
         check_array("sums", sums, self._sums.shape)
         check_array("met", met, self._met.shape)
         if (met != np.rint(met)).any() or not met[: np.count_nonzero(met)].all():
             raise SnapshotError("the centroids' forecasts are not counted in whole numbers, the first ones first.")
-        self._sums, self._met = sums.copy(), met.copy()
+        self._sums = sums.copy()
+        self._met = met.copy()
 
 
 class ByKey(Groups):

@@ -104,7 +104,9 @@ class GuardedCorrector(Corrector):
         self.norm = space.default_norm if norm is None else as_norm(norm)
         safe = default_safe(space) if safe is None else safe
         guard = Guard(space, safe, budget=budget, norm=self.norm, error=error, measured=measured)
-        self.budget, self.error, self.measured = guard.budget, guard.error, measured
+        self.budget = guard.budget
+        self.error = guard.error
+        self.measured = measured
         inner = None if corrector is None else corrector._unscored()  # the scores are kept here
         book = Book(space, SIZES, CAPACITY)
         self._now: _Now = inner, guard, Shelf(book, book.empty())
@@ -172,7 +174,8 @@ class GuardedCorrector(Corrector):
     def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
         corrector, guard, shelf = self._now
         check_names("the state", state, ["books", "guard", *["corrector"] * (corrector is not None)])
-        shelf, guard = shelf.resumed(state["books"]), guard.resumed(state["guard"])
+        shelf = shelf.resumed(state["books"])
+        guard = guard.resumed(state["guard"])
         if corrector is not None:
             corrector = deepcopy(corrector)
             corrector.set_state(state["corrector"])

@@ -128,7 +128,8 @@ class Kept(ABC):
         rounds = state["rounds"]
         check_count("rounds", rounds)
         check_count("the rounds of logs", state["fitted"], most=rounds)
-        page, parts = Page(), list[Resume]()
+        page = Page()
+        parts = list[Resume]()
         if self._books is None:
             for name in ("scores", "ledgers"):
                 check_names(name, state[name], ())
@@ -142,7 +143,9 @@ class Kept(ABC):
         def resume() -> None:
             for part in parts:
                 part()
-            self._rounds, self._from_logs, self._page = int(rounds), int(state["fitted"]), page
+            self._rounds = int(rounds)
+            self._from_logs = int(state["fitted"])
+            self._page = page
             self._open = {} if opened is None else {get_ident(): opened}
 
         return resume

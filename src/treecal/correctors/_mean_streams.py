@@ -21,7 +21,8 @@ class MeanStreams(ColumnStreams):
     """
 
     def __init__(self, thing: Any) -> None:
-        self._dim, self._groups = thing.space.dim, thing.groups
+        self._dim = thing.space.dim
+        self._groups = thing.groups
         self._places = self._dim * self._groups.bins
         first, sums = self._start(thing)
         super().__init__(
@@ -31,7 +32,8 @@ class MeanStreams(ColumnStreams):
     def _start(self, thing: Any) -> tuple[Array, Array]:
         """Return what a new stream has: a corrector that was fitted has met some groups."""
         d = self._dim
-        first, sums = np.zeros((self._places, d)), np.zeros((self._places, 2, 1 + 2 * d))
+        first = np.zeros((self._places, d))
+        sums = np.zeros((self._places, 2, 1 + 2 * d))
         for name, group in thing._groups().items():
             top, at = name  # as TopClass names them
             row = top * self._groups.bins + at
@@ -41,7 +43,8 @@ class MeanStreams(ColumnStreams):
 
     def _of_groups(self) -> tuple[Array, Array]:
         """Return the arrays with a row for each group of each stream."""
-        first, sums = self.columns["first"], self.columns["sums"]
+        first = self.columns["first"]
+        sums = self.columns["sums"]
         return first.reshape(-1, self._dim), sums.reshape(-1, *sums.shape[2:])
 
     def _homes(self, rows: Integers, forecasts: Array) -> Integers:
@@ -55,9 +58,12 @@ class MeanStreams(ColumnStreams):
 
     def _means(self, first: Array, sums: Array, forecasts: Array) -> Array:
         """Return what groups with these states announce."""
-        of, d = self.thing, self._dim
+        of = self.thing
+        d = self._dim
         prior, (total, lost) = 1.0 if of.prior is None else of.prior, sums.swapaxes(0, 1)
-        weight, y, b = prior + total[:, :1], slice(1, 1 + d), slice(1 + d, None)
+        weight = prior + total[:, :1]
+        y = slice(1, 1 + d)
+        b = slice(1 + d, None)
         met = total[:, 0] > 0
         if of.make == "shift":
             added = total[:, y] - total[:, b] + (lost[:, y] - lost[:, b])
@@ -73,9 +79,12 @@ class MeanStreams(ColumnStreams):
         Y = outcomes if outcomes.ndim == 2 else np.eye(self._dim)[outcomes]
         touched, home = np.unique(self._homes(rows, forecasts), return_inverse=True)
         all_first, all_sums = self._of_groups()
-        first, sums, announced = all_first[touched], all_sums[touched], np.empty(forecasts.shape)
+        first = all_first[touched]
+        sums = all_sums[touched]
+        announced = np.empty(forecasts.shape)
         for wave in waves(home):
-            own, b = home[wave], forecasts[wave]
+            own = home[wave]
+            b = forecasts[wave]
             before = sums[own]
             announced[wave] = self._means(first[own], before, b)
             total, lost = before.swapaxes(0, 1)
@@ -96,7 +105,8 @@ class MeanStreams(ColumnStreams):
 
     def resumed(self, state: dict[str, Any]) -> Self:
         check_names("the state", state, ("rounds", "first", "sums"))
-        streams, shapes = np.size(state["rounds"]), {field.name: field.shape for field in self.schema.fields[1:]}
+        streams = np.size(state["rounds"])
+        shapes = {field.name: field.shape for field in self.schema.fields[1:]}
         for name, shape in shapes.items():
             check_array(name, state[name], (streams * self._places, *shape[1:]))
         return self.with_rows(state | {name: state[name].reshape(streams, *shape) for name, shape in shapes.items()})

@@ -172,7 +172,8 @@ class Mixture(Corrector):
         >>> round(f.regret(), 1), round(f.regret(changes=2), 1)
         (3.1, 17.7)
         """
-        changes, models = whole_number("changes", changes, least=0), len(self.models)
+        changes = whole_number("changes", changes, least=0)
+        models = len(self.models)
         kept = max(self.rounds - 1 - changes, 0)
         bound = math.log(models) + changes * math.log(models / self.share) - kept * math.log1p(-self.share)
         return bound if isinstance(self.space, Simplex) else self._scale * bound
@@ -181,7 +182,8 @@ class Mixture(Corrector):
         return _mean(self._now[0].weights, forecasts)
 
     def _announce(self, forecast: Array, *, group: Group = None) -> Forecast:
-        corrector, mixed = self.corrector, self._mixed(forecast)
+        corrector = self.corrector
+        mixed = self._mixed(forecast)
         if corrector is not None:
             return corrector._announced(mixed, group)
         self._check_given(group, 1.0)

@@ -265,8 +265,11 @@ def balance(height: Array, curve: Array) -> Array:
     down = curve > _FLAT * float(np.abs(height).max() + np.abs(curve).max())
     if down.all():
         return _below(height, curve, 1.0)
-    p, up = np.zeros(len(height)), np.where(down, -np.inf, height)
-    heights, curves, best = height[down], curve[down], int(up.argmax())
+    p = np.zeros(len(height))
+    up = np.where(down, -np.inf, height)
+    heights = height[down]
+    curves = curve[down]
+    best = int(up.argmax())
     if not len(heights) or up[best] > _level(heights, curves, 1.0):
         alone = np.where(down, -np.inf, height - np.minimum(curve, 0.0))
         top = int(alone.argmax())
@@ -287,14 +290,16 @@ def _below(heights: Array, curves: Array, total: float) -> Array:
 def _level(heights: Array, curves: Array, total: float) -> float:
     """Return `λ` with `Σ max(0, (height_k − λ)/curve_k) = total`, for positive curves."""
     order = (-heights).argsort(kind="stable")
-    heights, slopes = heights[order], 1.0 / curves[order]
+    heights = heights[order]
+    slopes = 1.0 / curves[order]
     levels = ((heights * slopes).cumsum() - total) / slopes.cumsum()
     return float(levels[max(np.count_nonzero(heights > levels) - 1, 0)])
 
 
 def _share(height: float, curve: float, heights: Array, curves: Array) -> float:
     """Return how much of a class with a negative curve has the level of the rest: it is above at 0 and below at 1."""
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while low < (middle := (low + high) / 2) < high:
         above = height - curve * middle > _level(heights, curves, 1.0 - middle)
         low, high = (middle, high) if above else (low, middle)
@@ -328,8 +333,10 @@ def multicalibration_bound(rounds: int, *, classes: int, groups: int, each: int,
     >>> round(multicalibration_bound(336_000, classes=5, groups=25, each=3), 3)
     0.057
     """
-    rounds, classes = whole_number("rounds", rounds, least=1), whole_number("classes", classes, least=1)
-    groups, each = whole_number("groups", groups, least=0), whole_number("each", each, least=0)
+    rounds = whole_number("rounds", rounds, least=1)
+    classes = whole_number("classes", classes, least=1)
+    groups = whole_number("groups", groups, least=0)
+    each = whole_number("each", each, least=0)
     size = rounds if size is None else whole_number("size", size, least=1)
     spent = STEP * (2 + math.sqrt(2)) * math.sqrt(classes * (groups + 1) * (each + 1) * rounds)
     leaving = math.sqrt(classes * (classes + rounds)) / STEP

@@ -7,14 +7,74 @@ linear algebra, whose sums have another order on another processor.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from treecal._compile import strict
 from treecal._elementary import exp, log, power
+from treecal._states import State
 from treecal._typing import Array, Integers
-from treecal.correctors._newton import Design, Room
-from treecal.correctors._trust_kernels import mixed, trusted
+from treecal.correctors._forgetting import mixed, trusted
+
+FIRST = 6
+"""The shortest half-life is `2^6` rounds: at the usual rate the step forgets about ten times as fast."""
+
+
+@dataclass(eq=False)
+class Newton(State):
+    """The state of the online Newton step, for each copy: those that forget follow the one that never does."""
+
+    theta: Array  # (copies, parameters)
+    curvature: Array  # (copies, blocks, size, size): `A`, of the losses so far
+    trust: Array  # (copies,)
+    seen: float  # the weight of all rounds
+
+
+class Design(NamedTuple):
+    """Where the entries of `F(b)` are, and the constants of the step."""
+
+    classes: Integers  # (entries,)
+    parameters: Integers  # (entries,)
+    blocks: int
+    rate: float
+    ridge: float
+    radius: float
+    share: float
+    lasting: float
+
+
+class Room(NamedTuple):
+    """Where a step works."""
+
+    logs: Array  # (dim,)
+    laws: Array  # (copies, dim)
+    gradient: Array  # (parameters,)
+    step: Array  # (parameters,)
+    theta: Array  # (parameters,): a point that is projected
+    turned: Array  # (parameters,)
+    losses: Array  # (copies,)
+    factor: Array  # (blocks, size, size)
+
+
+class Copies(NamedTuple):
+    """The copies of one stream, which steps change, and what each keeps of its past in a round."""
+
+    theta: Array
+    curvature: Array
+    trust: Array
+    kept: Array
+
+
+class Steps(NamedTuple):
+    """Rounds, `values` and `outcomes`, and the steps that they are learned in: a row and a weight each."""
+
+    values: Array
+    outcomes: Array
+    rows: Integers
+    weights: Array
+
 
 _MOST_TURNS = 200  # of the search for a multiplier: it takes about five
 _NEAR = 1e-14  # of a projection's distance from the sphere, relative to the radius
@@ -82,7 +142,8 @@ def _loss(
 @strict
 def announce(theta: Array, trust: Array, values: Array, design: Design, means: Array) -> None:
     """Write what is announced for each row."""
-    logs, laws = np.empty(means.shape[1]), np.empty((len(trust), means.shape[1]))
+    logs = np.empty(means.shape[1])
+    laws = np.empty((len(trust), means.shape[1]))
     for row in range(len(values)):
         for copy in range(len(trust)):
             _law(theta[copy], values[row], design, logs, laws[copy])
@@ -92,7 +153,9 @@ def announce(theta: Array, trust: Array, values: Array, design: Design, means: A
 @strict
 def losses(theta: Array, values: Array, outcomes: Array, weights: Array, design: Design, found: Array) -> None:
     """Write the log loss of each copy in all rows."""
-    logs, law, gradient = np.empty(outcomes.shape[1]), np.empty(outcomes.shape[1]), np.empty(theta.shape[1])
+    logs = np.empty(outcomes.shape[1])
+    law = np.empty(outcomes.shape[1])
+    gradient = np.empty(theta.shape[1])
     found[:] = 0.0
     for row in range(len(values)):
         for copy in range(len(theta)):
@@ -122,7 +185,8 @@ def _factor(A: Array, more: float, least: float, factor: Array) -> None:
 @strict
 def _solve(factor: Array, right: Array, found: Array) -> None:
     """Solve for the right side, forwards, then backwards; parameter `i` of block `b` is at `b + i·blocks`."""
-    blocks, size = factor.shape[0], factor.shape[1]
+    blocks = factor.shape[0]
+    size = factor.shape[1]
     for block in range(blocks):
         for i in range(size):
             entry = right[block + i * blocks]
@@ -156,7 +220,8 @@ def project(u: Array, A: Array, least: float, radius: float, room: Room) -> None
     length = math.sqrt(_dot(u, u))
     if length <= radius:
         return
-    theta, turned = room.theta, room.turned
+    theta = room.theta
+    turned = room.turned
     largest = 0.0
     for block in range(len(A)):
         trace = 0.0
@@ -191,21 +256,15 @@ def project(u: Array, A: Array, least: float, radius: float, room: Room) -> None
 
 @strict
 def _step(
-    theta: Array,
-    A: Array,
-    trust: Array,
-    kept: Array,
-    seen: float,
-    values: Array,
-    outcome: Array,
-    weight: float,
-    design: Design,
-    room: Room,
+    stream: Copies, seen: float, values: Array, outcome: Array, weight: float, design: Design, room: Room
 ) -> None:
     """Take one step of every copy; `seen` is the weight of all rounds with this one."""
+    theta, A, trust, kept = stream
     copies = len(trust)
-    blocks, size = A.shape[1], A.shape[2]
-    gradient, step = room.gradient, room.step
+    blocks = A.shape[1]
+    size = A.shape[2]
+    gradient = room.gradient
+    step = room.step
     for copy in range(copies):
         loss = _loss(theta[copy], values, outcome, design, room.logs, room.laws[copy], gradient)
         room.losses[copy] = loss
@@ -234,28 +293,20 @@ def _step(
 
 @strict
 def play(
-    theta: Array,
-    A: Array,
-    trust: Array,
-    kept: Array,
-    seen: float,
-    most: float,
-    values: Array,
-    outcomes: Array,
-    rows: Integers,
-    weights: Array,
-    at: int,
-    design: Design,
-    means: Array,
+    copies: Copies, seen: float, most: float, steps: Steps, at: int, design: Design, means: Array
 ) -> tuple[int, float]:
-    """Take the steps from `at` on, in order: each has a row and a weight, 0 for one that only announces.
+    """Take the steps from `at` on, in order; one of weight 0 only announces.
 
     Before the first step of a row what is announced is written. Returns the next step and the weight of all rounds:
     there is another copy once that is `most`.
     """
+    theta = copies.theta
+    trust = copies.trust
+    values, outcomes, rows, weights = steps
     room = _room(len(trust), means.shape[1], theta.shape[1], design.blocks)
     for step in range(at, len(rows)):
-        row, weight = rows[step], weights[step]
+        row = rows[step]
+        weight = weights[step]
         if step == 0 or rows[step - 1] != row:
             for copy in range(len(trust)):
                 _law(theta[copy], values[row], design, room.logs, room.laws[copy])
@@ -263,7 +314,7 @@ def play(
         if weight == 0.0:
             continue
         seen += weight
-        _step(theta, A, trust, kept, seen, values[row], outcomes[row], weight, design, room)
+        _step(copies, seen, values[row], outcomes[row], weight, design, room)
         if seen >= most:
             return step + 1, seen
     return len(rows), seen

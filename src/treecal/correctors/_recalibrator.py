@@ -18,12 +18,11 @@ from treecal.correctors import _forgetting as forgetting
 from treecal.correctors import _group_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
-from treecal.correctors._group_state import GroupState, check_copies, check_seen, checked_names
+from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_copies, check_seen, checked_names
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._mean_streams import MeanStreams
 from treecal.correctors._report import Correction
 from treecal.correctors._store import Store
-from treecal.correctors._trust_kernels import mixed
 from treecal.exceptions import ParameterError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, TreeCal, reach
@@ -227,8 +226,9 @@ class Recalibrator(Corrector):
 
     def _corrected(self, group: GroupState, forecast: Array) -> Array:
         """Return the mean by trust of what the copies forecast."""
-        points, mean = self._points(group, forecast), np.empty(self.space.dim)
-        mixed.now(group.trust, points, mean)
+        points = self._points(group, forecast)
+        mean = np.empty(self.space.dim)
+        forgetting.mixed.now(group.trust, points, mean)
         return mean
 
     def _points(self, group: GroupState, forecast: Array) -> Array:
@@ -247,7 +247,8 @@ class Recalibrator(Corrector):
     def _lasting(self, group: GroupState) -> Array:
         """Return the weight and the sum of the copy that never forgets, with the prior."""
         dim, (total, lost, _) = self.space.dim, group.sums
-        y, b = slice(3, 3 + dim), slice(3 + dim, None)
+        y = slice(3, 3 + dim)
+        b = slice(3 + dim, None)
         if self.make == "shift":
             return np.append(self._prior + total[0], total[y] - total[b] + (lost[y] - lost[b]))
         return np.append(self._prior + total[0], self._prior * group.first + total[y] + lost[y])
@@ -256,7 +257,8 @@ class Recalibrator(Corrector):
         """Find each group's mean once; what is not a mean is announced one by one."""
         if self.make != "mean" or groups is not None:
             return super()._announce_many(forecasts, groups)
-        met, means = self._groups(), np.array(forecasts)
+        met = self._groups()
+        means = np.array(forecasts)
         found: dict[Hashable, Array] = {}
         for i, (b, key) in enumerate(zip(forecasts, self._rule.keys(forecasts), strict=True)):
             if key not in found and key in met:
@@ -266,7 +268,8 @@ class Recalibrator(Corrector):
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         """Learn on copies of the rule and of the round's group: there may be very many groups."""
-        key, rule = self._key(forecast), self._rule
+        key = self._key(forecast)
+        rule = self._rule
         group = self._group_after(self._groups().get(key), forecast, outcome, weight)
         if learned := rule.get_state():
             rule = self.groups.fresh(self.space)
@@ -292,71 +295,46 @@ class Recalibrator(Corrector):
         )
 
     def _new_group(self, forecast: Array, number: int) -> GroupState:
-        dim, forecaster = self.space.dim, self._make() if self._make else None
+        dim = self.space.dim
+        forecaster = self._make() if self._make else None
         return GroupState(
             number, np.array(forecast), np.zeros((3, 3 + 2 * dim)), np.zeros((0, 1 + dim)), np.ones(1), forecaster
         )
 
     def _visited(self, group: GroupState, batch: Batch, *, scored: bool) -> tuple[GroupState, Array]:
         """Return a group of means after rounds in it, and what is announced in them; change nothing."""
-        now, announced, at = group.copied(), np.empty(batch.forecasts.shape), 0
-        (rows, weights), b, y = forgetting.steps_of(batch), np.array(batch.forecasts), np.array(batch.outcomes)
-        visits = kernels.visits.for_rows(len(rows))
-        while at < len(rows):
-            kept, most = self._speeds(len(now.trust))
-            at = visits(
-                now.first,
-                now.sums,
-                now.copies,
-                now.trust,
-                kept,
-                most,
-                b,
-                y,
-                rows,
-                weights,
-                at,
-                self._prior,
-                self._scale,
-                forgetting.SHARE,
-                forgetting.LASTING,
-                scored,
-                announced,
-            )
+        now = group.copied()
+        announced = np.empty(batch.forecasts.shape)
+        steps = Visits(np.array(batch.forecasts), np.array(batch.outcomes), *forgetting.steps_of(batch))
+        visits = kernels.visits.for_rows(len(steps.rows))
+        at = 0
+        while at < len(steps.rows):
+            at = visits(now.arrays, self._rule_of_visits(len(now.trust), scored), steps, at, announced)
             now = self._joined(now)
         return now, announced
 
     def _moved(self, group: GroupState, batch: Batch, scored: bool) -> GroupState:
         """Return a group of shifts, or of a forecaster, after one round; change nothing."""
-        now, b, y = group.copied(), np.array(batch.forecasts[0]), np.array(batch.outcomes[0])
+        now = group.copied()
+        b = np.array(batch.forecasts[0])
+        y = np.array(batch.outcomes[0])
         for weight in forgetting.steps_of(batch)[1].tolist():
             points = self._points(now, b) if len(now.copies) else b[None]
-            kept, _ = self._speeds(len(now.trust))
-            kernels.visit.now(
-                now.sums,
-                now.copies,
-                now.trust,
-                kept,
-                points,
-                b,
-                y,
-                weight,
-                True,
-                self._scale,
-                forgetting.SHARE,
-                forgetting.LASTING,
-                scored,
-            )
+            kernels.visit.now(now.arrays, self._rule_of_visits(len(now.trust), scored), points, b, y, weight)
             now = self._joined(now)
         return now
 
-    def _speeds(self, count: int) -> tuple[Array, float]:
-        """Return what so many copies keep in a visit, and the weight from which on there is another one."""
-        return np.array(forgetting.kept(count, FIRST)), 2.0 ** (FIRST + count - 1) if self.forget else math.inf
+    def _rule_of_visits(self, copies: int, scored: bool) -> Rule:
+        """Return how visits are learned while there are so many copies."""
+        kept = np.array(forgetting.kept(copies, FIRST))
+        most = 2.0 ** (FIRST + copies - 1) if self.forget else math.inf
+        shift = self.make != "mean"
+        return Rule(kept, most, self._prior, shift, self._scale, forgetting.SHARE, forgetting.LASTING, scored)
 
     def _joined(self, now: GroupState) -> GroupState:
         """Return a group with the copies that its weight asks for."""
-        met, count = now.sums[0, 0], len(now.trust)
+        met = now.sums[0, 0]
+        count = len(now.trust)
         if not self.forget or (wanted := forgetting.copies(met, FIRST)) == count:
             return now
         # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
@@ -368,7 +346,9 @@ class Recalibrator(Corrector):
         """Learn group by group, which makes no difference to any of them."""
         if self.make != "mean" or self._rule.get_state():
             return None
-        met, new, announced = self._groups(), dict[Hashable, GroupState](), np.array(batch.forecasts)
+        met = self._groups()
+        new = dict[Hashable, GroupState]()
+        announced = np.array(batch.forecasts)
         rows: dict[Hashable, list[int]] = {}
         for i, key in enumerate(self._rule.keys(batch.forecasts)):
             rows.setdefault(key, []).append(i)
@@ -381,7 +361,8 @@ class Recalibrator(Corrector):
 
     def _fit(self, batch: Batch) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
-        met, rule = dict(self._groups()), self.groups.fresh(self.space)
+        met = dict(self._groups())
+        rule = self.groups.fresh(self.space)
         rule.set_state(deepcopy(self._rule.get_state()))
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
             key = rule.key(b)
@@ -429,7 +410,8 @@ class Recalibrator(Corrector):
 
     def _own_state(self) -> dict[str, Any]:
         self._check_savable()
-        groups, dim = self._groups().values(), self.space.dim
+        groups = self._groups().values()
+        dim = self.space.dim
         return {
             "names": list(self._groups()),
             "first": np.array([group.first for group in groups]).reshape(-1, dim),
@@ -459,11 +441,15 @@ class Recalibrator(Corrector):
                 forecaster.set_state(state["inside"][str(number)])
                 if forecaster.rounds != sums[0, 0]:
                     raise SnapshotError(f"the forecaster of group {number} is not one of {sums[0, 0]:g} rounds.")
-            start, end = end, end + counts[number]
-            copies, trust = state["copies"][start - number : end - number - 1], state["trust"][start:end]
+            start = end
+            end = end + counts[number]
+            copies = state["copies"][start - number : end - number - 1]
+            trust = state["trust"][start:end]
             met[name] = GroupState(number, first.copy(), sums.copy(), copies.copy(), trust.copy(), forecaster)
 
         def resume() -> None:
-            self._rule, self._known, self._last = rule, Store(met), (None, None)
+            self._rule = rule
+            self._known = Store(met)
+            self._last = (None, None)
 
         return resume

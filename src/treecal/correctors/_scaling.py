@@ -19,9 +19,8 @@ from treecal.correctors import _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered
-from treecal.correctors._newton import FIRST, Design, Newton
+from treecal.correctors._newton_kernels import FIRST, Copies, Design, Newton, Steps
 from treecal.correctors._scaling_streams import ScalingStreams
-from treecal.correctors._trust_kernels import trusted
 from treecal.exceptions import ParameterError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet, Simplex
@@ -185,7 +184,8 @@ class Scaling(Corrector):
         return self._means(forecasts)
 
     def _means(self, forecasts: Array) -> Array:
-        now, means = self._state, np.empty(forecasts.shape)
+        now = self._state
+        means = np.empty(forecasts.shape)
         step = max(1, _AT_ONCE // self.space.dim)
         for at in range(0, len(forecasts), step):
             values = self._values(self._logs(forecasts[at : at + step]))
@@ -206,33 +206,24 @@ class Scaling(Corrector):
     def _stepped(self, batch: Batch) -> tuple[Array, Newton]:
         """Return what is announced in rounds in order, and the state after them."""
         rows, weights = forgetting.steps_of(batch)
-        values, outcomes = self._values(self._logs(batch.forecasts)), np.array(batch.outcomes)
-        means, play = np.empty(batch.forecasts.shape), kernels.play.for_rows(len(rows))
+        steps = Steps(self._values(self._logs(batch.forecasts)), np.array(batch.outcomes), rows, weights)
+        means = np.empty(batch.forecasts.shape)
+        play = kernels.play.for_rows(len(rows))
         theta, A, trust, seen = vars(self._state).values()
-        now, at = Newton(np.array(theta), np.array(A), np.array(trust), seen), 0
+        now = Newton(np.array(theta), np.array(A), np.array(trust), seen)
+        at = 0
         while at < len(rows):
             count = len(now.trust)
-            at, now.seen = play(
-                now.theta,
-                now.curvature,
-                now.trust,
-                np.array(forgetting.kept(count, FIRST)),
-                now.seen,
-                2.0 ** (FIRST + count - 1) if self.forget else math.inf,
-                values,
-                outcomes,
-                rows,
-                weights,
-                at,
-                self._design,
-                means,
-            )
+            copies = Copies(now.theta, now.curvature, now.trust, np.array(forgetting.kept(count, FIRST)))
+            most = 2.0 ** (FIRST + count - 1) if self.forget else math.inf
+            at, now.seen = play(copies, now.seen, most, steps, at, self._design, means)
             now = self._joined(now)
         return means, now
 
     def _joined(self, now: Newton) -> Newton:
         """Return the state with the copies that its weight asks for."""
-        count, met = forgetting.copies(now.seen, FIRST) if self.forget else 1, len(now.trust)
+        count = forgetting.copies(now.seen, FIRST) if self.forget else 1
+        met = len(now.trust)
         if count == met:
             return now
         # After so many rounds a copy holds 1/(1 − kept) of weight at most; only a heavy round makes it more.
@@ -244,7 +235,8 @@ class Scaling(Corrector):
     def _fit(self, batch: Batch) -> None:
         if not len(batch):
             return
-        values, outcomes = self._values(self._logs(batch.forecasts)), np.array(batch.outcomes)
+        values = self._values(self._logs(batch.forecasts))
+        outcomes = np.array(batch.outcomes)
         weights = np.array(batch.all_weights())
         if not batch.in_order:
             now = self._fitted(values, outcomes, weights)
@@ -252,10 +244,11 @@ class Scaling(Corrector):
             now = self._fitted_in_order(values, outcomes, weights)
             if self.forget and (held := len(batch) // 4):
                 then = self._fitted_in_order(values[:-held], outcomes[:-held], weights[:-held])
-                trust, losses = np.array(forgetting.start(len(then.theta))), np.empty(len(then.theta))
+                trust = np.array(forgetting.start(len(then.theta)))
+                losses = np.empty(len(then.theta))
                 last = values[-held:], outcomes[-held:], weights[-held:]
                 kernels.losses.for_rows(held)(then.theta, *last, self._design, losses)
-                trusted.now(trust, losses, then.seen, 1.0, forgetting.SHARE, forgetting.LASTING)
+                forgetting.trusted.now(trust, losses, then.seen, 1.0, forgetting.SHARE, forgetting.LASTING)
                 now = replace(now, trust=forgetting.joined(trust, len(now.theta)))
         vars(self).update(_state=now, **self._counted(len(batch)))
 
@@ -264,7 +257,8 @@ class Scaling(Corrector):
 
         A copy's curvature is that of as much of the log, on average, as it would remember of one in order.
         """
-        counts, total = np.empty_like(weights), float(np.add.accumulate(weights)[-1])
+        counts = np.empty_like(weights)
+        total = float(np.add.accumulate(weights)[-1])
         now = self._joined(replace(self._state, seen=self._state.seen + total))
         before = now.curvature[0] - (1 - PRIOR) * self.ridge * self._eye
         theta, found = self._optimum(
@@ -279,9 +273,11 @@ class Scaling(Corrector):
 
     def _fitted_in_order(self, values: Array, outcomes: Array, weights: Array) -> Newton:
         """Return the state with each copy at its optimum for a log in order, after all that went before."""
-        counts, total = np.empty_like(weights), float(np.add.accumulate(weights)[-1])
+        counts = np.empty_like(weights)
+        total = float(np.add.accumulate(weights)[-1])
         now = self._joined(replace(self._state, seen=self._state.seen + total))
-        theta, A = np.array(now.theta), np.empty_like(now.curvature)
+        theta = np.array(now.theta)
+        A = np.empty_like(now.curvature)
         for copy, keeps in enumerate(forgetting.kept(len(now.trust), FIRST).tolist()):
             left = remembered.for_rows(len(weights))(keeps, weights, counts)
             before = left * now.curvature[copy] + (1 - left) * (self.ridge * self._eye)
@@ -299,7 +295,8 @@ class Scaling(Corrector):
 
         They minimise `Σ counts·loss + rate·(θ − start)ᵀA(θ − start)/2`.
         """
-        theta, found = np.array(near), np.empty_like(before)
+        theta = np.array(near)
+        found = np.empty_like(before)
         log = Log(values, outcomes, counts, np.array(start), np.array(before), least, self._pairs)
         optimum.for_rows(len(values))(theta, log, self._design)
         curvature.for_rows(len(values))(theta, log, self._design, found)
@@ -308,7 +305,8 @@ class Scaling(Corrector):
     def _check(self, state: Newton, rounds: int) -> None:
         check_number("seen", state.seen, least=0.0, most=HEAVIEST * rounds)
         copies = forgetting.copies(state.seen, FIRST) if self.forget else 1
-        theta, A = state.theta, state.curvature
+        theta = state.theta
+        A = state.curvature
         check_array("theta", theta, (copies, len(self._identity())))
         check_array("curvature", A, (copies, *self._eye.shape))
         check_array("the trust in the copies", state.trust, (copies,))

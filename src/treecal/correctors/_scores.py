@@ -64,7 +64,10 @@ class Tallies:
         """Return the sums with the rounds that wait added; change nothing."""
         if not sums.waiting:
             return sums
-        points, shares, roles, places = [], list[Any](), [], []
+        points = []
+        shares = list[Any]()
+        roles = []
+        places = []
         for place, (before, announced, _, weight) in enumerate(sums.waiting):
             points += [before[None], announced.points, announced.mean[None]]
             shares += [(weight,), weight * announced.weights, (weight,)]
@@ -78,8 +81,11 @@ class Tallies:
         """Return written sums, for which no round waits, after many in which points were announced; change nothing."""
         if not len(batch):
             return sums
-        points, weights = np.concatenate([batch.forecasts, announced, announced]), batch.all_weights()
-        roles, shares, y = np.repeat(range(3), len(batch)), np.tile(weights, 3), np.tile(batch.outcomes, (3, 1))
+        points = np.concatenate([batch.forecasts, announced, announced])
+        weights = batch.all_weights()
+        roles = np.repeat(range(3), len(batch))
+        shares = np.tile(weights, 3)
+        y = np.tile(batch.outcomes, (3, 1))
         sums = sums._replace(rounds=sums.rounds + len(batch))
         return self._plus(sums, weights, roles, points, shares, y)
 
@@ -119,7 +125,8 @@ class Tallies:
         found = []
         cells = self.cells.reshape(len(ROLES), -1, 3)
         for role, (brier, log) in enumerate(sums.totals):
-            brier, log = brier / sums.weight, log / sums.weight
+            brier = brier / sums.weight
+            log = log / sums.weight
             calibration = float(squared_gaps(cells[role])) / sums.weight
             calibration = min(calibration, brier)  # Jensen; rounding may say otherwise
             found.append(
@@ -160,5 +167,6 @@ def binning(space: ConvexSet) -> tuple[Array, Array]:
     try:
         low, high = space.bounds()
     except UnsupportedError:  # a set that does not know its size: all in one bin
-        low, high = np.zeros(space.dim), np.full(space.dim, LARGEST)
+        low = np.zeros(space.dim)
+        high = np.full(space.dim, LARGEST)
     return np.array(low, float), np.where(high > low, high - low, 1.0) / BINS

@@ -99,13 +99,17 @@ def add_scores(
     rows: Integers, forecasts: Points, outcomes: Any, low: Array, width: Array, totals: Array, cells: Array
 ) -> None:
     """Add rounds to the sums of their streams: `totals[row]`, and `cells[row, coordinate, bin]`."""
-    y, bins = np.empty(len(low)), cells.shape[2] - 1
+    y = np.empty(len(low))
+    bins = cells.shape[2] - 1
     for i in range(len(rows)):
         y[:] = 0.0
         add_outcome(y, outcomes, i)
-        own, sums = cells[rows[i]], totals[rows[i]]
+        own = cells[rows[i]]
+        sums = totals[rows[i]]
         for c in range(forecasts.sizes[i]):
-            point, share, miss = forecasts.points[i, c], forecasts.weights[i, c], 0.0
+            point = forecasts.points[i, c]
+            share = forecasts.weights[i, c]
+            miss = 0.0
             for j in range(len(y)):
                 miss += (y[j] - point[j]) ** 2
                 place = np.rint((point[j] - low[j]) / width[j])
@@ -153,9 +157,11 @@ class ScoredRows:
 
     def scores(self, rows: Integers, rounds: Integers) -> StreamScores:
         """Return the scores of these rows, which have learned so many rounds."""
-        cells, totals = self.columns["cells"][rows].reshape(len(rows), -1, 3), self.columns["totals"][rows]
+        cells = self.columns["cells"][rows].reshape(len(rows), -1, 3)
+        totals = self.columns["totals"][rows]
         weight = np.where(rounds > 0, rounds, np.nan)
-        brier, log = totals[:, 0] / weight, totals[:, 1] / weight
+        brier = totals[:, 0] / weight
+        log = totals[:, 1] / weight
         calibration = np.minimum(squared_gaps(cells) / weight, brier)
         error = np.add.accumulate(np.abs(cells[..., 2] - cells[..., 1]), axis=1)[:, -1] / weight
         simplex = isinstance(self._space, Simplex)
@@ -194,7 +200,8 @@ class Scorecards:
         self, rows: Integers, announced: Forecasts | Array, means: Array, outcomes: Outcomes, forecasts: Array | None
     ) -> None:
         """Learn what rows announced, in place of the model's forecasts if there are any, and their outcomes."""
-        one, sure = np.ones(len(rows), np.int64), np.ones((len(rows), 1))
+        one = np.ones(len(rows), np.int64)
+        sure = np.ones((len(rows), 1))
         for name, role in self.roles.items():
             if name == "after" and isinstance(announced, Forecasts):
                 role.learn(rows, announced.points, announced.weights, announced.sizes, outcomes)

@@ -108,7 +108,9 @@ class Harmonic(Forecaster):
     _fork = Forecaster._light_fork
 
     def _after(self, state: HarmonicState, outcome: Array) -> HarmonicState:
-        past, sums, rounds = state, state.sums, len(state.points)
+        past = state
+        sums = state.sums
+        rounds = len(state.points)
         total, lost = two_sum(np.float64(past.norm[0]), np.float64(1 / (2 * rounds + 1)))  # type: ignore[arg-type]
         norm = [float(total), past.norm[1] + float(lost)]
         if rounds >= _rates(len(sums)).enough:
@@ -122,7 +124,8 @@ class Harmonic(Forecaster):
         return HarmonicState(points, norm, sums, past.plain + outcome)
 
     def _check(self, state: HarmonicState) -> None:
-        rounds, dim = len(state.points), self.space.dim
+        rounds = len(state.points)
+        dim = self.space.dim
         check_array("points", state.points, (rounds, dim))
         check_array("sums", state.sums, (_rates_after(rounds), dim))
         check_array("plain", state.plain, (dim,))
@@ -171,7 +174,9 @@ class _Replay(Forecast):
 
     def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
         points = np.asarray(memoryview(points.data).toreadonly())  # which NumPy does not let anyone make writable
-        self._points, self._total, self._space = points, total, space
+        self._points = points
+        self._total = total
+        self._space = space
         self._written: tuple[Array, Integers] | None = None
 
     def _write_out(self) -> tuple[Array, Integers]:
@@ -233,9 +238,11 @@ def _rates(count: int) -> _Rates:
 
 def _rates_after(rounds: int) -> int:
     """Return how many rates there are after so many rounds, of which each adds one at most."""
-    count, now = _FIRST_RATES, 0
+    count = _FIRST_RATES
+    now = 0
     while (now := max(now, math.ceil(_rates(count).enough))) < rounds:
-        count, now = count + 1, now + 1
+        count = count + 1
+        now = now + 1
     return count
 
 
@@ -243,7 +250,8 @@ class _Store:
     """Room for points: views of the first ones stay valid as more are added, and each place is given out once."""
 
     def __init__(self, points: Array, room: int = 0) -> None:
-        self.buffer, self.used = np.concatenate([points, np.empty((room, points.shape[1]))]), len(points)
+        self.buffer = np.concatenate([points, np.empty((room, points.shape[1]))])
+        self.used = len(points)
 
 
 def _appended(store: _Store, points: Array, point: Array) -> tuple[_Store, Array]:

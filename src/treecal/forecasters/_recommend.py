@@ -99,7 +99,8 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     >>> tc.recommend(tc.Ball(50), "l2", rounds=1000).best.forecaster
     'Harmonic(space)'
     """
-    norm, rounds = as_norm(norm), whole_number("rounds", rounds, least=1)
+    norm = as_norm(norm)
+    rounds = whole_number("rounds", rounds, least=1)
     checked_space(space)
     table = sorted(
         (_choice(kind, space, norm, rounds) for kind in REGISTRY.values()),

@@ -74,7 +74,8 @@ class Sampled(LockedForecaster):
         if not isinstance(rng, np.random.Generator):
             raise ParameterError.expected("rng", rng, "a numpy.random.Generator", hint="numpy.random.default_rng(0).")
         LockedForecaster.__init__(self, forecaster.space)
-        self.block, self.rng = whole_number("block", block, least=1), rng
+        self.block = whole_number("block", block, least=1)
+        self.rng = rng
         if self.block > MOST_ROUNDS:
             raise ParameterError.expected("block", block, "at most 2**62: rounds are counted in 64 bits")
         forecaster = deepcopy(forecaster)
@@ -112,11 +113,13 @@ class Sampled(LockedForecaster):
     def _learn(self, outcome: Array) -> None:
         forecaster, total, seen, _ = self._now
         forecaster.predict()  # raises if there is no round left
-        total, seen = total + outcome, seen + 1
+        total = total + outcome
+        seen = seen + 1
         if seen == self.block:
             forecaster = forecaster._fork()
             forecaster._learn_block(total)
-            total, seen = np.zeros_like(total), 0
+            total = np.zeros_like(total)
+            seen = 0
         self._now = forecaster, total, seen, None
 
     _fork = Forecaster._light_fork
@@ -124,7 +127,8 @@ class Sampled(LockedForecaster):
     def redrawn(self) -> Sampled:
         """Return one that draws afresh: the round that it has drawn for is void, and its draw is known by now."""
         twin = self._fork()
-        twin._now, twin._announced = (*self._now[:3], None), None
+        twin._now = (*self._now[:3], None)
+        twin._announced = None
         return twin
 
     @property
@@ -148,7 +152,8 @@ class Sampled(LockedForecaster):
     def _check(self, state: Block) -> None:
         check_array("block_sum", state.block_sum, (self.space.dim,))
         check_count("block_seen", state.block_seen, most=self.block - 1)
-        mine, kept = type(self.rng.bit_generator).__name__, generator_from(state.rng).bit_generator
+        mine = type(self.rng.bit_generator).__name__
+        kept = generator_from(state.rng).bit_generator
         if type(kept).__name__ != mine:
             raise SnapshotError(f"the state is of a {type(kept).__name__} generator, and rng is a {mine}.")
 
@@ -194,7 +199,10 @@ class SampleTreeCal(Sampled):
     ) -> None:
         tree = TreeCal(space, arity=arity, depth=depth, mix=mix, start=start)
         super().__init__(tree, block=block, rng=rng)
-        self.arity, self.depth, self.mix, self.start = tree.arity, tree.depth, tree.mix, tree.start
+        self.arity = tree.arity
+        self.depth = tree.depth
+        self.mix = tree.mix
+        self.start = tree.start
 
     name = "sampled"
     __repr__ = Forecaster.__repr__

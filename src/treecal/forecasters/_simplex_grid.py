@@ -21,7 +21,8 @@ from treecal.theory import Certificate, euclidean
 MOST_POINTS = 10_000
 """The largest grid, since each round solves a linear program over it."""
 
-USUAL_RESOLUTION, USUAL_POINTS = 30, 128
+USUAL_RESOLUTION = 30
+USUAL_POINTS = 128
 """The finest and the largest grid by default. Of those tried over 2,000 rounds of the arena's streams, 4 to 20 steps
 at three classes and 2 to 10 at four, 12 (91 points) and 7 (120) had the least errors."""
 

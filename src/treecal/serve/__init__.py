@@ -42,10 +42,9 @@ from treecal.serve._wire import (
 )
 
 if TYPE_CHECKING:
-    from treecal.serve._backup import back_up as back_up
+    from treecal.serve._backup import back_up as back_up, move_books as move_books
     from treecal.serve._connections import open_reader as open_reader, open_store as open_store
     from treecal.serve._doctor import check_books as check_books
-    from treecal.serve._move import move_books as move_books
     from treecal.serve._run import serve as serve
     from treecal.serve._settings import Settings as Settings, read_settings as read_settings
     from treecal.serve._store import NotNowError as NotNowError
@@ -67,7 +66,7 @@ _MODULES = {
     "back_up": "_backup",
     "check_books": "_doctor",
     "make_token": "_tokens",
-    "move_books": "_move",
+    "move_books": "_backup",
     "open_reader": "_connections",
     "open_store": "_connections",
     "read_settings": "_settings",

@@ -1,8 +1,9 @@
-"""A copy of the books, made while the server writes them."""
+"""Copies of the books: those of one moment while the server writes; and all of them, the same, in another place."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,9 +11,10 @@ from typing import NamedTuple
 from treecal._atomic import new_file
 from treecal._optional import require
 from treecal.exceptions import FileError, UnsupportedError
-from treecal.serve._connections import is_database
+from treecal.serve._connections import is_database, may_exist, open_store
 from treecal.serve._doctor import Checked, check_books
 from treecal.serve._sqlite import APPLICATION, SqliteReader
+from treecal.serve._store import Reader, Store, tables
 
 apsw = require("apsw", extra="serve", what="a backup")
 
@@ -56,7 +58,6 @@ def back_up(
     Examples
     --------
     >>> import tempfile
-    >>> from treecal.serve._connections import open_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with open_store(f"{folder}/books.sqlite"):
     ...         back_up(f"{folder}/books.sqlite", f"{folder}/copy.sqlite", check=True).checked
@@ -113,3 +114,75 @@ def _copy(data: str, temporary: Path, progress: Callable[[float, float], None]) 
             copy.close()
     finally:
         source.close()
+
+
+class Moved(NamedTuple):
+    """What was moved: the streams, as the replay of their logs finds them in both places, and rows by their tables."""
+
+    streams: list[Checked]
+    rows: dict[str, int]
+
+
+def move_books(data: str, to: str, *, progress: Callable[[float, float], None] = lambda done, total: None) -> Moved:
+    """Copy all books to another, empty place, and play their log again there; the first ones stay as they are.
+
+    No server may hold either of them meanwhile.
+
+    Parameters
+    ----------
+    data
+        The books: a file of SQLite, or the address of a PostgreSQL database.
+    to
+        Where they are to be, the same.
+    progress
+        Told how many rows are copied, and of how many.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open_store(f"{folder}/books.sqlite"):
+    ...         pass
+    ...     move_books(f"{folder}/books.sqlite", f"{folder}/other.sqlite").streams
+    []
+    """
+    if not may_exist(data):
+        raise FileError(f"there is no file {data}.", hint="--data is the file that treecal serve was given.")
+    with open_store(data) as source, open_store(to) as target:
+        if any(rows_of(target).values()):
+            raise FileError("there are books already where these are to be.", hint="choose a place without any.")
+        before = check_books(source)
+        if problems := [f"{each.name}: {each.problems[0]}" for each in before if each.problems]:
+            raise FileError(f"the books are not sound: {problems[0]}", hint="treecal doctor --data shows all of it.")
+        counts = rows_of(source)
+        _fill(source, target, sum(counts.values()), progress)
+        if rows_of(target) != counts or check_books(target) != before:
+            raise FileError("what was copied is not the same.", hint="keep the first books; this is a bug.")
+        return Moved(before, counts)
+
+
+def rows_of(reader: Reader) -> dict[str, int]:
+    """Return how many rows tables have, but for that of heartbeats."""
+    counts: Counter[str] = Counter()
+    for table in _moved():
+        counts[table] += sum(map(len, reader.rows(table)))
+    return dict(counts)
+
+
+def _moved() -> list[str]:
+    return [table for table in tables() if table != "beats"]
+
+
+def _fill(source: Store, target: Store, total: int, progress: Callable[[float, float], None]) -> None:
+    done = 0
+    target.begin()
+    try:
+        for table in _moved():
+            for rows in source.rows(table):
+                target.fill(table, rows)
+                done += len(rows)
+                progress(done, total)
+        target.commit()
+    except BaseException:
+        target.rollback()
+        raise

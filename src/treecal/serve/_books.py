@@ -112,7 +112,8 @@ class Books:
         kept = self.kept(name)
         if (player := self._players.get(name)) is None:
             player, saved = loaded(self.store, kept)
-            self._players[name], self._saved[name] = player, saved
+            self._players[name] = player
+            self._saved[name] = saved
         self._players.move_to_end(name)
         return player
 
@@ -140,7 +141,8 @@ class Books:
         self.store.run("add_stream", [(stream, new.name, msgspec.json.encode(new).decode(), parts, now)])
         self._kept[new.name] = StreamRow(stream, new.name, new, parts, now)
         insort(self._names, new.name)
-        self._players[new.name], self._saved[new.name] = player, 0
+        self._players[new.name] = player
+        self._saved[new.name] = 0
         self._tell("stream", new.name, what="created")
         return new.name, True
 
@@ -151,9 +153,10 @@ class Books:
         config = changes.of(kept.config)
         if config == kept.config and not changes.relearn:
             return
-        if taught is None or taught.player.config != config or taught.deleted != player.deleted:
+        of = kept.stream, player.deleted
+        if taught is None or (taught.player.config, taught.of) != (config, of):
             rehearse(config)
-            taught = Taught(Player(config), 0, player.deleted)
+            taught = Taught(Player(config), of)
         thing, monitors = made_of(config, player.space)
         parts = written_parts(thing if changes.relearn else player.thing, monitors)
         body = msgspec.json.encode(Change((kept.config, kept.parts), (config, parts), changes.relearn))
@@ -197,12 +200,14 @@ class Books:
         self._names.remove(name)
         self._tell("stream", name, what="deleted")
 
-    def erase(self, name: str, numbers: Iterable[int]) -> int:
+    def erase(self, name: str, numbers: Iterable[int], *, stream: int | None = None) -> int:
         """Delete rounds of a stream with all that is known of them, but for what was learned; return how many.
 
         The log begins anew, with the state as it is, whose hash is in the event that follows. Those that wait are void.
         """
         kept = self.kept(name)
+        if stream not in (None, kept.stream):  # that one was deleted meanwhile, and this one has its name
+            return 0
         player = self.player(name)
         now = self._now()
         found = []
@@ -262,7 +267,8 @@ class Books:
 
     def forecast(self, name: str, new: Sequence[wire.NewForecast]) -> list[wire.Announced]:
         """Announce forecasts, in order: all of them, or none."""
-        kept, player = self.kept(name), self.player(name)
+        kept = self.kept(name)
+        player = self.player(name)
         where = [""] if len(new) == 1 else [f"forecasts[{i}]." for i in range(len(new))]
         known = {
             row[1]: Round(*row) for row in self.store.each("round_by_id", [(kept.stream, each.id) for each in new])
@@ -491,7 +497,8 @@ class Books:
 
     def save(self, name: str) -> None:
         """Keep a snapshot of a stream."""
-        kept, player = self.kept(name), self.player(name)
+        kept = self.kept(name)
+        player = self.player(name)
         row = (kept.stream, player.rounds, player.arrivals, packed(player.get_state()))
         self.store.run("keep_snapshot", [row])
         self._saved[name] = player.rounds + player.arrivals
@@ -523,7 +530,8 @@ def announced(player: Player, each: Round, *, named: bool) -> wire.Announced:
     points = weights = None
     if each.several():
         x = each.forecast(player.space)
-        points, weights = x.points.tolist(), x.weights.tolist()
+        points = x.points.tolist()
+        weights = x.weights.tolist()
     return wire.Announced(each.id, each.round, forecast, each.state.hex(), points, weights)
 
 

@@ -85,7 +85,8 @@ def monitors_of(new: NewStream, space: ConvexSet) -> dict[str, Monitor]:
     """
     if new.monitor is None or new.forecaster is not None:
         return {}
-    alpha, arl = new.monitor.alpha, new.monitor.arl
+    alpha = new.monitor.alpha
+    arl = new.monitor.arl
 
     def monitor() -> Monitor:
         return Monitor(space, alpha=alpha, arl=arl, by_group=bool(new.group))
@@ -169,7 +170,8 @@ def unpacked(content: bytes) -> dict[str, Any]:
     """Return the state that `packed` was given, or raise unless the bytes are whole and of this version."""
     from safetensors.numpy import load as unpack
 
-    digest, content = content[:32], content[32:]
+    digest = content[:32]
+    content = content[32:]
     if hashlib.sha256(content).digest() != digest:
         raise SnapshotError("the snapshot is damaged: its SHA-256 does not match.")
     length = int.from_bytes(content[:8], "little")

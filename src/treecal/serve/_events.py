@@ -81,7 +81,8 @@ class Hub:
     """
 
     def __init__(self, *, pause: float = PAUSE, beat: float = BEAT) -> None:
-        self._pause, self._beat = pause, beat
+        self._pause = pause
+        self._beat = beat
         self._loop: asyncio.AbstractEventLoop | None = None
         self._clients: set[Client] = set()
         self._lock = threading.Lock()
@@ -98,7 +99,8 @@ class Hub:
 
     def open(self) -> None:
         """Send from the running loop from now on."""
-        self._loop, self._closed = asyncio.get_running_loop(), False
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
 
     def close(self) -> None:
         """End all connections: the server stops."""
@@ -129,7 +131,8 @@ class Hub:
         """Send alarms and changes of streams, and counts when their time has come."""
         with self._lock:
             self._asked = False
-            others, self._others = self._others, []
+            others = self._others
+            self._others = []
         self._send(others)
         if self._timer is None and self._counts and not self._closed:
             assert self._loop is not None
@@ -138,7 +141,8 @@ class Hub:
     def _tick(self) -> None:
         self._timer = None
         with self._lock:
-            counts, self._counts = self._counts, {}
+            counts = self._counts
+            self._counts = {}
         self._send(counts.values())
 
     def _send(self, events: Iterable[Event]) -> None:

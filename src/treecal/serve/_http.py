@@ -136,7 +136,10 @@ class _Endpoint:
     def __init__(
         self, operations: Iterable[Operation], context: Context, access: Access, most_bytes: int, most_seconds: float
     ) -> None:
-        self._desk, self._access, self._most_bytes, self._most_seconds = context, access, most_bytes, most_seconds
+        self._context = context
+        self._access = access
+        self._most_bytes = most_bytes
+        self._most_seconds = most_seconds
         self._operations: dict[str, tuple[Operation, msgspec.json.Decoder[Any] | None]] = {}
         for each in operations:
             decoder = None if each.body is None else msgspec.json.Decoder(each.body)
@@ -149,7 +152,9 @@ class _Endpoint:
         if (found := self._operations.get(scope["method"])) is None:
             raise _NoMethod(self.methods)
         operation, decoder = found
-        headers, path, grant = scope["treecal.headers"], scope["path_params"], _NOBODY
+        headers = scope["treecal.headers"]
+        path = scope["path_params"]
+        grant = _NOBODY
         if operation.scope is not None:
             peer = scope["client"]
             grant = await self._access.grant(headers, "" if peer is None else peer[0])
@@ -162,7 +167,7 @@ class _Endpoint:
         if decoder is not None:
             check_type(headers)
             body = _decoded(await _received(receive, headers, self._most_bytes, self._most_seconds), decoder)
-        answer = await operation.does(self._desk, Request(grant, path, query, body, headers))
+        answer = await operation.does(self._context, Request(grant, path, query, body, headers))
         if isinstance(answer.body, bytes):
             await _send(send, answer, scope["method"])
         else:
@@ -195,7 +200,8 @@ async def _received(receive: Receive, headers: Headers, most: int, seconds: floa
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > 18 or int(length) > most:
         raise _too_large(most)
-    parts, size = [], 0
+    parts = []
+    size = 0
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -325,19 +331,24 @@ class _Front:
     """What every request passes first: where it comes from, what became of it, and headers for browsers."""
 
     def __init__(self, app: ASGIApp, *, access: Access, log: Log, metrics: Metrics) -> None:
-        self._app, self._access, self._log, self._metrics = app, access, log, metrics
+        self._app = app
+        self._access = access
+        self._log = log
+        self._metrics = metrics
         self._at_once = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started = time.perf_counter()
+        status = 0
 
         async def forward(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status, own = message["status"], {name for name, _ in message["headers"]}
+                status = message["status"]
+                own = {name for name, _ in message["headers"]}
                 message["headers"] += [pair for pair in _SAFETY if pair[0] not in own]
             await send(message)
 
@@ -359,7 +370,8 @@ class _Front:
             await _send(forward, failure(Refusal("internal", "the server failed.", hint="its log says where.")), method)
         finally:
             self._at_once -= 1
-            seconds, route = time.perf_counter() - started, _route(scope)
+            seconds = time.perf_counter() - started
+            route = _route(scope)
             method = method if method in _METHODS else "other"
             self._metrics.count(route, method, status, seconds)
             self._log.request(method, route, status, seconds, scope.get("treecal.token"))

@@ -106,7 +106,9 @@ class Log:
             with self._change:
                 self._change.wait_for(lambda: self._lines or self._closing)
                 self._change.wait_for(lambda: self._at_once or self._closing, _PAUSE)
-                lines, self._lines, self._at_once = self._lines, [], False
+                lines = self._lines
+                self._lines = []
+                self._at_once = False
                 if not lines:
                     return
                 if self._untold:

@@ -41,7 +41,8 @@ class Metrics:
         key = (route, method, status)
         self._requests[key] = self._requests.get(key, 0) + 1
         if route not in self._times:
-            self._times[route], self._seconds[route] = [0] * (len(BOUNDS) + 1), 0.0
+            self._times[route] = [0] * (len(BOUNDS) + 1)
+            self._seconds[route] = 0.0
         self._times[route][bisect_left(BOUNDS, seconds)] += 1
         self._seconds[route] += seconds
 

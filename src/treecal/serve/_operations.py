@@ -244,9 +244,8 @@ async def change_stream(context: Context, call: Request) -> Response:
             await asyncio.to_thread(set_aside)
         await asyncio.to_thread(rehearse, config)
         picture = await context.look(lambda books: books.picture(kept.name))
-        fresh = Taught(Player(config), 0, picture.deleted)
-        until = picture.arrivals
-        taught = await context.study(lambda reader: teach(reader, kept.stream, fresh, until))
+        fresh = Taught(Player(config), (picture.kept.stream, picture.deleted))
+        taught = await context.study(lambda reader: teach(reader, picture.kept.stream, fresh, picture.arrivals))
     await context.write(lambda books: books.change(kept.name, changes, taught))
     return answer(await context.shown(kept.name))
 
@@ -261,7 +260,8 @@ async def delete_stream(context: Context, call: Request) -> Response:
 
 async def delete_forecast(context: Context, call: Request) -> Response:
     """Delete a forecast."""
-    name, named = call.stream, call.path["id"]
+    name = call.stream
+    named = call.path["id"]
     return answer(wire.Deleted(await context.write(lambda books: books.erase_named(name, named))))
 
 
@@ -289,7 +289,8 @@ async def delete_forecasts(context: Context, call: Request) -> Response:
     while after is not None:
         begin = after
         found, after = await context.study(lambda reader: reading.tagged(kept, reader, query.tag, query.value, begin))  # noqa: B023
-        count += await context.write(lambda books: books.erase(kept.name, found), rows=MANY)  # noqa: B023
+        erased = await context.write(lambda books: books.erase(kept.name, found, stream=kept.stream), rows=MANY)  # noqa: B023
+        count += erased
     return answer(wire.Deleted(count))
 
 
@@ -304,14 +305,16 @@ async def reset_stream(context: Context, call: Request) -> Response:
 
 async def announce(context: Context, call: Request) -> Response:
     """Announce a forecast."""
-    name, new = call.path["s"], call.body
+    name = call.path["s"]
+    new = call.body
     (announced,) = await context.write(lambda books: books.forecast(name, [new]))
     return answer(announced)
 
 
 async def announce_batch(context: Context, call: Request) -> Response:
     """Announce many forecasts."""
-    name, new = call.path["s"], call.body.forecasts
+    name = call.path["s"]
+    new = call.body.forecasts
     return answer(wire.Announcements(await context.write(lambda books: books.forecast(name, new), rows=len(new))))
 
 
@@ -450,7 +453,8 @@ class StreamQuery(Struct, forbid_unknown_fields=True, frozen=True):
 
 async def list_alarms(context: Context, call: Request) -> Response:
     """List alarms."""
-    only, prefix = _only(call), call.grant.prefix
+    only = _only(call)
+    prefix = call.grant.prefix
     kept = None if only is None else await context.look(lambda books: books.kept(only))
     return answer(await context.read(lambda reader: reading.alarms(reader, prefix, kept, _ALARMS)))
 
@@ -475,7 +479,8 @@ async def _webhooks(context: Context) -> list[wire.Webhook]:
 
 async def listen(context: Context, call: Request) -> Response:
     """Listen to events."""
-    only, grant = _only(call), call.grant
+    only = _only(call)
+    grant = call.grant
     if only is not None:
         await context.look(lambda books: books.kept(only))
     heard = context.hub.listen(

@@ -52,7 +52,8 @@ class Page:
             if each.is_dir():
                 self._read(each, f"{name}/")
                 continue
-            content, ending = each.read_bytes(), "." + each.name.rpartition(".")[2].lower()
+            content = each.read_bytes()
+            ending = "." + each.name.rpartition(".")[2].lower()
             kind = _KINDS.get(ending) or mimetypes.types_map.get(ending, "application/octet-stream")
             self._files[name] = (content, kind.encode(), b'"%b"' % sha256(content).hexdigest()[:32].encode())
 

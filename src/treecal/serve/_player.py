@@ -99,7 +99,8 @@ class Player:
     """
 
     def __init__(self, config: NewStream, parts: str | None = None) -> None:
-        self.config, self.space = config, space_of(config)
+        self.config = config
+        self.space = space_of(config)
         self.thing, self.monitors = made_of(config, self.space) if parts is None else read_parts(parts)
         self.front, copied = (None, None) if self.thing is None else divided(self.thing)
         self.pool = None if copied is None else Pool(copied)
@@ -108,13 +109,15 @@ class Player:
         if isinstance(self.space, Simplex):
             roles = ("announced",) if config.forecaster is not None else ("model", "announced")
             self.cells = {role: BinCounts.empty(classes=self.space.dim, bins=BINS) for role in roles}
-        self.tallies, self.sums = Tallies(self.space), Sums()
+        self.tallies = Tallies(self.space)
+        self.sums = Sums()
         self._unscored: list[Unscored] = []
         self.marks: list[CurvePoint] = []
         self.groups: dict[Hashable, None] = {}
         self.rounds = self.arrivals = self.learned = self.late = self.void = self.amended = 0
         self.deleted = self.relearned = 0
-        self.state, self.last = START, 0.0
+        self.state = START
+        self.last = 0.0
 
     @property
     def pending(self) -> int:
@@ -147,7 +150,9 @@ class Player:
 
     def opened(self, each: Round) -> None:
         """Count a round that was opened."""
-        self.rounds, self.state, self.last = each.round, each.chained(), each.at
+        self.rounds = each.round
+        self.state = each.chained()
+        self.last = each.at
         if self.config.group:
             self.groups[each.group(self.config.group)] = None
 
@@ -185,7 +190,9 @@ class Player:
         begin = self.config.monitor != other.config.monitor
         kept = {} if begin else {name: each for name, each in self.monitors.items() if name == "model" or not relearn}
         if relearn:
-            self.thing, self.front, self.pool = other.thing, other.front, other.pool
+            self.thing = other.thing
+            self.front = other.front
+            self.pool = other.pool
             self.relearned = change.arrival
         self.monitors = other.monitors | kept
         self.config = other.config
@@ -230,7 +237,8 @@ class Player:
         for each in arrivals:
             self.state = each.chained(self.state)
         self.learned += len(rounds)
-        self.arrivals, self.last = arrivals[-1].arrival, arrivals[-1].at
+        self.arrivals = arrivals[-1].arrival
+        self.last = arrivals[-1].at
 
     def _teach(
         self, rounds: Sequence[Round], P: Array | None, X: Array, Y: Array, groups: list[Hashable] | None
@@ -342,7 +350,8 @@ class Player:
         """Resume, in a new one, from a state that `get_state` returned."""
         counts = dict.fromkeys(_LATER, 0) | state["counts"]
         vars(self).update({name: int(counts[name]) for name in (*_COUNTS, *_LATER)})
-        self.state, self.last = bytes.fromhex(state["state"]), float(state["last"])
+        self.state = bytes.fromhex(state["state"])
+        self.last = float(state["last"])
         self.groups = dict.fromkeys(saved_names(unpacked("the groups", state["groups"])))
         self.marks = [CurvePoint(*row) for row in state["marks"].tolist()]
         self.sums, self.tallies.cells = self.tallies.checked(state["scores"], self.learned)

@@ -43,14 +43,16 @@ class PostgresReader:
     """
 
     def __init__(self, address: str) -> None:
-        self._address, self._given = address, _read(address)
+        self._address = address
+        self._given = _read(address)
         self._queries = {name: text.replace("%", "%%").replace("?", "%s") for name, text in queries().items()}
         self._connection: Any = None
 
     @property
     def where(self) -> str:
         """The address without what is secret in it."""
-        host, database = self._given.get("host", "localhost"), self._given.get("dbname", "")
+        host = self._given.get("host", "localhost")
+        database = self._given.get("dbname", "")
         return f"postgresql://{host}/{database}"
 
     def query(self, name: str, *arguments: Any) -> list[Row]:
@@ -141,7 +143,8 @@ class Postgres(PostgresReader):
 
     def __init__(self, address: str, *, beside: bool = False) -> None:
         super().__init__(address)
-        self._beside, self._in_transaction = beside, False
+        self._beside = beside
+        self._in_transaction = False
 
     def __enter__(self) -> Self:
         try:

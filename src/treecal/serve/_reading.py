@@ -66,7 +66,8 @@ class Verdicts:
 
 def stream(picture: Picture, reader: Reader, now: float, verdicts: Verdicts) -> wire.Stream:
     """Return how a stream stands."""
-    kept, found = picture.kept, verdicts.of(picture)
+    kept = picture.kept
+    found = verdicts.of(picture)
     ((overdue,),) = reader.query("count_overdue", kept.stream, now)
     counts = wire.Counts(
         picture.rounds,
@@ -159,7 +160,8 @@ def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
     rows = reader.query("round_by_id", kept.stream, named)
     if not rows:
         raise Refusal("not_found", f"stream {kept.name!r} has no forecast {named!r}.", at="id")
-    each, space = Round(*rows[0]), space_of(kept.config)
+    each = Round(*rows[0])
+    space = space_of(kept.config)
     model = each.model_point()
     status: Any = "pending"
     outcome = settled = None
@@ -172,7 +174,9 @@ def record(kept: StreamRow, reader: Reader, named: str) -> wire.Record:
         if kind == "amended" and plain is not None:
             amendments.append(wire.Amendment(at, plain))
         elif status == "pending":
-            status, outcome, settled = "learned" if kind == "outcome" else kind, plain, at
+            status = "learned" if kind == "outcome" else kind
+            outcome = plain
+            settled = at
     return wire.Record(
         each.id,
         each.round,
@@ -266,7 +270,8 @@ def scores(
     if window not in get_args(Window):
         raise Refusal("invalid", f"window is {window!r}.", hint=f"one of {', '.join(get_args(Window))}.", at="window")
     space = space_of(kept.config)
-    last, groups_at_most = min(last, _MOST_NUMBERS // space.dim), min(_MOST_GROUPS, _MOST_CURVES // space.dim)
+    last = min(last, _MOST_NUMBERS // space.dim)
+    groups_at_most = min(_MOST_GROUPS, _MOST_CURVES // space.dim)
     rows = list(islice(_back(kept, reader, since, until, last), last))[::-1]
     read = _read(rows, space, tagged=by is not None and by != "time")
     keys: list[Any] = []
@@ -301,14 +306,16 @@ def _change(read: Read, space: ConvexSet, level: float = 0.9) -> wire.Change | N
 
     model, announced = (((x[met] - read.outcomes[met]) ** 2).sum(axis=1) for x in (read.model, read.announced))
     own = announced - model
-    value, half = float(own.mean()), float(ndtri((1 + level) / 2) * own.std(ddof=1) / math.sqrt(len(own)))
+    value = float(own.mean())
+    half = float(ndtri((1 + level) / 2) * own.std(ddof=1) / math.sqrt(len(own)))
     return wire.Change(value, value - half, value + half, level)
 
 
 def _back(kept: StreamRow, reader: Reader, since: float, until: float, last: int) -> Iterator[tuple[LogEntry, Round]]:
     """Yield outcomes with their rounds, the latest first."""
     before = 2**62
-    low, high = max(since, -1e300), min(until, 1e300)  # which every store can compare with
+    low = max(since, -1e300)
+    high = min(until, 1e300)  # which every store can compare with
     while rows := reader.query("outcomes_back", kept.stream, before, low, high, min(_PAGE, last)):
         for row in rows:
             entry, each = as_arrival(row)
@@ -343,7 +350,8 @@ def _class_scores(points: Array, read: Read, keys: list[Any], space: ConvexSet) 
     met = read.classes >= 0
     if not met.any():
         return None, {}
-    groups, home = Groups(("by",) if keys else ()), np.zeros(len(points), np.int64)
+    groups = Groups(("by",) if keys else ())
+    home = np.zeros(len(points), np.int64)
     if keys:
         for key in dict.fromkeys(keys):
             groups.index[(key,)] = len(groups.index)
@@ -389,7 +397,8 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
     import pyarrow.parquet as pq
 
     space = space_of(kept.config)
-    names, tags = _classes(space), kept.config.tags
+    names = _classes(space)
+    tags = kept.config.tags
     plain = isinstance(space, Simplex)
     model = kept.config.forecaster is None
     fields = [("id", pa.string()), ("round", pa.int64()), ("at", pa.timestamp("us", "UTC"))]
@@ -402,7 +411,8 @@ def export(kept: StreamRow, reader: Reader, path: Any, *, since: float = -math.i
         while name in dict(fields):
             name = f"tag_{name}"
         fields.append((name, pa.string()))
-    schema, count = pa.schema(fields), 0
+    schema = pa.schema(fields)
+    count = 0
     amended = {}
     for number, class_, point in reader.query("amendments", kept.stream):
         plainly = plain_outcome(space, outcome_of(class_, point))
@@ -436,7 +446,8 @@ def _micros(at: list[float]) -> Any:
 
 def _forth(kept: StreamRow, reader: Reader, since: float, until: float) -> Iterator[list[tuple[LogEntry, Round]]]:
     """Yield outcomes with their rounds, some at a time, the first ones first."""
-    after, held = 0, list[tuple[LogEntry, Round]]()
+    after = 0
+    held = list[tuple[LogEntry, Round]]()
     while rows := reader.query("arrivals_after", kept.stream, after, _PAGE):
         for entry, each in map(as_arrival, rows):
             if entry.kind == "outcome" and each is not None and since <= entry.at < until:

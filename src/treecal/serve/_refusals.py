@@ -91,7 +91,8 @@ def invalid(error: msgspec.ValidationError, kind: Any) -> Refusal:
     where = where.rstrip("`")
     node = _node(_described(kind), where)
     wrapped = _wrapped(node) if not where else None
-    at, hint = where.removesuffix("[...]").removeprefix(".") or None, None
+    at = where.removesuffix("[...]").removeprefix(".") or None
+    hint = None
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
         message = f"there is no field {found[1]!r}"
         fields = [field.encode_name for field in getattr(node, "fields", ())]

@@ -144,7 +144,7 @@ def change(reader: Reader, stream: int, player: Player, entry: LogEntry, taught:
     assert entry.point is not None
     body = change_of(entry.point)
     if taught is None:
-        taught = Taught(Player(*body.after), 0, player.deleted)
+        taught = Taught(Player(*body.after), (stream, player.deleted))
     if body.relearn:
         teach(reader, stream, taught, entry.arrival - 1)
     player.adopt(taught.player, entry, relearn=body.relearn)
@@ -154,9 +154,9 @@ class Taught(NamedTuple):
     """A stream with other settings, whose corrector has learned from the log so far."""
 
     player: Player
-    arrival: int
-    deleted: int
-    """Rounds that had been deleted from the log."""
+    of: tuple[int, int]
+    """The stream whose log it is, and how many rounds had been deleted from it."""
+    arrival: int = 0
 
 
 def teach(reader: Reader, stream: int, taught: Taught, until: int) -> Taught:

@@ -116,10 +116,13 @@ class Sqlite(SqliteReader):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, beside: bool = False) -> None:
-        self.path, self._beside, self._queries = Path(path), beside, queries()
+        self.path = Path(path)
+        self._beside = beside
+        self._queries = queries()
         self._open = ExitStack()
         self._files: list[os.stat_result] = []
-        self._traces, self._next_try = False, 0.0
+        self._traces = False
+        self._next_try = 0.0
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -221,11 +224,13 @@ class Sqlite(SqliteReader):
 
     def run(self, name: str, rows: Sequence[Row]) -> None:
         """Run a statement for each of the arguments."""
-        query, together = self._queries[name], 0
+        query = self._queries[name]
+        together = 0
         with _failures():
             if len(rows) >= _TOGETHER and (found := _VALUES.fullmatch(query)):
                 head, values, tail = found.groups()
-                many, together = f"{head}{', '.join([values] * _TOGETHER)}{tail}", len(rows) // _TOGETHER * _TOGETHER
+                many = f"{head}{', '.join([values] * _TOGETHER)}{tail}"
+                together = len(rows) // _TOGETHER * _TOGETHER
                 for at in range(0, together, _TOGETHER):
                     self._connection.execute(many, list(chain.from_iterable(rows[at : at + _TOGETHER])))
             self._connection.executemany(query, rows[together:])
@@ -250,7 +255,8 @@ class Sqlite(SqliteReader):
 
     def purge(self) -> None:
         """Leave no trace of what the transaction deletes, once it is committed."""
-        self._traces, self._next_try = True, 0.0
+        self._traces = True
+        self._next_try = 0.0
 
     def _empty(self) -> None:
         """Empty the write-ahead log, which has pages as they were; if somebody reads it, after a later commit."""

@@ -84,7 +84,8 @@ class Unavailable(Refusal):
     def __init__(self, problem: str, remedy: str) -> None:
         text = f"the books cannot be written: {problem}."
         super().__init__("unavailable", text, hint="send it again later: ids are kept.")
-        self.problem, self.remedy = problem, remedy
+        self.problem = problem
+        self.remedy = remedy
 
 
 def unavailable(problem: str, remedy: str = "see to it, and start again.") -> Unavailable:

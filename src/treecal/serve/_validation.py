@@ -58,7 +58,8 @@ def check_groups(player: Player, asked: dict[Hashable, str]) -> None:
 
 def outcomes_of(player: Player, new: Sequence[NewOutcome], places: list[int]) -> list[Outcome]:
     """Return outcomes in brief, or refuse the request."""
-    space, found = player.space, list[Outcome]()
+    space = player.space
+    found = list[Outcome]()
     names = space.classes or () if isinstance(space, Simplex) else ()
     index: dict[Any, int] = {name: k for k, name in enumerate(names)}
     if isinstance(space, Simplex):

@@ -21,16 +21,19 @@ from treecal.streams._adversaries import Adversary
 
 
 def checkpoints(rounds: int) -> Integers:
-    """Return about ten numbers of rounds per decade, evenly spaced on a logarithmic scale, from 1 to `rounds`.
+    """Return ten numbers of rounds a decade, evenly spaced on a logarithmic scale, from 1 on, and `rounds`.
 
     Examples
     --------
     >>> checkpoints(20)
-    array([ 1,  2,  3,  4,  6,  7,  8, 11, 13, 16, 20])
+    array([ 1,  2,  3,  4,  5,  6,  8, 10, 13, 16, 20])
     """
-    last = max(rounds, 1)
-    marks = np.geomspace(1, last, int(10 * np.log10(last)) + 2)
-    return np.unique(np.rint(marks).astype(np.int64))[:rounds]
+    found: list[int] = []
+    mark = 0
+    while mark < rounds:
+        mark = min(next_checkpoint(mark), rounds)
+        found.append(mark)
+    return np.array(found, np.int64)
 
 
 def next_checkpoint(rounds: int) -> int:

@@ -6,9 +6,11 @@ export interface Shape { name: string; options?: Record<string, unknown> }
 export interface NewStream {
   name: string; classes?: string[] | null; set?: Shape | null; corrector?: Part | null; gate?: boolean;
   forecaster?: Part | null; monitor?: Watch | null; tags?: string[]; group?: string[]; limit?: number | null;
+  keep?: number | null;
 }
 export interface Counts {
   forecasts: number; learned: number; late: number; void: number; pending: number; overdue: number; amended: number;
+  deleted: number;
 }
 export interface Alarm {
   stream: string; of: "model" | "announced"; at: number; round: number; onset: number; since: number; kind: string;

@@ -27,15 +27,15 @@ SELECT s.stream FROM streams s WHERE s.config = '' AND (
 
 -- name: sweep_rounds
 DELETE FROM rounds WHERE stream = ? AND round <= (
-    SELECT MAX(round) FROM (SELECT round FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) some)
+    SELECT MAX(round) FROM (SELECT round FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) few)
 
 -- name: sweep_arrivals
 DELETE FROM arrivals WHERE stream = ? AND arrival <= (
-    SELECT MAX(arrival) FROM (SELECT arrival FROM arrivals WHERE stream = ? ORDER BY arrival LIMIT ?) some)
+    SELECT MAX(arrival) FROM (SELECT arrival FROM arrivals WHERE stream = ? ORDER BY arrival LIMIT ?) few)
 
 -- name: sweep_pending
 DELETE FROM pending WHERE stream = ? AND round <= (
-    SELECT MAX(round) FROM (SELECT round FROM pending WHERE stream = ? ORDER BY round LIMIT ?) some)
+    SELECT MAX(round) FROM (SELECT round FROM pending WHERE stream = ? ORDER BY round LIMIT ?) few)
 
 -- name: drop_alarms
 DELETE FROM alarms WHERE stream = ?
@@ -80,7 +80,7 @@ SELECT r.round, r.id, r.at, r.arrivals, r.model, r.announced, r.points, r.told, 
 FROM rounds r WHERE r.stream = ? AND r.round = ?
 
 -- name: first_rounds
-SELECT round FROM (SELECT round, at FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) some WHERE at < ? ORDER BY round
+SELECT round FROM (SELECT round, at FROM rounds WHERE stream = ? ORDER BY round LIMIT ?) few WHERE at < ? ORDER BY round
 
 -- name: tags_after
 SELECT round, tags FROM rounds WHERE stream = ? AND round > ? ORDER BY round LIMIT ?
