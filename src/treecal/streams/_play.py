@@ -103,7 +103,7 @@ def play(
     >>> play(tc.TreeCal(space), outcomes, ledger=ledger, at=checkpoints(100), progress=note).rounds
     100
     >>> errors[::4]
-    [1.0, 0.67, 0.69, 0.48, 0.38]
+    [1.0, 0.67, 0.61, 0.47, 0.38]
     """
     if isinstance(stream, Adversary):
         if rounds is None:
