@@ -29,6 +29,7 @@ MAKERS: dict[str, Callable[[], tc.Corrector]] = {
     "means without a prior": lambda: tc.Recalibrator(tc.Simplex(2), prior=0.0, forget=False),
     "Platt that forgets": lambda: tc.PlattScaling(tc.Simplex(2)),
     "Platt that forgets at its edge": lambda: tc.PlattScaling(tc.Simplex(2), rate=0.2, ridge=0.5, radius=1.1),
+    "beta that forgets": lambda: tc.BetaCalibration(tc.Simplex(2)),
     "vector that forgets": lambda: tc.VectorScaling(tc.Simplex(3)),
     "means that forget": lambda: tc.Recalibrator(tc.Simplex(3)),
     "shifts in cells": lambda: tc.Recalibrator(tc.Simplex(2), make="shift", groups=Cells(width=0.3), forget=False),

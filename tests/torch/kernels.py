@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import treecal as tc
-from treecal.engine._climb import KERNEL_DISTANCES
+from treecal.engine import KERNEL_DISTANCES
 from treecal.exceptions import OutcomeError
 from treecal.torch import Bank, CalibrationError, Recalibrate, replay
 from treecal.torch import _tally as tally

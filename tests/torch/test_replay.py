@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="pip install torch")
 
 import treecal as tc  # noqa: E402
-from treecal.engine._climb import KERNEL_DISTANCES  # noqa: E402
+from treecal.engine import KERNEL_DISTANCES  # noqa: E402
 from treecal.exceptions import OutcomeError, ParameterError, UnsupportedError  # noqa: E402
 from treecal.torch import replay  # noqa: E402
 from treecal.torch._replay import _result  # noqa: E402

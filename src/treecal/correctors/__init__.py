@@ -8,10 +8,10 @@ from treecal.correctors._base import REGISTRY, Corrector
 # For the other rooms.
 # isort: off
 from treecal.correctors._batch import Batch as Batch, Group as Group
-from treecal.correctors._beta import BetaCalibration
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
+from treecal.correctors._few_scalings import BetaCalibration, PlattScaling, TemperatureScaling
 from treecal.correctors._forgetting import tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
@@ -20,12 +20,10 @@ from treecal.correctors._isotonic import IsotonicCalibration
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._names import saved_names as saved_names
-from treecal.correctors._platt import PlattScaling
 from treecal.correctors._recalibrator import Recalibrator
 from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
 from treecal.correctors._scores import Round as Round, Sums as Sums, Tallies as Tallies
-from treecal.correctors._temperature import TemperatureScaling
 from treecal.correctors._valid import (
     announce_many_valid as announce_many_valid,
     announce_valid as announce_valid,
