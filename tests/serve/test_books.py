@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
-from treecal._checkpoints import next_checkpoint
 from treecal.correctors import Corrector
 from treecal.serve import _books, _config, _reading, _validation
 from treecal.serve import _wire as wire
@@ -27,6 +26,7 @@ from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._writer import Writer
+from treecal.streams import next_checkpoint
 
 CLASSES = ["a", "b", "c"]
 KINDS: dict[str, dict[str, Any]] = {

@@ -61,7 +61,8 @@ def without_rounding(forecasts: Array) -> Array:
 
 def error_of(points: Array, counts: Array, norm: Distance | str, resolution: float | None) -> float:
     """Return the total error of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`."""
-    weight, space = float(counts.sum()), Simplex(points.shape[1])
+    weight = float(counts.sum())
+    space = Simplex(points.shape[1])
     ledger = Ledger.from_rows(space, points, counts.sum(axis=1), counts, rounds=math.ceil(weight), weight=weight)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm, total=True)
