@@ -15,6 +15,7 @@ Examples
 
 from treecal.auditing import audit
 from treecal.correctors import (
+    AutoCorrector,
     BetaCalibration,
     ByGroup,
     Chain,
@@ -74,6 +75,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdaptiveTreeCal",
+    "AutoCorrector",
     "Ball",
     "Bank",
     "BetaCalibration",

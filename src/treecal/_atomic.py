@@ -59,13 +59,13 @@ def new_file(path: str | os.PathLike[str], *, force: bool = False) -> Iterator[P
     try:
         temporary, held = _create(target.parent, private=old is not None)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # whoever called knows this name
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from None  # the name that the caller knows
     try:
         yield temporary
         if old is not None:
             make_like(old, held)
         os.fsync(held)
-        _checked(path, force=force)  # it may have been created meanwhile
+        _checked(path, force=force)  # it may have been created in the meantime
         before_renaming(held)
         _publish(temporary, target, force=force)
     finally:
@@ -82,7 +82,7 @@ class InUseError(FileError):
 
 @contextmanager
 def exclusive(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Hold a file for this process: until the block ends, whoever else wants to hold it is refused at once.
+    """Hold a file for this process: until the block ends, any other process is refused at once.
 
     The lock is a file beside it, which names the process and is removed at the end. One that a killed process
     left locks nothing. Where the system has no locks, nobody is refused.

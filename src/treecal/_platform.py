@@ -107,7 +107,7 @@ def processors() -> int:
 
 
 def parts(count: int, outcomes: int, most: int | None) -> list[tuple[int, int]]:
-    """Return parts of `range(count)`, one for each thread that so many outcomes are worth.
+    """Return parts of `range(count)`, one for each thread that this many outcomes are worth.
 
     There are at most `most` threads, by default as many as processors.
     """
@@ -116,7 +116,7 @@ def parts(count: int, outcomes: int, most: int | None) -> list[tuple[int, int]]:
 
 
 def side_by_side(work: Callable[[S], T], items: list[S]) -> list[T]:
-    """Return what the work gives for each item, each in a thread of its own; the first in the caller's."""
+    """Return what the work gives for each item, each in its own thread, the first in the caller's."""
     if len(items) == 1:
         return [work(items[0])]
     with ThreadPoolExecutor(len(items) - 1) as pool:

@@ -138,8 +138,8 @@ class Reading:
     def verdict(self, classes: Sequence[str] | None = None) -> Verdict:
         """Return how calibrated these forecasts of classes are, in words, and what to do: see `measures.Verdict`.
 
-        Each class is binned by itself, in bins of a tenth. A forecast that is a distribution is judged by its points,
-        each with its weight, as whoever draws from it meets them.
+        Each class is binned by itself, in bins of a tenth. Of a forecast that is a distribution, each point counts
+        with its weight, as if it were drawn.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class Reading:
         self._divisor("verdict")
         if self.weight != self.rounds:
             raise UnsupportedError(
-                "rounds have weights, and a ledger does not know how much these differ, so it cannot tell chance.",
+                "rounds have weights, and a ledger does not keep how much they differ, so chance cannot be estimated.",
                 hint="tc.audit(P, y, weight=w) can.",
             )
         low = self.forecasts.min()

@@ -130,7 +130,7 @@ def check_sums(name: str, sums: Array, counts: Array, space: ConvexSet, *, round
         raise SnapshotError(f"{name} have a negative count, {counts.min():g}.")
     light = counts < _NO_WEIGHT
     if (np.abs(sums[light]) > np.where(counts[light] > 0, _NO_WEIGHT * LARGEST, 0.0)[:, None]).any():
-        raise SnapshotError(f"{name} are not 0 where nothing was added up.")
+        raise SnapshotError(f"{name} are not 0 for groups without rounds.")
     sums, counts = sums[~light], counts[~light]
     with np.errstate(over="ignore"):
         means = sums / counts[:, None]

@@ -65,7 +65,7 @@ def sample_weight(weight: Any, name: str = "weight") -> float:
 
 
 def sample_weights(weights: Any, count: int) -> Array:
-    """Return the weights of so many rounds, or raise and name the first invalid one."""
+    """Return the weights of `count` rounds, or raise and name the first invalid one."""
     found = finite_array("weights", weights, ndim=1)
     if len(found) != count:
         raise ParameterError(f"there are {count} rounds and {len(found)} weights, expected one each.")

@@ -22,7 +22,7 @@ class TreeCalError(ValueError):
     Attributes
     ----------
     message, hint
-        The two parts, each by itself; `str(error)` has both.
+        The two parts; `str(error)` has both.
 
     Examples
     --------
@@ -153,8 +153,8 @@ class FileError(TreeCalError):
 class ServerError(TreeCalError):
     """What a treecal server refused, or that it could not be reached in time.
 
-    `code` is the server's, such as "conflict", "not_found" or "unauthorized", and "away" if no answer came; `status` is
-    that of HTTP, 0 if no answer came; `at` is the place in what was sent, such as "outcomes[3].id".
+    `code` is the server's, such as "conflict", "not_found" or "unauthorized", and "away" if there was no answer;
+    `status` is that of HTTP, 0 if there was none; `at` is the place in what was sent, such as "outcomes[3].id".
     """
 
     code: str = ""

@@ -48,7 +48,7 @@ class Ledger:
 
     Points are distinguished exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
     uniform over n points counts whole rounds in units of 1/n, so that with one-hot outcomes every number in the ledger
-    is an exact integer, whatever the order of rounds or merges; other sums carry what rounding drops. Rounds may have
+    is an exact integer, in any order of rounds or merges; other sums carry what rounding drops. Rounds may have
     weights: one of weight 3 counts as three.
 
     Several threads may record and read: each round counts once, and an interrupt leaves it recorded or not.
@@ -157,7 +157,7 @@ class Ledger:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds recorded, whatever their weights."""
+        """Number of rounds recorded, of any weight."""
         (settled, _), waiting, _ = self._now
         return settled + len(waiting)
 
@@ -201,7 +201,7 @@ class Ledger:
         self._settle_some(len(x))
 
     def _settle_some(self, points: int) -> None:
-        """Settle after a round of so many points if enough of them wait."""
+        """Settle after a round of this many points if enough of them are pending."""
         # Each of the rounds that wait passed this with its own count, so that no more than 10 batches of points wait.
         if len(self._now[1]) * points >= _BATCH and not self._busy:
             self._settle()
@@ -209,13 +209,13 @@ class Ledger:
     def _record_as(self, number: int, forecast: Forecast, outcome: Array, weight: float) -> None:
         """Record the round of this number, which is the next one; or is recorded, and then nothing changes.
 
-        For whoever may be interrupted, and does it again.
+        For callers that may be interrupted, and then do it again.
         """
         entry = _entry(forecast, outcome, weight)
         (settled, _), waiting, _ = self._now
         place = number - 1 - settled
         if place >= 0:
-            waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled meanwhile
+            waiting[place : place + 1] = [entry]  # the ledger's list no longer, if it was settled in the meantime
             self._settle_some(len(forecast))
 
     def _checked(self, forecast: Forecast | ArrayLike | Mapping[str, float]) -> Forecast:
@@ -287,8 +287,8 @@ class Ledger:
                     own = np.array([weight for *_, weight in taken])
                     after = _counted(settled, own)
                     due = self._table.added(*self._sums(taken, own))
-                    # Rounds that came meanwhile wait on: no call lies between the slice and the assignment, so that no
-                    # thread comes in between.
+                    # Rounds recorded in the meantime stay pending: between the slice and the assignment is no call, so
+                    # no other thread runs in between.
                     self._now = after, waiting[len(taken) :], due
                     self._write()
                 if more is not None:

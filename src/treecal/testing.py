@@ -123,7 +123,7 @@ def check_rounds_count_up(make: Make, outcomes: Array, forecasts: Array | None =
 
 
 def check_same_past_same_forecast(make: Make, outcomes: Array, forecasts: Array | None = None) -> None:
-    """Two that are made in the same way and see the same rounds announce the same: there is no hidden randomness."""
+    """Two made in the same way that see the same rounds announce the same: nothing is hidden or random."""
     rounds = _rounds(outcomes, forecasts)
     for (a, _), (b, _) in zip(_play(make(), rounds), _play(make(), rounds), strict=True):
         assert a == b, "two equal forecasters gave two forecasts"

@@ -152,7 +152,7 @@ class Tree:
             raise HorizonError(
                 f"round {rounds} is beyond the horizon: arity {self.arity} and depth {self.depth} make "
                 f"{self.arity**self.depth} rounds.",
-                hint="a greater depth, or none at all: without depth= the tree grows as long as the stream does.",
+                hint="a greater depth, or none: without depth= the tree grows with the stream.",
             )
 
     def check_countable(self) -> None:

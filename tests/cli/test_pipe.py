@@ -778,7 +778,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
 )
 def test_notes_of_a_stranger_are_checked(notes: dict[str, Any], tmp_path: Path) -> None:
     snapshot = tmp_path / "s.treecal"
-    state.save(tc.Recalibrator(SPACE), snapshot, notes=notes)
+    state.save(tc.AutoCorrector(SPACE), snapshot, notes=notes)
     refused(recalibrate("--snapshot", snapshot), "the snapshot's notes on", "cannot be read")
 
 
@@ -791,7 +791,7 @@ def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> No
         done = recalibrate("--by", columns, "--snapshot", snapshot, stdin=text(part))
         assert done.code == 0, done.err
         lines += done.lines
-    late = tc.Late(tc.ByGroup(tc.Recalibrator(SPACE)))
+    late = tc.Late(tc.ByGroup(tc.AutoCorrector(SPACE)))
     announced = iter(lines)
     for row in rows:
         if "p_rain" in row:
@@ -804,7 +804,7 @@ def test_groups_have_correctors_of_their_own(columns: str, tmp_path: Path) -> No
         recalibrate("--by", "country", stdin=text(rows)),
         "line 1 (row 1): id '0': country is missing, expected the group",
     )
-    refused(recalibrate("--snapshot", snapshot), "ByGroup(", "Recalibrator(")
+    refused(recalibrate("--snapshot", snapshot), "ByGroup(", "AutoCorrector(")
     refused(
         recalibrate(grow(tmp_path / "log.csv", 3), "--outcome", "weather", "--by", "country"), "no column 'country'"
     )

@@ -28,7 +28,8 @@ def text(rows: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize(
     ("options", "corrector"),
     [
-        ([], tc.Recalibrator(SPACE)),
+        ([], tc.AutoCorrector(SPACE)),
+        (["--method", "mean"], tc.Recalibrator(SPACE)),
         (["--method", "shift", "--groups", "cells"], tc.Recalibrator(SPACE, groups=Cells(), make="shift")),
         (["--groups", "centroids"], tc.Recalibrator(SPACE, groups=Centroids())),
         (["--method", "adaptive"], tc.Recalibrator(SPACE, make=lambda: tc.AdaptiveTreeCal(SPACE))),

@@ -13,7 +13,7 @@ from tests.games.support import any_game, game_and_joint, literal_gaps, product
 from treecal import games
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, TreeCalError
-from treecal.games import _equilibrium as equilibrium
+from treecal.games import _normal_form as normal_form
 
 seeds = st.integers(0, 2**32)
 
@@ -110,7 +110,7 @@ def test_there_are_more_coarse_equilibria() -> None:
 
 
 def test_a_solution_with_a_gap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(equilibrium, "GAP", -1.0)
+    monkeypatch.setattr(normal_form, "GAP", -1.0)
     with pytest.raises(TreeCalError, match="expected at most -1"):
         games.chicken().correlated_equilibrium()
 

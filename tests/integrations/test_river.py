@@ -74,7 +74,7 @@ def test_it_is_the_corrector_driven_by_hand(make: Any) -> None:
     forecasts, labels = drifting(200)
     space = tc.Simplex(3)
     f = RecalibratedClassifier(Said(), make, classes=LABELS)
-    corrector = tc.VectorScaling(space) if make is None else make(space)
+    corrector = tc.AutoCorrector(space) if make is None else make(space)
     for b, label in zip(forecasts, labels, strict=True):
         assert f.predict_proba_one(said(b)) == said(corrector.predict(b).mean)
         f.predict_proba_one(said(b[::-1]))  # leaves no trace

@@ -86,7 +86,7 @@ def test_partial_fit_is_the_corrector_driven_by_hand(make: Any, freeze: bool) ->
     X, y = blobs()
     model = STUMP.fit(X[:100], y[:100]) if not freeze else GaussianNB().fit(X[:100], y[:100])
     f = RecalibratedClassifier(FrozenEstimator(model) if freeze else model, make=make)
-    corrector = by_hand((make or tc.VectorScaling)(tc.Simplex(3)), model.predict_proba(X[100:200]), y[100:200], LABELS)
+    corrector = by_hand((make or tc.AutoCorrector)(tc.Simplex(3)), model.predict_proba(X[100:200]), y[100:200], LABELS)
     f.partial_fit(X[100:130], y[100:130]).partial_fit(X[130:131], y[130:131])
     f.predict_proba(X)  # leaves no trace
     f.partial_fit(X[131:200], y[131:200])
@@ -99,7 +99,7 @@ def test_a_model_that_can_learn_does_so_after_it_has_spoken() -> None:
     X, y = blobs()
     model = GaussianNB().fit(X[:100], y[:100])
     alone, before = GaussianNB().fit(X[:100], y[:100]), pickle.dumps(model)
-    corrector: Corrector = tc.VectorScaling(tc.Simplex(3))
+    corrector: Corrector = tc.AutoCorrector(tc.Simplex(3))
     f = RecalibratedClassifier(model)
     for batch in np.split(np.arange(100, 300), 20):
         by_hand(corrector, alone.predict_proba(X[batch]), y[batch], LABELS)
@@ -113,7 +113,7 @@ def test_fit_learns_from_rows_that_were_held_out() -> None:
     X, y = blobs()
     f = RecalibratedClassifier(STUMP, cv=3).fit(X, y)
     said = cross_val_predict(STUMP, X, y, cv=3, method="predict_proba")
-    corrector = tc.VectorScaling(tc.Simplex(classes=LABELS)).fit(said, y)
+    corrector = tc.AutoCorrector(tc.Simplex(classes=LABELS)).fit(said, y)
     expected = means(corrector, clone(STUMP).fit(X, y).predict_proba(X))
     np.testing.assert_allclose(f.predict_proba(X), expected, rtol=0, atol=1e-12)
     assert f.fit(X[:90], y[:90]).corrector_.rounds == 90  # starts over
@@ -125,7 +125,7 @@ def test_fit_leaves_a_frozen_model_as_it_is() -> None:
     model = GaussianNB().fit(X[:100], y[:100])
     before = pickle.dumps(model)
     fitted = RecalibratedClassifier(FrozenEstimator(model)).fit(X[100:], y[100:])
-    corrector = tc.VectorScaling(tc.Simplex(classes=LABELS)).fit(model.predict_proba(X[100:]), y[100:])
+    corrector = tc.AutoCorrector(tc.Simplex(classes=LABELS)).fit(model.predict_proba(X[100:]), y[100:])
     np.testing.assert_array_equal(fitted.predict_proba(X), means(corrector, model.predict_proba(X)))
     assert pickle.dumps(model) == before
 

@@ -64,7 +64,7 @@ def test_guarded_ones_on_spark(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_a_part_with_a_last_round_is_refused() -> None:
-    with pytest.raises(tc.TreeCalError, match="a tree without depth"):
+    with pytest.raises(tc.TreeCalError, match="trees without depth"):
         advance(no_state(), FEW[0], tc.Sampled(tc.TreeCal(SPACE, depth=2), block=2, rng=np.random.default_rng(1)))
 
 

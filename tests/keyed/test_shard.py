@@ -295,5 +295,5 @@ def test_only_forecasters_and_correctors_are_advanced() -> None:
 
 def test_a_key_is_in_the_state_once() -> None:
     state = advance(no_state(), table(("a", 0, A)), FORECASTER).state
-    with pytest.raises(SnapshotError, match="a key twice"):
+    with pytest.raises(SnapshotError, match="a key appears twice"):
         advance(pa.concat_tables([state, state]), table(), FORECASTER)

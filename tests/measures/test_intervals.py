@@ -192,8 +192,8 @@ def test_perfect_and_constant_logs() -> None:
     found = interval(skill, [1.0] * 30, [1] * 30, rng=rng)
     assert found.low < found.value == 0
     found = interval(log_score, [1.0] * 30, [1] * 30, rng=rng)
-    assert (found.value, found.low, found.high, found.note) == (0, 0, np.inf, "an outcome of forecast 0 may come")
-    assert "not told from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
+    assert (found.value, found.low, found.high, found.note) == (0, 0, np.inf, "an outcome with forecast 0 is possible")
+    assert "not distinguishable from 0" in str(interval(ece, [0.5] * 30, [0, 1] * 15, rng=rng))
 
 
 @pytest.mark.parametrize("measure", [ece, mce])

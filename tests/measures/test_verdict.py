@@ -114,11 +114,11 @@ def constant_verdict(p: float, came: int, rows: int) -> Verdict:
 @pytest.mark.parametrize(
     ("d", "how", "words"),
     [
-        (2, {"sharp": 2.0}, ("Too sure: a temperature of about 1.", "TemperatureScaling")),
-        (3, {"sharp": 0.5}, ("temperature of about 0.5", "TemperatureScaling")),
-        (3, {"shift": 0.7}, ("Base rates", "most that of 0", "VectorScaling")),
-        (10, {"shift": 0.7}, ("Only 0 (", "VectorScaling")),
-        (2, {"sharp": 1.5, "shift": 0.7}, ("Base rates", "temperature of about 1.", "PlattScaling")),
+        (2, {"sharp": 2.0}, ("Too sure: a temperature of about 1.", "AutoCorrector")),
+        (3, {"sharp": 0.5}, ("temperature of about 0.5", "AutoCorrector")),
+        (3, {"shift": 0.7}, ("Base rates", "most that of 0", "AutoCorrector")),
+        (10, {"shift": 0.7}, ("Only 0 (", "AutoCorrector")),
+        (2, {"sharp": 1.5, "shift": 0.7}, ("Base rates", "temperature of about 1.", "AutoCorrector")),
     ],
 )
 def test_advice_names_what_was_done_to_the_forecasts(d: int, how: Any, words: tuple[str, ...]) -> None:
@@ -129,9 +129,9 @@ def test_advice_names_what_was_done_to_the_forecasts(d: int, how: Any, words: tu
 
 def test_advice_is_data_and_worded_where_it_is_read() -> None:
     verdict = verdict_of(*drawn(3, 5000, sharp=2.0))
-    assert verdict.advised.methods == ("TemperatureScaling",)
-    assert verdict.advice == f"{verdict.advised.found} Use tc.TemperatureScaling."
-    assert verdict.advised.text(method_of) == f"{verdict.advised.found} Use temperature."
+    assert verdict.advised.methods == ("AutoCorrector",)
+    assert verdict.advice == f"{verdict.advised.found} Use tc.AutoCorrector."
+    assert verdict.advised.text(method_of) == f"{verdict.advised.found} Use auto."
     assert verdict_of(*drawn(3, 100)).advised.methods == ()
 
 
@@ -153,7 +153,7 @@ def test_a_shift_of_a_rare_class_is_no_temperature(shift: float) -> None:
     p = 1 / (1 + np.exp(-x - shift))
     advice = verdict_of(np.column_stack([1 - p, p]), y, ("usual", "rare")).advice
     assert advice.startswith("Base rates are off, most that of rare")
-    assert "PlattScaling" in advice
+    assert "AutoCorrector" in advice
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -226,7 +226,7 @@ def test_windows_refuse(ax: Any) -> None:
     p, y = np.full(20, 0.5), np.arange(20) % 2
     audit = by_week(np.arange(20) // 10, p, y)
     alarm = Alarm(21, 3, "temperature", None, "too sure", 2.0, 0.1, 25.0)
-    with pytest.raises(ParameterError, match="alarm came after round 21, and the audit has 20 rows"):
+    with pytest.raises(ParameterError, match="alarm was raised after round 21, and the audit has 20 rows"):
         plots.plot_windows(audit, alarm=alarm, ax=ax)
     with pytest.raises(ParameterError, match="has no windows of time"):
         plots.plot_windows(tc.audit(p, y), ax=ax)
@@ -255,7 +255,7 @@ def test_reliability_refuses(ax: Any) -> None:
         (audit, "rain", None, "k is 'rain', expected a class"),
         (audit, None, 20, "bins is for ledgers"),
         (audit.whole.top_label, 1, None, "these are the bins of one class"),
-        (empty, None, None, "there is no row"),
+        (empty, None, None, "there are no rows"),
         ([0.5], None, None, "source is of type list, expected an Audit"),
         ({}, None, None, "empty dictionary"),
         (ball, None, None, "k is missing"),

@@ -57,7 +57,7 @@ def test_what_is_replayed_at_once_is_what_rounds_give(forecaster: Any, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr("treecal.report._entries.streams.play", never)
         quick = report.play(deepcopy(forecaster), outcomes)
-    monkeypatch.setattr("treecal.report._entries._is_compiled", lambda _: False)
+    monkeypatch.setattr("treecal.report._entries.can_replay", lambda _: False)
     slow = report.play(deepcopy(forecaster), outcomes)
     assert isinstance(slow.ledger, tc.Ledger)
     assert not isinstance(quick.ledger, tc.Ledger)

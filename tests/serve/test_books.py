@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import treecal as tc
-from treecal._checkpoints import next_checkpoint
 from treecal.correctors import Corrector
 from treecal.serve import _books, _config, _reading, _validation
 from treecal.serve import _wire as wire
@@ -27,6 +26,7 @@ from treecal.serve._player import Player
 from treecal.serve._refusals import Refusal
 from treecal.serve._sqlite import Sqlite
 from treecal.serve._writer import Writer
+from treecal.streams import next_checkpoint
 
 CLASSES = ["a", "b", "c"]
 KINDS: dict[str, dict[str, Any]] = {
@@ -551,7 +551,7 @@ def test_advice_is_in_the_words_of_the_server(books: Books) -> None:
     shown = _reading.stream(books.picture("s"), books.store, 0.0, _reading.Verdicts())
     assert shown.model_verdict is not None
     assert "tc." not in shown.model_verdict["advice"]
-    assert "the corrector temperature" in shown.model_verdict["advice"]
+    assert "the corrector auto" in shown.model_verdict["advice"]
 
 
 @pytest.mark.parametrize(("classes", "names"), [(["1", "2", "3"], None), (["0", "1", "2"], ["0", "1", "2"])])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal.exceptions import UnsupportedError
-from treecal.geometry import Gauge, Lp, Mahalanobis, Norm, SmoothedEntropy
-from treecal.geometry._vertices import log_vertices, vertices
+from treecal.geometry import Gauge, Lp, Mahalanobis, Norm, SmoothedEntropy, log_vertices, vertices
 from treecal.theory import jensen_gap
 from treecal.theory._jensen import entropy, euclidean, polytope, quadratic_form
 

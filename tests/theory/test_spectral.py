@@ -84,7 +84,7 @@ def harmonic_error(outcomes: Array, start: Array) -> float:
 
 def random_weights(replay: Replay, seed: int) -> tuple[Array, Array]:
     rng = np.random.default_rng(seed)
-    return rng.uniform(0.1, 1, len(replay.masses)), rng.uniform(0.1, 1, replay.rounds)
+    return rng.uniform(0.1, 1, len(replay.weights)), rng.uniform(0.1, 1, replay.rounds)
 
 
 def scaled_norm(G: Array, c: Array, e: Array) -> float:
@@ -97,7 +97,7 @@ def test_the_tree_operator_is_treecal(tree: Trees) -> None:
     rounds, arity, depth = tree
     P, Q = tree_matrices(rounds, arity, depth)
     replay = Replay.tree(rounds, arity=arity, depth=depth)
-    np.testing.assert_allclose(replay.masses, Q.sum(axis=0), rtol=1e-13)
+    np.testing.assert_allclose(replay.weights, Q.sum(axis=0), rtol=1e-13)
     np.testing.assert_allclose(written_out(replay), gap_matrix(P, Q), atol=1e-14)
     np.testing.assert_allclose(replay.operator.rmatmat(np.eye(len(P))), gap_matrix(P, Q).T, atol=1e-14)
     np.testing.assert_allclose(written_out(Replay.dense(P, Q)), gap_matrix(P, Q), atol=1e-15)
@@ -111,7 +111,7 @@ def test_the_harmonic_operator_is_the_algorithm(rounds: int) -> None:
     np.testing.assert_allclose(written_out(replay), G, atol=1e-14)
     np.testing.assert_allclose(replay.operator.rmatmat(np.eye(rounds - 1)), G.T, atol=1e-14)
     np.testing.assert_allclose(written_out(own), G, atol=1e-15)
-    np.testing.assert_allclose(replay.masses, own.masses, rtol=1e-12)
+    np.testing.assert_allclose(replay.weights, own.weights, rtol=1e-12)
     assert (own.opening, own.centred) == pytest.approx((1.0, True), abs=1e-12)
     assert spectral_certificate(own).bound == pytest.approx(spectral_certificate(replay).bound, rel=1e-9)
 
@@ -121,7 +121,7 @@ def test_the_harmonic_operator_is_the_algorithm(rounds: int) -> None:
 )
 def test_adjoints_are_adjoint(replay: Replay) -> None:
     rng = np.random.default_rng(0)
-    y, u = rng.standard_normal((replay.rounds, 3)), rng.standard_normal((len(replay.masses), 3))
+    y, u = rng.standard_normal((replay.rounds, 3)), rng.standard_normal((len(replay.weights), 3))
     left = np.einsum("ij,ij->j", replay.operator.matmat(y), u)
     right = np.einsum("ij,ij->j", y, replay.operator.rmatmat(u))
     np.testing.assert_allclose(left, right, rtol=1e-9, atol=1e-9)

@@ -103,7 +103,7 @@ def test_what_is_refused_changes_nothing() -> None:
     bank.update(torch.tensor([1] * 4), torch.zeros(4, dtype=torch.int64))
     with pytest.raises(HorizonError):
         bank.predict()
-    with pytest.raises(ParameterError, match="the bank has keys too"):
+    with pytest.raises(ParameterError, match="the bank also has keys"):
         Bank.from_bank(tc.Bank(tc.Simplex(2), names=["a"]))
     with pytest.raises(ParameterError, match="TreeCal"):
         Bank(tc.AdaptiveTreeCal(tc.Simplex(2)))  # type: ignore[arg-type]

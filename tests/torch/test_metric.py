@@ -60,7 +60,7 @@ def test_parts_merge_in_any_order() -> None:
     assert not any(part.any() for part in one.state_dict().values())
     with pytest.raises(ParameterError, match="not one of 6 classes and 10 bins"):
         one.merge_state(CalibrationError(6, bins=5))
-    with pytest.raises(ParameterError, match="no valid row"):
+    with pytest.raises(ParameterError, match="no row is valid"):
         one.compute()
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.arena._streams import Fixed, Recorded, Source
-from treecal.engine import GuardedRun, Run, replay
-from treecal.exceptions import ParameterError, TreeCalError
+from treecal.engine import GuardedRun, Run, can_replay, replay
+from treecal.exceptions import TreeCalError
 from treecal.forecast import Forecast
 from treecal.forecasters import Forecaster, Harmonic, harmonic_rows
 from treecal.geometry import ConvexSet, Norm
@@ -154,7 +154,7 @@ def _played(
     entry: Entry, forecaster: Forecaster, stream: Array | Adversary, limit: float | None
 ) -> Iterator[dict[str, Any]]:
     whole = None if isinstance(stream, Adversary) else at_once(forecaster)
-    first = copy(forecaster)  # whatever is compiled or loaded when first used does not count
+    first = copy(forecaster)  # what is compiled or loaded at first use does not count
     first.update(entry.space.centre)
     first.predict()
     timed = _Timed(forecaster)
@@ -213,9 +213,7 @@ def at_once(forecaster: Forecaster) -> Callable[[Array], Ledger | Run | GuardedR
             return Ledger.from_rows(space, points, weights, sums, rounds=len(outcomes), nodes=nodes, parts=0)
 
         return convolved
-    fresh: Any = copy(forecaster)
-    try:
-        replay(np.empty((0, fresh.space.dim)), fresh, threads=1)
-    except ParameterError:  # it is none of those that can be replayed
+    if not can_replay(forecaster):
         return None
+    fresh = copy(forecaster)
     return lambda outcomes: replay(outcomes, copy(fresh), threads=1)

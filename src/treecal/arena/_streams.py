@@ -58,7 +58,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A recorded stream of classes, which has a set and a length of its own.
+    """A recorded stream of classes, with its own set and length.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class Recorded:
         if space != self.space or not 0 < rounds <= self.rounds:
             raise ParameterError(
                 f"this stream has {self.rounds} rounds on {self.space!r}, not {rounds} on {space!r}.",
-                hint="race it by itself: [stream.space], rounds=stream.rounds.",
+                hint="race it alone: [stream.space], rounds=stream.rounds.",
             )
         return self.outcomes[:rounds]
 

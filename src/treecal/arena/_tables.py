@@ -167,7 +167,7 @@ def rank(table: pa.Table, forecaster: str, *, norm: Norm | str = "l1", measure: 
 def show(table: pa.Table, *, norm: Norm | str = "l1", measure: str = "error", split: bool = True) -> str:
     """Return final errors or scores as Markdown, the best of each stream in bold.
 
-    With several seeds, the mean and the sample deviation. A forecaster that was too slow is said to be so.
+    With several seeds, the mean and the sample deviation. A forecaster that was too slow is marked so.
 
     Parameters
     ----------
@@ -209,7 +209,9 @@ def show(table: pa.Table, *, norm: Norm | str = "l1", measure: str = "error", sp
 
 def _best(rows: Iterable[dict[str, Any]], measure: str) -> float:
     values = [row[measure] for row in rows if row["seeds"]]
-    return math.nan if not values or measure == "resolution" else min(values)  # much resolution may be for nothing
+    return (
+        math.nan if not values or measure == "resolution" else min(values)
+    )  # a large resolution is not good in itself
 
 
 def _text(row: dict[str, Any], measure: str, best: dict[str, float]) -> str:

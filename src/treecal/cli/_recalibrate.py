@@ -32,7 +32,7 @@ from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, emit, emit_lines, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError
-from treecal.geometry import checked_tolerance, pairing
+from treecal.geometry import Simplex, checked_tolerance, pairing
 from treecal.io import Decoder, Problems
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
@@ -61,7 +61,7 @@ def recalibrate(
     /,
     *,
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
-    method: Method = "mean",
+    method: Method | None = None,
     groups: Rule | None = None,
     by: str | None = None,
     forecast: str | None = None,
@@ -92,7 +92,7 @@ def recalibrate(
 
         treecal recalibrate model.csv --classes rain,sun --outcome weather
         treecal recalibrate model.csv --classes rain,sun --outcome weather --output corrected.csv
-        treecal recalibrate model.jsonl --classes rain,sun --method vector --snapshot model.treecal
+        treecal recalibrate model.jsonl --classes rain,sun --snapshot model.treecal
 
     Exit codes: 0 success, 1 invalid rows were left out, 2 invalid input, 130 interrupted, 141 the reader
     of standard output has gone.
@@ -102,15 +102,16 @@ def recalibrate(
     path
         A file of rows; by default standard input.
     method
-        mean, shift: of groups of similar forecasts; adaptive: a calibrated forecaster per group; platt, beta (two
-        classes), temperature, vector: online scaling of the logits; isotonic: isotonic regression for each class;
-        vector-then-mean: scaling, then means; guarded: the model's probabilities
-        themselves while their calibration error is within a budget, a certified forecaster's otherwise;
-        vector-then-guarded: those after scaling; gated: the model's probabilities themselves until those after scaling
-        have proved to be better; multicalibrate: without bias in every group of --by.
+        auto, the default: a mixture of the model and its corrections, which does no harm; mean, shift: of groups of
+        similar forecasts; adaptive: a calibrated forecaster per group; platt, beta (two classes), temperature, vector,
+        matrix: online scaling of the logits; isotonic: isotonic regression for each class; vector-then-mean: scaling,
+        then means; guarded: the model's probabilities themselves while their calibration error is within a budget, a
+        certified forecaster's otherwise; vector-then-guarded: those after scaling; gated: the model's probabilities
+        themselves until those after scaling have proved to be better; multicalibrate: without bias in every group of
+        --by.
     groups
-        How mean, shift, adaptive and vector-then-mean group forecasts: by the most likely class and its probability,
-        the default; by the cell of a grid; or by the nearest of 16 centroids.
+        How mean, which is then the default, shift, adaptive and vector-then-mean group forecasts: by the most likely
+        class and its probability; by the cell of a grid; or by the nearest of 16 centroids.
     by
         Columns to group rows by, separated by commas: each group has a corrector of its own. With multicalibrate a row
         is in a group for each column, and all are corrected together.
@@ -187,7 +188,8 @@ def recalibrate(
     return code
 
 
-def _corrector(method: str, groups: str | None, space: ConvexSet) -> Corrector:
+def _corrector(method: str | None, groups: str | None, space: ConvexSet) -> Corrector:
+    method = method or ("auto" if groups is None and isinstance(space, Simplex) else "mean")
     make = METHODS[method]
     if groups is None:
         return make(space)

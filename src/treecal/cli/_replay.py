@@ -17,10 +17,9 @@ from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, descr
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
-from treecal.engine import GuardedRun, is_compiled
+from treecal.engine import GuardedRun, can_replay
 from treecal.engine import replay as at_once
 from treecal.exceptions import ParameterError
-from treecal.forecasters import AdaptiveTreeCal, Guarded, TreeCal
 from treecal.geometry import Norm
 from treecal.io import LOG, Keys, new_file, write_csv
 from treecal.report import MOST_CLASSES
@@ -151,9 +150,7 @@ def _read(rows: Rows) -> NDArray[Any]:
 
 
 def _played(forecaster: Forecaster, outcomes: NDArray[Any]) -> Played:
-    if isinstance(forecaster, TreeCal | AdaptiveTreeCal):
-        return at_once(outcomes, forecaster)
-    if isinstance(forecaster, Guarded) and is_compiled(forecaster):
+    if can_replay(forecaster):
         return at_once(outcomes, forecaster)
     with progress("rounds") as done:
         return play(forecaster, outcomes, progress=done)

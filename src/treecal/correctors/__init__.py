@@ -7,6 +7,7 @@ from treecal.correctors._base import REGISTRY, Corrector
 
 # For the other rooms.
 # isort: off
+from treecal.correctors._auto import AutoCorrector
 from treecal.correctors._batch import Batch as Batch, Group as Group
 from treecal.correctors._by_group import ByGroup
 from treecal.correctors._calibeating import calibeating_bound
@@ -17,6 +18,7 @@ from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
+from treecal.correctors._matrix import MatrixScaling
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._names import saved_names as saved_names
@@ -52,6 +54,7 @@ forgetting = _forgetting  # for the other rooms
 
 __all__ = [
     "REGISTRY",
+    "AutoCorrector",
     "BetaCalibration",
     "ByGroup",
     "ByKey",
@@ -65,6 +68,7 @@ __all__ = [
     "GuardedCorrector",
     "History",
     "IsotonicCalibration",
+    "MatrixScaling",
     "Mixture",
     "Multicalibrator",
     "PlattScaling",

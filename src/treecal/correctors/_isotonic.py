@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treecal._compile import strict
 from treecal._states import State, check_array
 from treecal._typing import Array, Integers
 from treecal.correctors._base import Corrector, Scored
@@ -21,6 +22,21 @@ from treecal.geometry import ConvexSet, Simplex
 CELLS = 100
 START = 0.1
 """What a cell weighs before the first round, with its own middle as forecast and outcome: the identity."""
+
+
+def squared_sines(places: Array | Integers) -> Array:
+    """Return `sin²` of the angles at these places, of which a right angle has `CELLS`; the same on every processor."""
+    x = places * (math.pi / CELLS)  # twice the angle; sin²(x/2) = (1 − cos x)/2
+    term = x * x / 4
+    total = np.zeros_like(term)
+    for n in range(1, 18):
+        total = total + term
+        term = -term * (x * x) / ((2 * n + 1) * (2 * n + 2))
+    return np.asarray(total)
+
+
+EDGES = squared_sines(np.arange(1, CELLS))
+"""Between the cells."""
 
 
 @dataclass(eq=False)
@@ -71,10 +87,10 @@ class IsotonicCalibration(Corrector):
         if not isinstance(space, Simplex):
             raise ParameterError.expected("space", space, "a Simplex, because it needs probabilities")
         super().__init__(space, scores=scores, tolerance=tolerance)
-        middles = _squared_sines(np.arange(0.5, CELLS))
+        middles = squared_sines(np.arange(0.5, CELLS))
         cells = START * np.column_stack([np.ones(CELLS), middles, middles])
         self._state = Tally(np.tile(cells, (space.dim, 1, 1)))
-        self._maps: tuple[Tally | None, list[tuple[Array, Array]]] = None, []
+        self._lines: tuple[Tally | None, tuple[Array, Array]] = None, (self._state.cells, self._state.cells)
 
     @classmethod
     def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
@@ -84,23 +100,17 @@ class IsotonicCalibration(Corrector):
 
     def _places(self, forecasts: Array) -> Integers:
         """Return the cell of each probability: its arcsine is cut into equal parts."""
-        return np.asarray(np.searchsorted(_squared_sines(np.arange(1, CELLS)), forecasts, "right"), np.int64)
+        return np.asarray(np.searchsorted(EDGES, forecasts, "right"), np.int64)
 
-    def _fitted(self) -> list[tuple[Array, Array]]:
-        """Return for each class the forecasts of its cells, and what the map makes of them."""
-        from scipy.optimize import isotonic_regression
-
-        now, found = self._maps
+    def _fitted(self) -> tuple[Array, Array]:
+        """Return for each class the forecasts of its cells, and what the map makes of them, `(dim, CELLS)`."""
+        now, lines = self._lines
         if now is not self._state:
             now = self._state
-            weights = np.ascontiguousarray(now.cells[..., 0])
-            means = now.cells[..., 1:] / now.cells[..., :1]
-            found = [
-                (np.maximum.accumulate(mean[:, 0]), isotonic_regression(mean[:, 1], weights=weight).x)
-                for mean, weight in zip(means, weights, strict=True)
-            ]
-            self._maps = now, found
-        return found
+            lines = np.empty((self.space.dim, CELLS)), np.empty((self.space.dim, CELLS))
+            fit.now(now.cells, *lines)
+            self._lines = now, lines
+        return lines
 
     def _announce(self, forecast: Array) -> Forecast:
         return self._point(self._means(forecast[None])[0])
@@ -109,16 +119,22 @@ class IsotonicCalibration(Corrector):
         return self._means(forecasts)
 
     def _means(self, forecasts: Array) -> Array:
-        found = [_interpolated(forecasts[:, k], *line) for k, line in enumerate(self._fitted())]
-        # Row by row in one order, however many rows there are.
-        shares = np.column_stack([np.empty((len(forecasts), 0)), *found])
-        return np.asarray(shares / np.add.accumulate(shares, axis=1)[:, -1:])
+        means = np.empty(forecasts.shape)
+        announce.for_rows(len(means))(*self._fitted(), np.array(forecasts), means)
+        return means
 
     def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
         cells = self._state.cells.copy()
-        amounts = np.column_stack([np.ones(len(forecast)), forecast, outcome])
-        cells[np.arange(len(forecast)), self._places(forecast)] += weight * amounts
+        add.now(cells, self._places(forecast), np.array(forecast), np.array(outcome), weight)
         return {"_state": Tally(cells)}
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]]:
+        cells, means = self._state.cells.copy(), np.empty(batch.forecasts.shape)
+        places, rows = self._places(batch.forecasts), np.array(batch.forecasts)
+        play.for_rows(len(rows) * self.space.dim)(
+            cells, places, rows, np.array(batch.outcomes), np.array(batch.all_weights()), means
+        )
+        return means, {"_state": Tally(cells)}
 
     def _fit(self, batch: Batch) -> None:
         cells, (b, y) = self._state.cells.copy(), (batch.forecasts, batch.outcomes)
@@ -132,20 +148,81 @@ class IsotonicCalibration(Corrector):
             raise SnapshotError("the cells' weights are not more than 0.")
 
 
-def _squared_sines(places: Array | Integers) -> Array:
-    """Return `sin²` of the angles at these places, of which a right angle has `CELLS`; the same on every processor."""
-    x = places * (math.pi / CELLS)  # twice the angle; sin²(x/2) = (1 − cos x)/2
-    term = x * x / 4
-    total = np.zeros_like(term)
-    for n in range(1, 18):
-        total = total + term
-        term = -term * (x * x) / ((2 * n + 1) * (2 * n + 2))
-    return np.asarray(total)
+@strict
+def fit(cells: Array, knots: Array, values: Array) -> None:
+    """Write the nondecreasing map of each class: the mean forecasts of its cells, and what becomes of them.
+
+    Neighbours whose mean outcomes fall are pooled, from left to right (pool adjacent violators).
+    """
+    count = cells.shape[1]
+    weights, sums, starts = np.empty(count), np.empty(count), np.empty(count, np.int64)
+    for k in range(len(cells)):
+        pools = 0
+        top = -math.inf
+        for i in range(count):
+            top = max(top, cells[k, i, 1] / cells[k, i, 0])
+            knots[k, i] = top
+            weight = cells[k, i, 0]
+            total = cells[k, i, 2]
+            start = i
+            while pools > 0 and sums[pools - 1] / weights[pools - 1] >= total / weight:
+                pools -= 1
+                weight += weights[pools]
+                total += sums[pools]
+                start = starts[pools]
+            weights[pools] = weight
+            sums[pools] = total
+            starts[pools] = start
+            pools += 1
+        end = count
+        for pool in range(pools - 1, -1, -1):
+            mean = sums[pool] / weights[pool]
+            for i in range(starts[pool], end):
+                values[k, i] = mean
+            end = starts[pool]
 
 
-def _interpolated(x: Array, knots: Array, values: Array) -> Array:
-    """Return the line through the knots at each `x`: NumPy's, in an order of operations that processors keep."""
-    at = np.clip(np.searchsorted(knots, x, side="right"), 1, len(knots) - 1)
-    left, right = knots[at - 1], knots[at]
-    share = np.clip((x - left) / np.where(right > left, right - left, 1.0), 0.0, 1.0)
-    return np.asarray(values[at - 1] + (values[at] - values[at - 1]) * share)
+@strict
+def announce(knots: Array, values: Array, forecasts: Array, means: Array) -> None:
+    """Write what the maps make of rows: each class on the line between its knots, then all divided by their sum."""
+    last = knots.shape[1] - 1
+    for row in range(len(forecasts)):
+        total = 0.0
+        for k in range(forecasts.shape[1]):
+            x = forecasts[row, k]
+            low = 0
+            high = last  # the first knot above is among those from 1 to the last
+            while low + 1 < high:
+                middle = (low + high) // 2
+                if knots[k, middle] > x:
+                    high = middle
+                else:
+                    low = middle
+            left = knots[k, high - 1]
+            right = knots[k, high]
+            share = (x - left) / (right - left) if right > left else x - left
+            share = min(max(share, 0.0), 1.0)
+            means[row, k] = values[k, high - 1] + (values[k, high] - values[k, high - 1]) * share
+            total += means[row, k]
+        for k in range(forecasts.shape[1]):
+            means[row, k] /= total
+
+
+@strict
+def add(cells: Array, places: Integers, forecast: Array, outcome: Array, weight: float) -> None:
+    """Add a round to the cells."""
+    for k in range(len(forecast)):
+        cells[k, places[k], 0] += weight
+        cells[k, places[k], 1] += weight * forecast[k]
+        cells[k, places[k], 2] += weight * outcome[k]
+
+
+@strict
+def play(cells: Array, places: Integers, forecasts: Array, outcomes: Array, weights: Array, means: Array) -> None:
+    """Announce and learn rounds in order."""
+    knots, values = np.empty(cells.shape[:2]), np.empty(cells.shape[:2])
+    for row in range(len(forecasts)):
+        fit(cells, knots, values)
+        announce(knots, values, forecasts[row : row + 1], means[row : row + 1])
+        if weights[row] > 0.0:
+            add(cells, places[row], forecasts[row], outcomes[row], weights[row])

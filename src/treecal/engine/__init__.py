@@ -9,11 +9,11 @@ from treecal.engine._climb import Plan as Plan
 from treecal.engine._climb import TreeForecaster as TreeForecaster
 from treecal.engine._climb import climb_piece as climb_piece
 from treecal.engine._climb import new_treecal as new_treecal
-from treecal.engine._guard_streams import is_compiled as is_compiled
 from treecal.engine._guarded import GuardedRun
 from treecal.engine._object_streams import streams_of as streams_of
 from treecal.engine._outcomes import first_refused as first_refused
 from treecal.engine._outcomes import read_outcomes as read_outcomes
+from treecal.engine._replay import can_replay as can_replay
 from treecal.engine._replay import replay
 from treecal.engine._run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from treecal.forecasters import (
 from treecal.geometry import ConvexSet, Lp
 
 
-def is_compiled(forecaster: Forecaster) -> bool:
+def is_compiled(forecaster: object) -> TypeGuard[Guarded]:
     """Return whether it is a guarded forecaster whose parts and norm compiled code can play."""
     if type(forecaster) is not Guarded:
         return False

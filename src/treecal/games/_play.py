@@ -10,11 +10,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._checkpoints import checkpoints
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.games._normal_form import Game, as_distribution
+from treecal.streams import checkpoints
 from treecal.swap import ActionRegret
 
 

@@ -40,6 +40,8 @@ from treecal.geometry._pairing import paired as paired
 from treecal.geometry._pairing import paired_single as paired_single
 from treecal.geometry._pairing import pairing as pairing
 from treecal.geometry._polytope import Polytope
+from treecal.geometry._polytope import log_vertices as log_vertices
+from treecal.geometry._polytope import vertices as vertices
 from treecal.geometry._regularizers import (
     CustomRegularizer,
     NegativeEntropy,
@@ -54,8 +56,6 @@ from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._rows import unmixed as unmixed
 from treecal.geometry._sets import Ball, Box, Product, Simplex
 from treecal.geometry._value import Value as Value
-from treecal.geometry._vertices import log_vertices as log_vertices
-from treecal.geometry._vertices import vertices as vertices
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [

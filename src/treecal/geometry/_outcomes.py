@@ -26,8 +26,8 @@ FLOAT64 = np.dtype(np.float64)
 ROUNDING = 1e-6
 """How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
 MOST_ROUNDING = 0.1
-"""The largest such tolerance: what is farther away is no rounding."""
-_CLEARLY = 1.001  # by so much more, whatever rounding does
+"""The largest such tolerance: anything farther away is not rounding."""
+_CLEARLY = 1.001  # by that much more, so that rounding cannot matter
 
 
 def is_outcome(value: object, space: ConvexSet) -> TypeGuard[Array]:
@@ -231,7 +231,7 @@ def _class_index(space: Simplex, value: Any, round_: int) -> int | None:
         return None
     try:
         raw = np.asarray(value)
-    except Exception:  # whatever a foreign object raises: `read_point` says that it is no vector
+    except Exception:  # a foreign object may raise anything; `read_point` reports that it is not a vector
         return None
     if raw.ndim or raw.dtype.kind not in "biuUT":
         return None

@@ -1,6 +1,6 @@
 """Which column holds the probability of which class, by their names: the one rule of every entrance.
 
-A column is named after the class that its name holds as words of its own, whatever the case and whatever stands around
+A column is named after the class that its name holds as words of its own, in any case and with anything around
 them: `P(yes)`, `yes_prob`, `P_YES`, `yes%` and `pYes` are all named after `yes`, `p_not_yes` after no class. Words end
 at signs, between letters and digits, and where a capital follows a small letter; a leading `p` is a word.
 
@@ -40,7 +40,7 @@ class Named(NamedTuple):
 
 
 def paired(columns: Sequence[str], labels: Collection[str]) -> tuple[str, ...] | None:
-    """Return the classes of these columns, by their names; None unless each label has a column of its own.
+    """Return the classes of these columns, by their names; None unless each label has its own column.
 
     Where columns differ in one place only, they may also name classes that are not among the labels.
 
@@ -65,7 +65,7 @@ def paired(columns: Sequence[str], labels: Collection[str]) -> tuple[str, ...] |
 
 
 def _without_start(columns: Sequence[str], labels: Collection[str]) -> tuple[str, ...] | None:
-    """Return the columns' names without letters that all begin with, if every label is among them."""
+    """Return the columns' names without their common beginning, if every label is then among them."""
     for start in range(min(map(len, columns), default=0)):
         names = tuple(column[start:] for column in columns)
         if set(labels) <= set(names):
@@ -88,7 +88,7 @@ def paired_single(column: str, classes: Sequence[str]) -> str | None:
     names = {each.name for each in found}
     if len(names) > 1:
         raise ParameterError(
-            f"{column} is named after {_or(names)}: it is not known of which it is the probability.",
+            f"{column} is named after {_or(names)}: it is unclear whose probability it is.",
             hint="name the classes, that of the column second: classes=[...], in the shell --classes.",
         )
     return next(iter(names), None)
@@ -280,7 +280,7 @@ Refusal = type[OutcomeError] | type[ForecastError]
 _PLAIN = (np.ndarray, list, tuple)
 
 
-def by_column(classes: Sequence[str] | None, table: Any, error: Refusal, what: str | None = None) -> Any:
+def by_column(classes: Sequence[str] | None, table: Any, error: Refusal) -> Any:
     """Return a table of pandas, polars or Arrow with its columns in the order of the classes; anything else as it is.
 
     Examples
@@ -294,7 +294,7 @@ def by_column(classes: Sequence[str] | None, table: Any, error: Refusal, what: s
     order = _in_order(classes, names)
     if order is None:
         hint = "select and rename the columns; or pass table.to_numpy(), which is read by position."
-        found = f"{what or error.what + 's'} have the columns {listed(names)}, expected {listed(classes)}."
+        found = f"{error.what}s have the columns {listed(names)}, expected {listed(classes)}."
         raise error(found, hint=hint)
     return table.select(order) if hasattr(table, "select") else table[order]
 
@@ -326,7 +326,7 @@ def _in_order(classes: Sequence[str], names: list[Any]) -> list[str] | None:
 
 
 def columns(table: Any) -> list[Any] | None:
-    """Return the names of a table's columns; None for what is no table, or for Arrow's table of one column of lists."""
+    """Return the names of a table's columns; None for anything else, and for Arrow's table of one column of lists."""
     found = getattr(table, "column_names", getattr(table, "columns", None))  # Arrow's `columns` are not their names
     names = list(found) if isinstance(found, Iterable) else None
     return None if names is None or (len(names) == 1 and hasattr(table, "column_names")) else names

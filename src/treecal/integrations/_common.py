@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treecal._typing import Array
-from treecal.correctors import Corrector, VectorScaling
+from treecal.correctors import AutoCorrector, Corrector
 from treecal.exceptions import OutcomeError, ParameterError
 from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex, rounding
 from treecal.ledger import Ledger
@@ -18,10 +18,10 @@ Make = Callable[[Simplex], Corrector]
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:
-    """Return a new corrector for this many classes, by default `VectorScaling`."""
+    """Return a new corrector for this many classes, by default `AutoCorrector`."""
     space = Simplex(classes)
     if make is None:
-        return VectorScaling(space)
+        return AutoCorrector(space)
     if not callable(make):
         raise ParameterError.expected(
             "make", make, "a function from a Simplex to a corrector", hint="make=treecal.Recalibrator."
@@ -61,7 +61,8 @@ def without_rounding(forecasts: Array) -> Array:
 
 def error_of(points: Array, counts: Array, norm: Distance | str, resolution: float | None) -> float:
     """Return the total error of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`."""
-    weight, space = float(counts.sum()), Simplex(points.shape[1])
+    weight = float(counts.sum())
+    space = Simplex(points.shape[1])
     ledger = Ledger.from_rows(space, points, counts.sum(axis=1), counts, rounds=math.ceil(weight), weight=weight)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
     return reading.error(norm, total=True)

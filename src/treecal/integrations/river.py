@@ -54,7 +54,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     make
         Makes the corrector from a `Simplex` of as many classes as there are labels: a class such as
         `treecal.Recalibrator`, or a function, which must have a name if the model is to be pickled. By default
-        `treecal.VectorScaling` without an audit, whose memory does not grow.
+        `treecal.AutoCorrector` without an audit, whose memory does not grow.
     classes
         Labels that are known in advance.
 
@@ -77,7 +77,8 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     ) -> None:
         if not isinstance(classifier, base.Classifier) or isinstance(classifier, base.MultiLabelClassifier):
             raise ParameterError.expected("classifier", classifier, "a river classifier of one label")
-        self.classifier, self.make = classifier, make
+        self.classifier = classifier
+        self.make = make
         self.classes = None if classes is None else list(classes)
         self._known: tuple[dict[Any, int], Corrector | None] = {}, None  # each label's coordinate, and the corrector
         self._known = self._for(checked_label(label) for label in self.classes or ())
@@ -187,7 +188,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
     _fmt = ".4f"
 
     def __init__(self, norm: Distance | str = "l1", resolution: float | None = 0.1) -> None:
-        self.norm, self.resolution = norm, resolution
+        self.norm = norm
+        self.resolution = resolution
         # How often each label came with each weight: so that reverting is exact, whatever the weights.
         self._counts: dict[frozenset[tuple[Any, float]], Counter[tuple[Any, float]]] = {}
         self._rounds = 0  # for messages only: what counts are the counts, one for each round at once
@@ -238,7 +240,8 @@ class CalibrationError(metrics.base.ClassificationMetric):
         weight = sample_weight(w, "w")
         if not isinstance(y_pred, dict) or not y_pred:
             raise ForecastError(f"y_pred is {y_pred!r}, expected a dictionary with the probability of each label.")
-        space, given = Simplex(len(y_pred)), _numbers(y_pred.values())
+        space = Simplex(len(y_pred))
+        given = _numbers(y_pred.values())
         forecast = read_forecast(space, given, self._rounds + 1)
         pairs = zip(y_pred, forecast.tolist(), strict=True)
         return frozenset((label, p) for label, p in pairs if p), (checked_label(y_true), weight)
@@ -292,7 +295,8 @@ class CalibrationDrift(base.DriftDetector):
 
     def __init__(self, classes: Iterable[Hashable], alpha: float = 0.05) -> None:
         super().__init__()
-        self.classes, self.alpha = list(classes), alpha
+        self.classes = list(classes)
+        self.alpha = alpha
         self._index = {checked_label(label): k for k, label in enumerate(self.classes)}
         if len(self._index) < len(self.classes) or len(self._index) < 2:
             raise ParameterError.expected("classes", self.classes, "two or more distinct labels")

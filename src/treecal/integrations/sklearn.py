@@ -44,7 +44,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
       other, and one in a `FrozenEstimator`, stays as it is. A model that is not fitted is fitted on the first batch,
       from which the corrector then learns nothing.
     - `fit(X, y)` starts over. The corrector is fitted to cross-validated probabilities: the order of the rows does not
-      matter to scalings, of which the default is one. The model is fitted on all rows. One in a `FrozenEstimator` is
+      matter to the default, nor to scalings. The model is fitted on all rows. One in a `FrozenEstimator` is
       not fitted: it should not have seen these rows.
 
     `predict_proba` gives the mean of the corrected forecast and changes nothing. Sample weights go to the model and to
@@ -56,7 +56,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         A classifier with `predict_proba`; fitted, if `partial_fit` is to resume from there.
     make
         Makes the corrector from a `Simplex` of as many classes: a class such as `treecal.Recalibrator`, or a function.
-        By default `treecal.VectorScaling` without an audit.
+        By default `treecal.AutoCorrector` without an audit.
     cv
         Folds for `fit`, as `sklearn.model_selection.cross_val_predict` takes them.
 
@@ -101,7 +101,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         sample_weight
             The weight of each row; by default 1.
         """
-        labels, weights = _read_labels(X, y), _read_weights(X, sample_weight)
+        labels = _read_labels(X, y)
+        weights = _read_weights(X, sample_weight)
         self._check_probabilities()
         given = {} if weights is None else {"sample_weight": weights}
         model = clone(self.estimator)
@@ -132,10 +133,13 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         sample_weight
             The weight of each row; by default 1.
         """
-        labels, weights = _read_labels(X, y), _read_weights(X, sample_weight)
+        labels = _read_labels(X, y)
+        weights = _read_weights(X, sample_weight)
         given = {} if weights is None else {"sample_weight": weights}
         if hasattr(self, "corrector_"):
-            model, known, corrector = self.estimator_, self.classes_, self.corrector_
+            model = self.estimator_
+            known = self.classes_
+            corrector = self.corrector_
         else:
             self._check_probabilities()
             if not _is_fitted(self.estimator):
@@ -143,7 +147,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
             model = deepcopy(self.estimator) if self._updates() else self.estimator
             known = model.classes_ if classes is None else np.unique(classes)
             corrector = new_corrector(self.make, len(known))
-        forecasts, outcomes = _ask(model, X, known), _outcomes(labels, known)
+        forecasts = _ask(model, X, known)
+        outcomes = _outcomes(labels, known)
         for weight in np.unique([] if weights is None else weights):
             check_takes_weight(corrector, float(weight))
         if self._updates():
@@ -161,7 +166,8 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
                 "classes is None in the first partial_fit of a model that is not fitted, expected all labels.",
                 hint="partial_fit(X, y, classes=[...]), or fit(X, y) first.",
             )
-        model, known = clone(self.estimator), np.unique(classes)
+        model = clone(self.estimator)
+        known = np.unique(classes)
         _places(labels, known)
         if self._updates():
             model.partial_fit(X, labels, classes=known, **given)
@@ -202,7 +208,9 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
         return hasattr(self.estimator, "partial_fit") and not isinstance(self.estimator, FrozenEstimator)
 
     def _keep(self, model: Any, classes: Any, corrector: Corrector) -> Self:
-        self.estimator_, self.classes_, self.corrector_ = model, classes, corrector
+        self.estimator_ = model
+        self.classes_ = classes
+        self.corrector_ = corrector
         return self
 
     @property

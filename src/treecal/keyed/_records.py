@@ -1,7 +1,6 @@
-"""A stream's state as bytes, whichever other streams it was kept with: so shards can be cut anew, bit for bit.
+"""A stream's state as bytes that do not depend on other streams, so that keys can move between shards, bit for bit.
 
-Streams that are columns are packed all at once, as numbers. Of any other stream, the arrays and values of its state one
-after another.
+Streams that are columns are packed all at once, as numbers; of other streams, the arrays and values of each state.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def _damaged() -> SnapshotError:
 
 
 def check_sizes(thing: Keyed, rounds: Integers, packed: pa.Array) -> None:
-    """Raise unless the records have the sizes that streams of so many rounds have."""
+    """Raise unless the records have the sizes that streams of as many rounds have."""
     new = streams_of(thing)
     if isinstance(new, ColumnStreams) and len(rounds):
         try:
@@ -101,7 +100,7 @@ def _offsets(packed: pa.Array) -> Integers:
 
 
 def _file(state: dict[str, Any]) -> bytes:
-    """Return the state of one stream: a JSON text of names, types and shapes, and of what is no array; then the arrays.
+    """Return the state of one stream: JSON (names, types and shapes of arrays, and all other values), then the arrays.
 
     As safetensors does it, but a tenth of its time for the many small arrays of a stream.
     """

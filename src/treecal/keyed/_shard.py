@@ -1,7 +1,7 @@
 """The pure functions of a shard: a step of its streams, a correction by them, and their errors.
 
 A shard is many keyed streams, kept as a `Bank` keeps them. Every engine runs these functions on tables, so all give the
-same forecasts, bit for bit, whatever the order and partitions of the rows.
+same forecasts, bit for bit, for any order and partition of the rows.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from treecal._typing import Integers, Outcomes
 from treecal.columns import Streams
 from treecal.correctors import Corrector
-from treecal.engine import GuardedRun, Run, is_compiled, replay
+from treecal.engine import GuardedRun, Run, can_replay, replay
 from treecal.exceptions import FileError
-from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, TreeCal
+from treecal.forecasters import Forecaster
 from treecal.geometry import Distance, as_distance, read_forecast_rows
 from treecal.keyed._records import check_sizes, pack, unpack
 from treecal.keyed._rows import Rows, arrange
@@ -317,8 +317,6 @@ def errors(outcomes: pa.Table, forecaster: Forecaster, distance: Distance | str 
 
 def _replayed(forecaster: Forecaster, outcomes: Outcomes) -> Run | GuardedRun | Ledger:
     """Return all rounds of a copy of a forecaster: compiled where it can be, or else played one by one."""
-    if isinstance(forecaster, TreeCal | AdaptiveTreeCal) or (
-        isinstance(forecaster, Guarded) and is_compiled(forecaster)
-    ):
+    if can_replay(forecaster):
         return replay(outcomes, forecaster, threads=1)
     return play(deepcopy(forecaster), outcomes)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT = 4
 """Version of the state's layout."""
-OTHER_FORMAT = "upgrade treecal, if it is a newer one; play the outcomes of an older one again, from the first on."
+OTHER_FORMAT = "upgrade treecal if the format is newer; if it is older, replay the outcomes from the first on."
 
 RESULTS = ("forecasts", "announced", "problems")
 """The tables that an epoch returns besides the state."""
@@ -152,9 +152,9 @@ def check_state(state: pa.Table, forecaster: Keyed) -> None:
             raise SnapshotError(f"the state has a row without {name!r}.")
     check_rounds("rounds", state.column("rounds").to_numpy(), len(state))
     if len(state.column("key").unique()) < len(state):
-        raise SnapshotError("the state has a key twice.")
+        raise SnapshotError("a key appears twice in the state.")
     if (state.column("first").to_numpy() > state.column("seq").to_numpy()).any():
-        raise SnapshotError("the state has a key whose first sequence number is after its last.")
+        raise SnapshotError("the state has a key whose first sequence number comes after its last.")
 
 
 def numbers(values: pa.Array, dim: int) -> Outcomes:
@@ -172,7 +172,7 @@ def numbers(values: pa.Array, dim: int) -> Outcomes:
 
 
 def forecast_columns(points: Array, weights: Array | None, sizes: Integers) -> list[pa.Array]:
-    """Return forecasts of so many points as three columns of lists: points, in sequence, weights, and mean.
+    """Return forecasts as three columns of lists: points, in sequence, weights, and mean.
 
     Without weights they are equal: points are then added up in their order, and divided once.
     """
@@ -204,9 +204,9 @@ def check_new(thing: Any, kind: Any = Keyed) -> None:
     if not isinstance(thing, kind):
         raise ParameterError.expected(name, thing, f"a {name}{' or a corrector' if kind is Keyed else ''}")
     if thing.rounds:
-        raise ParameterError.expected(name, thing, "a new one", hint="this one has learned.")
+        raise ParameterError.expected(name, thing, "a new one", hint="this one has seen outcomes.")
     if not isinstance(thing, TreeCal | AdaptiveTreeCal) and any(map(horizon, _parts(thing))):
-        raise ParameterError.expected(name, thing, "one whose parts have no last round: a tree without depth")
+        raise ParameterError.expected(name, thing, "one whose parts have no horizon: trees without depth")
 
 
 def horizon(thing: Any) -> int | None:

@@ -259,7 +259,7 @@ class _Store:
         with closing(self._files.create(draft)) as stream:
             stream.write(json.dumps({"format": FORMAT, "epoch": epoch, "data": data, **content}, indent=1).encode())
         if self._files.exists(target) or not self._files.rename(draft, target):
-            raise SnapshotError(f"epoch {epoch} in {self.path} has meanwhile been finished by another driver.")
+            raise SnapshotError(f"epoch {epoch} in {self.path} was finished by another driver in the meantime.")
         for attempt in self._files.listStatus(self._path(f"{self.path}/{data}").getParent()):
             if str(attempt.getPath().getName()) != data.rpartition("/")[2]:
                 self._files.delete(attempt.getPath(), True)

@@ -17,6 +17,7 @@ from treecal.measures._payoff import Payoff, payoff_loss
 from treecal.measures._payoff import best_actions as best_actions
 from treecal.measures._payoff import read_loss as read_loss
 from treecal.measures._reliability import Bins, Luck
+from treecal.measures._reliability import bin_class as bin_class
 from treecal.measures._reliability import bin_rows as bin_rows
 from treecal.measures._reliability import classwise_ece as classwise_ece
 from treecal.measures._reliability import mean_gap as mean_gap

@@ -12,7 +12,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.measures._cells import Cells, Kind, View
 from treecal.measures._levels import Law, Square, law_of
-from treecal.measures._log import read_log
+from treecal.measures._log import read_log, whole
 from treecal.measures._reliability import Bins, law_of_bins
 
 
@@ -37,7 +37,7 @@ def ece(
     y
         The class of each outcome, `(n,)`.
     view
-        `"top"`: the most likely class of each row, and whether it was right. `"classes"`: every class by itself, and
+        `"top"`: the most likely class of each row, and whether it was right. `"classes"`: every class separately, and
         the mean over them. A number: that class.
     bins
         Number of bins.
@@ -70,7 +70,7 @@ def debiased_ece(
     With the gaps `g_i = o_i − p_i` of the rows of a bin, `(Σ_{i≠j} g_i·g_j)/(n_b(n_b − 1))` is the square of the bin's
     true gap on average: two different rows have independent noise. (So it is a U-statistic, unbiased for whatever
     bins are fixed by the forecasts. Where all forecasts of a bin are equal it is the estimate of Bröcker 2012, Ferro
-    and Fricker 2012, and Kumar, Liang and Ma 2019. The absolute gap of `ece` has no unbiased estimate at all.) The
+    and Fricker 2012, and Kumar, Liang and Ma 2019. The absolute gap of `ece` has no unbiased estimate.) The
     mean of it over rows is unbiased, may be negative, and is returned with `squared=True`; otherwise its root is,
     or 0. By Jensen's inequality the root is at least the ECE of infinitely many rows.
 
@@ -169,7 +169,7 @@ class EceParts:
         self.cells = Cells(forecasts, weights, view, bins, kind)
 
     def value(self, y: Integers) -> float:
-        return float(self.read(self.sums(y, np.zeros_like(y), 1))[0])
+        return whole(self, y)
 
     def sums(self, y: Integers, chunk: Integers, chunks: int) -> Array:
         weight, outcome, forecast = self.cells.sums(y, chunk, chunks)

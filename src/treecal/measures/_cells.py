@@ -29,7 +29,7 @@ def bin_edges(bins: int) -> Array:
 
 
 MOST_BINS = 1_000_000
-"""More are no bins: forecasts hardly share one, and their counts take memory."""
+"""With more, forecasts hardly share a bin, and the counts take memory."""
 
 
 def bin_of(p: Any, bins: float) -> Any:

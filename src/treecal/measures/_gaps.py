@@ -56,7 +56,7 @@ class GapSums:
         view
             The class.
         decimals
-            Round forecasts to so many decimals.
+            Round forecasts to this many decimals.
         """
         log = read_log(P, y, weights)
         view = whole_number("view", view, least=0, most=log.forecasts.shape[1] - 1)

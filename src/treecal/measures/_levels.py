@@ -14,12 +14,12 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 
-AT_ZERO = "not told from 0: there an interval covers more often than its level"
-IMPOSSIBLE = "an outcome of forecast 0 may come"
+AT_ZERO = "not distinguishable from 0, where an interval covers more often than its level"
+IMPOSSIBLE = "an outcome with forecast 0 is possible"
 
 
 def unseen(level: float) -> float:
-    """Return in how many of n rows that what was never seen in them may come: three at a level of 90 %."""
+    """Return in how many of n rows something never seen in them may occur: three at a level of 90 %."""
     return -math.log((1 - level) / 2)
 
 
@@ -200,7 +200,7 @@ def law_of(value: float, whole: Array, added: Array, moved: Array | float = 0.0)
 def square_interval(law: Law, level: float) -> tuple[float, float]:
     """Return the interval of the squares under which the estimate is not unusual."""
     tail = (1 - level) / 2
-    # An estimate below 0 is an estimate of 0: a smaller one is no evidence for a smaller square.
+    # An estimate below 0 is an estimate of 0: a smaller estimate is no evidence for a smaller square.
     return _square_at(law, law.value, 1 - tail), _square_at(law, max(law.value, 0.0), tail)
 
 

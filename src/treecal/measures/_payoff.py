@@ -114,14 +114,14 @@ class PayoffParts:
 
 @dataclass(frozen=True, eq=False)
 class Payoff:
-    """What acting on forecasts cost, from counts of what was done and what came: they add up over parts of a log.
+    """What acting on forecasts cost, from counts of actions and outcomes, which add up over parts of a log.
 
     Attributes
     ----------
     loss
         What each action costs under each class, `(actions, d)`.
     counts
-        The weight of the rows in which each action was taken and each class came, `(actions, d)`.
+        The weight of the rows with each action and each outcome, `(actions, d)`.
     expected
         The sum of the forecasts of the rows of each action, `(actions, d)`.
     worth
@@ -233,7 +233,7 @@ def _rare_end(
     cells = counts.size
     regret = float((taken - loss.min(axis=0)).max())
     least = min(unseen(level) / rows, 1.0) * regret
-    if high - value >= least or cells**2 > _RARE:  # with so many groups some are often seen
+    if high - value >= least or cells**2 > _RARE:  # with that many groups, some are often seen
         return high
     more = (counts.ravel() + np.eye(cells)).reshape(cells, groups, classes)
     raised = _saved(more, loss, taken)

@@ -59,7 +59,7 @@ class Luck:
         """How often chance alone shows an error as large."""
         if self.deviation <= 1e-9 * self.mean or self.mean <= 0:
             return 1.0 if self.value <= self.mean + 1e-9 else 0.0
-        if self.value <= self.step:  # nothing came where hardly anything was expected
+        if self.value <= self.step:  # no outcome where hardly any was expected
             return 1.0
         from scipy.special import gammaincc
 
@@ -98,7 +98,7 @@ class Bins:
     >>> round(bins.ece, 4), round(bins.mce, 3), round(bins.chance.mean, 3), round(bins.chance.p_value, 2)
     (0.0625, 0.1, 0.038, 0.15)
     >>> print(bins.interval())
-    0.06018, 90 % interval 0 to 0.135 (not told from 0: there an interval covers more often than its level)
+    0.06018, 90 % interval 0 to 0.135 (not distinguishable from 0, where an interval covers more often than its level)
     """
 
     forecast: Array
@@ -152,13 +152,13 @@ class Bins:
         full = self.weight > 0
         rows = self.rows
         share = self.weight[full] / math.fsum(self.weight)
-        came = self.outcome[full]
+        outcome = self.outcome[full]
         n = rows[full]
         mean = self.mean_outcome
-        noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), 0.0)
+        noise = np.where(n > 1, outcome * (1 - outcome) / np.maximum(n - 1, 1e-9), 0.0)
         total = math.fsum(rows)
         own = mean * (1 - mean) / (total - 1) if total > 1 else 0.0
-        return max(math.fsum(share * ((came - mean) ** 2 - noise)) + own, 0.0)
+        return max(math.fsum(share * ((outcome - mean) ** 2 - noise)) + own, 0.0)
 
     @property
     def chance(self) -> Luck:
@@ -184,17 +184,17 @@ class Bins:
 
     @property
     def base(self) -> float:
-        """The base rate that errors are compared with: how often the class, or its opposite, is said or comes.
+        """The base rate that errors are compared with: how often the class, or its opposite, is forecast or occurs.
 
         `min(max(p̄, ō), 1 − min(p̄, ō))`: an error of 0.04 is nothing for a class of every second row, and all there is
         for a class of 4 %.
         """
-        said = self.mean_forecast
-        came = self.mean_outcome
-        return min(max(said, came), 1 - min(said, came))
+        forecast = self.mean_forecast
+        outcome = self.mean_outcome
+        return min(max(forecast, outcome), 1 - min(forecast, outcome))
 
     def merged(self, count: int) -> Bins:
-        """Return about so many bins of nearly equal weight: neighbours joined until they hold their share.
+        """Return about `count` bins of nearly equal weight: neighbours are joined until they hold their share.
 
         Counted in many bins, such as 200, rows so give bins of equal mass. The new bins no longer have equal widths:
         `edges` and `filled` are those of the numbers of the new ones.
@@ -261,8 +261,8 @@ class Bins:
             yield dict(zip(names, values, strict=True))
 
 
-def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 10) -> tuple[Bins, list[Bins]]:
-    """Return the bins of the most likely class of each row, and those of each class.
+def bin_rows(forecasts: Array, outcomes: Array, weights: Array) -> tuple[Bins, list[Bins]]:
+    """Return ten bins of the most likely class of each row, and of each class.
 
     Parameters
     ----------
@@ -270,8 +270,6 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
         Probabilities, and the outcomes or their means, `(n, d)`.
     weights
         The weight of each row, `(n,)`.
-    count
-        Number of bins.
 
     Examples
     --------
@@ -281,17 +279,18 @@ def bin_rows(forecasts: Array, outcomes: Array, weights: Array, *, count: int = 
     """
     rows = np.arange(len(forecasts))
     top = forecasts.argmax(axis=1)
+    each = [bin_class(p, y, weights, 10) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
+    return bin_class(forecasts[rows, top], outcomes[rows, top], weights, 10), each
 
-    def binned(p: Array, y: Array) -> Bins:
-        p = np.clip(p, 0, 1)
-        home = bin_of(p, count).astype(np.int64)
-        weight = np.bincount(home, weights, count)
-        with np.errstate(invalid="ignore"):
-            means = [np.bincount(home, weights * values, count) / weight for values in (p, y)]
-        return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1))
 
-    each = [binned(p, y) for p, y in zip(forecasts.T, outcomes.T, strict=True)]
-    return binned(forecasts[rows, top], outcomes[rows, top]), each
+def bin_class(forecast: Array, outcome: Array, weights: Array, count: int, worth: float = 1.0) -> Bins:
+    """Return the bins of one class; `worth` as in `Bins`."""
+    p = np.clip(forecast, 0, 1)
+    home = bin_of(p, count).astype(np.int64)
+    weight = np.bincount(home, weights, count)
+    with np.errstate(invalid="ignore"):
+        means = [np.bincount(home, weights * values, count) / weight for values in (p, outcome)]
+    return Bins(np.minimum(means[0], 1.0), weight, np.clip(means[1], 0, 1), worth)
 
 
 @dataclass(frozen=True)

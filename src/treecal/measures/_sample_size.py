@@ -31,7 +31,7 @@ class SampleSize:
     regret
         What not knowing the effect costs, in nats.
     alpha, power
-        The rate of false alarms, and of convictions within so many outcomes.
+        The rate of false alarms, and of convictions within a number of outcomes.
     """
 
     outcomes: int

@@ -33,7 +33,8 @@ TELL = 0.25
 NEARLY = 0.1
 SOMEWHAT = 0.3
 """Of the base rate: the largest errors that are nearly calibrated, and somewhat off."""
-_MANY = 300  # rows that isotonic regression needs
+REMEDY = ("AutoCorrector",)
+"""What is advised whatever is wrong: on held-out logs it is better than any single corrector."""
 _COUNTLESS = 1e12
 _EXPLAINED = 0.75  # of the square of the error: what a remedy must remove to be advised
 
@@ -90,13 +91,13 @@ class Advice(NamedTuple):
     found
         The findings, in sentences.
     methods
-        Names of classes of correctors, such as "VectorScaling": any one of them.
+        Names of classes of correctors, such as "AutoCorrector": any one of them.
 
     Examples
     --------
-    >>> advice = Advice("Too sure: a temperature of about 1.5.", ("TemperatureScaling",))
+    >>> advice = Advice("Too sure: a temperature of about 1.5.", ("AutoCorrector",))
     >>> advice.text()
-    'Too sure: a temperature of about 1.5. Use tc.TemperatureScaling.'
+    'Too sure: a temperature of about 1.5. Use tc.AutoCorrector.'
     """
 
     found: str
@@ -151,8 +152,8 @@ class Verdict:
         )
 
     def __str__(self) -> str:
-        said, *more = self.sentences
-        return f"{said}\n{' '.join(more)}\nWhat to do: {self.advice}"
+        first, *more = self.sentences
+        return f"{first}\n{' '.join(more)}\nWhat to do: {self.advice}"
 
     @property
     def p_value(self) -> float:
@@ -271,36 +272,30 @@ class Verdict:
 
     @property
     def _remedy(self) -> Advice:
-        """The simplest correction that removes most of the error."""
+        """What is wrong, in the words of the simplest correction that removes most of the error."""
         each = list(self.classes.values())
-        two = len(self.classes) == 2
         fits = [_fit(each, slope=slope, by_class=own) for slope, own in _REMEDIES]
         temperature, shift, both = fits
-        scaling = ("PlattScaling" if two else "VectorScaling",)
         if both.slope <= 0.1:
             return Advice(
                 "The forecasts hardly follow the outcomes, or run against them: are the classes in the right order? If "
                 "they are, correction makes the forecasts honest, and only another model makes them useful.",
-                scaling,
+                REMEDY,
             )
         # A simple one that is enough and nearly as good as the best, whichever fits better; or both together.
         least = min(fit.left for fit in fits)
         enough = [fit for fit in fits if fit.enough and (fit.fine or fit.left <= least + 0.1 * fit.before)]
         chosen = min((fit for fit in enough if fit is not both), key=lambda fit: fit.squares, default=None)
         chosen = both if chosen is None and both in enough else chosen
-        if chosen is None and self.rows < _MANY:
-            few = "No temperature or shift explains it, and these rows are too few for isotonic regression."
-            return Advice(few, ("BetaCalibration",) if two else scaling)
         if chosen is None:
-            other = ("BetaCalibration", "IsotonicCalibration") if two else ("IsotonicCalibration",)
-            return Advice("No temperature or shift explains it.", other)
+            return Advice("No temperature or shift explains it.", REMEDY)
         if chosen is shift or abs(chosen.slope - 1) <= 0.05:
-            return Advice(self._where, scaling)
+            return Advice(self._where, REMEDY)
         sure = "too sure" if chosen.slope < 1 else "not sure enough"
         about = f"{sure}: a temperature of about {1 / chosen.slope:.2g}"
         if chosen is temperature:
-            return Advice(f"{about[0].upper()}{about[1:]}.", ("TemperatureScaling",))
-        return Advice(f"{self._where} And {about}.", scaling)
+            return Advice(f"{about[0].upper()}{about[1:]}.", REMEDY)
+        return Advice(f"{self._where} And {about}.", REMEDY)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON values."""
@@ -333,7 +328,7 @@ class Verdict:
 def off_among(verdicts: Mapping[Name, Verdict]) -> list[Name]:
     """Return which of many are off, the largest share of the base rate first.
 
-    One of twenty calibrated ones is off by itself, so of many some always are. Of those returned, at most one of twenty
+    One calibrated view in twenty is off by chance, so of many some always are. Of those returned, at most one of twenty
     is there by chance, on average (Benjamini and Hochberg 1995).
     """
     p_values = np.array([verdict.p_value for verdict in verdicts.values()])
@@ -371,7 +366,7 @@ def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
     full = [bins.weight > 0 for bins in classes]
     sizes = [int(some.sum()) for some in full]
     k: Integers = np.repeat(np.arange(len(classes)) * by_class, sizes)
-    n, p, came = (
+    n, p, outcome = (
         np.concatenate([values[some] for values, some in zip(each, full, strict=True)])
         for each in zip(*((bins.rows, bins.forecast, bins.outcome) for bins in classes), strict=True)
     )
@@ -381,7 +376,7 @@ def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
     c = np.zeros(k[-1] + 1)
     for _ in range(30):
         mu = _rate(a * x + c[k])
-        rest = n * (came - mu)
+        rest = n * (outcome - mu)
         spread = n * mu * (1 - mu) + 1e-6
         across, own, pull = (np.bincount(k, part, len(c)) for part in (spread * x, spread + 1e-3, rest))
         left = float(spread @ x**2 - across @ (across / own))
@@ -389,15 +384,15 @@ def _fit(classes: list[Bins], *, slope: bool, by_class: bool) -> _Fit:
         a += step
         c += np.clip((pull - across * step) / own, -2, 2)
     mu = _rate(a * x + c[k])
-    noise = np.where(n > 1, came * (1 - came) / np.maximum(n - 1, 1e-9), np.inf)
+    noise = np.where(n > 1, outcome * (1 - outcome) / np.maximum(n - 1, 1e-9), np.inf)
     tells = np.isfinite(noise)
-    before, after = (float(n[tells] @ ((came - said) ** 2 - noise)[tells]) for said in (p, mu))
+    before, after = (float(n[tells] @ ((outcome - forecast) ** 2 - noise)[tells]) for forecast in (p, mu))
     free = len(n) - len(c) - slope
-    squares = float(n @ ((came - mu) ** 2 / np.maximum(mu * (1 - mu), 1e-9)))
+    squares = float(n @ ((outcome - mu) ** 2 / np.maximum(mu * (1 - mu), 1e-9)))
     by_chance = free + 2 * math.sqrt(2 * max(free, 0) * together(classes))
     fine = squares <= by_chance
     enough = fine or after <= (1 - _EXPLAINED) * before
-    enough = enough and (not slope or max(sizes) > 1)  # of one forecast no slope can be told
+    enough = enough and (not slope or max(sizes) > 1)  # one forecast determines no slope
     return _Fit(a, max(before, 0.0), max(after, 0.0), squares, fine, enough)
 
 
@@ -408,13 +403,14 @@ def _rate(logit: Array) -> Array:
 
 def _shift(bins: Bins) -> float:
     """Return how far the mean forecast of a class lies from its mean outcome, in standard deviations."""
-    said = bins.mean_forecast
-    came = bins.mean_outcome
-    return (said - came) / math.sqrt(max(came * (1 - came), said * (1 - said), 1e-12) / max(math.fsum(bins.rows), 1.0))
+    forecast = bins.mean_forecast
+    outcome = bins.mean_outcome
+    variance = max(outcome * (1 - outcome), forecast * (1 - forecast), 1e-12)
+    return (forecast - outcome) / math.sqrt(variance / max(math.fsum(bins.rows), 1.0))
 
 
 def _said(name: str, bins: Bins) -> str:
-    return f"{name} ({bins.mean_forecast:.3f} forecast, {bins.mean_outcome:.3f} came)"
+    return f"{name} ({bins.mean_forecast:.3f} forecast, {bins.mean_outcome:.3f} observed)"
 
 
 def _rounded(count: float) -> int:

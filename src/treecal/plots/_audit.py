@@ -56,7 +56,7 @@ def plot_audit(audit: Audited | Calibrated, *, figure: Any = None) -> list[Axes]
 
 
 def draw_audit(part: Calibrated, figure: Any, *, most: int) -> list[Any]:
-    """Draw the most likely class, and so many others at most."""
+    """Draw the most likely class, and at most `most` others."""
     names = sorted(part.classes, key=lambda name: (-part.classes[name].debiased_ece, -part.classes[name].ece))
     names = [*part.classes][1:] if len(names) == 2 else names
     shown = names[:most]
@@ -98,7 +98,7 @@ def draw_audit(part: Calibrated, figure: Any, *, most: int) -> list[Any]:
 
 
 _MOST_NAMES = 12  # under the axis
-_CALIBRATED = Key({"marker": "o", "ls": "none", "color": BLUE}, "not told from 0")
+_CALIBRATED = Key({"marker": "o", "ls": "none", "color": BLUE}, "not distinguishable from 0")
 _OFF = Key({"marker": "D", "ls": "none", "color": VERMILION}, "debiased ECE, 90 % interval")
 _ROWS = Key({"ls": "none", "marker": "s", "color": GREY, "alpha": 0.45, "mew": 0}, "rows")
 _ALARM: dict[str, Any] = {"color": VERMILION, "lw": 1.5, "ls": (0, (5, 2))}
@@ -150,7 +150,7 @@ def plot_windows(
     rows = np.array([part.rounds for part in parts], dtype=np.float64)
     if alarm is not None and alarm.round > rows.sum():
         raise ParameterError(
-            f"the alarm came after round {alarm.round:,}, and the audit has {rows.sum():,.0f} rows.",
+            f"the alarm was raised after round {alarm.round:,}, and the audit has {rows.sum():,.0f} rows.",
             hint="audit the rows that the monitor watched.",
         )
     found = [bins_of(part, k) for part in parts]
@@ -169,9 +169,9 @@ def plot_windows(
             ax.scatter(at[chosen], value[chosen], s=36, marker=style["marker"], color=style["color"], lw=0, zorder=3)
             keys.append(key)
     if alarm is not None:
-        since, came = (_place(number, rows) for number in (alarm.onset, alarm.round))
-        ax.axvspan(since, came, color=VERMILION, alpha=0.12, lw=0)
-        ax.axvline(came, **_ALARM)
+        since, raised = (_place(number, rows) for number in (alarm.onset, alarm.round))
+        ax.axvspan(since, raised, color=VERMILION, alpha=0.12, lw=0)
+        ax.axvline(raised, **_ALARM)
         keys.append(Key(_ALARM, f"alarm after round {alarm.round:,},\nsince about {alarm.onset:,}"))
     _name_windows(ax, [*audit.groups])
     ax.set(

@@ -11,7 +11,7 @@ from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
 from treecal.geometry import TOLERANCE
 from treecal.ledger import Ledger, Reading
-from treecal.measures import MOST_BINS, Bins, bin_of
+from treecal.measures import MOST_BINS, Bins, bin_class
 from treecal.monitor import Alarm
 from treecal.plots._style import as_reading, short
 
@@ -142,7 +142,7 @@ def bins_of(source: Source, k: int | str | None = None, *, bins: int | None = No
 
 def _filled(bins: Bins) -> Bins:
     if not (bins.weight > 0).any():
-        raise ParameterError("there is no row, so there is nothing to draw.")
+        raise ParameterError("there are no rows, so there is nothing to draw.")
     return bins
 
 
@@ -152,7 +152,9 @@ def _bins_of_reading(reading: Reading, k: int | str | None, bins: int) -> Named:
     name = TOP if k is None else str(k)
     if k is None:
         if np.abs(reading.forecasts.sum(axis=1) - 1).max() > TOLERANCE:
-            raise ParameterError("k is missing: these are no probabilities of classes, none of which is the likeliest.")
+            raise ParameterError(
+                "k is missing: these are not probabilities of classes, so there is no most likely class."
+            )
         reading = likeliest(reading)
         k = 1
     k = whole_number("k", k, least=0)
@@ -164,11 +166,4 @@ def _bins_of_reading(reading: Reading, k: int | str | None, bins: int) -> Named:
     most = max(forecast.max(), outcome.max())
     if least < -TOLERANCE or most > 1 + TOLERANCE:
         raise ParameterError(f"coordinate {k} runs from {least:g} to {most:g}, expected probabilities, from 0 to 1.")
-    home = bin_of(np.clip(forecast, 0, 1), bins).astype(np.int64)
-    totals = np.zeros((bins, 3))
-    np.add.at(totals, home, reading.weights[:, None] * np.column_stack([np.ones_like(forecast), forecast, outcome]))
-    weight = totals[:, 0]
-    means = np.full((2, bins), np.nan)
-    np.divide(totals[:, 1:].T, weight, out=means, where=weight > 0)
-    means = np.clip(means, 0, 1)
-    return Named(name, Bins(means[0], weight, means[1], reading.rounds / reading.weight))
+    return Named(name, bin_class(forecast, outcome, reading.weights, bins, reading.rounds / reading.weight))

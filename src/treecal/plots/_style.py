@@ -39,11 +39,11 @@ FORECASTERS = {
 }
 """The colour of each forecaster, by its name in the registry: it shows on white and on a dark page."""
 SPARE = ("#99CC77", "#0000FF", "#B8A800", "#8899FF")
-"""Colours of no forecaster of the package: for those that others add, and for lines that are no forecaster's."""
+"""Colours that no forecaster of the package has: for those that others add, and for other lines."""
 
 
 def colour(name: str) -> str | None:
-    """Return the colour of a forecaster, the same in every picture; None for a name that is no forecaster's.
+    """Return the colour of a forecaster, the same in every picture; None for any other name.
 
     Any two of them can be distinguished with each of the common kinds of colour blindness. Forecasters that are not
     the package's own have spare colours, in the order in which they were defined.
@@ -135,7 +135,7 @@ _SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Any]:
-    """Yield a figure of so many inches for `svg`, which is to be called before it is left.
+    """Yield a figure of this size, in inches, for `svg`, which must be called inside the block.
 
     Examples
     --------

@@ -92,7 +92,7 @@ def interval_tree(
         if count > MOST_CELLS:
             unseen += 1
         else:
-            if sums.ndim == 1:  # classes: a row for each of so many rounds would take too much memory
+            if sums.ndim == 1:  # classes: a row for each round would take too much memory
                 sums = np.zeros((count, dim))
                 np.add.at(sums, (np.arange(rounds) // size, y), 1.0)
             forecasts = _sibling_means(sums[:count], tree.arity, size, first)

@@ -13,18 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal import streams
-from treecal._checkpoints import checkpoints
 from treecal._typing import Array
 from treecal._validate import finite_array
 from treecal.auditing import Calibration
 from treecal.correctors import Corrector, GuardedCorrector
-from treecal.engine import GuardedRun, Run, is_compiled, replay
+from treecal.engine import GuardedRun, Run, can_replay, replay
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
 from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
 from treecal.ledger import Brier, Ledger, Reading
 from treecal.plots import IntervalTree, interval_tree
-from treecal.streams import Adversary, are_classes
+from treecal.streams import Adversary, are_classes, checkpoints
 
 
 class Curve(NamedTuple):
@@ -98,7 +97,7 @@ class Entry:
         if isinstance(self.ledger, Reading) and not self.space.contains(self.ledger.forecasts).all():
             raise ParameterError(
                 f"the reading of {self.name!r} holds forecasts that are not probabilities.",
-                hint="give the Ledger, which knows its set.",
+                hint="pass the Ledger, which knows its set.",
             )
 
     @property
@@ -180,7 +179,7 @@ def play(
     >>> rng, space = np.random.default_rng(0), tc.Simplex(2)
     >>> entry = play(tc.TreeCal(space, arity=4), np.eye(2)[rng.integers(2, size=1000)])
     >>> entry.made, entry.curve.rounds[-3:], entry.curve.exact[-3:].round(2)
-    ('TreeCal(Simplex(2), arity=4)', array([ 263.,  512., 1000.]), array([0.29, 0.25, 0.23]))
+    ('TreeCal(Simplex(2), arity=4)', array([ 251.,  501., 1000.]), array([0.3 , 0.26, 0.23]))
     """
     ys: Array | Adversary
     if isinstance(outcomes, Adversary):
@@ -195,7 +194,7 @@ def play(
     norm = forecaster.space.default_norm if norm is None else as_norm(norm)
     seen = _Seen(forecaster.space, norm)
     ledger: Ledger | Run | GuardedRun
-    if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and _is_compiled(forecaster):
+    if at_once and isinstance(ys, np.ndarray) and count and forecasts is None and can_replay(forecaster):
         ledger = _replayed(forecaster, ys, seen, progress)
     else:
         ledger = _played(forecaster, ys, rounds, count, forecasts, seen, progress)
@@ -228,7 +227,7 @@ class _Seen:
     marks: list[tuple[float, float, float]] = field(default_factory=list)
 
     def read(self, rounds: int, record: Ledger | Run | GuardedRun) -> None:
-        """Read the errors after so many rounds."""
+        """Read the errors after this many rounds."""
         reading = record.exact()
         exact = reading.error(self.norm)
         error = reading.verdict().views[1].luck.value if isinstance(self.space, Simplex) else exact
@@ -238,12 +237,6 @@ class _Seen:
         """Return what was read."""
         at, errors, exact = np.array(self.marks, dtype=np.float64).reshape(-1, 3).T
         return Curve(at, errors, exact, None if forecaster is None else _bounds(forecaster, self.norm, at))
-
-
-def _is_compiled(forecaster: Forecaster | Corrector) -> bool:
-    if isinstance(forecaster, Guarded):
-        return is_compiled(forecaster)
-    return type(forecaster) in (TreeCal, AdaptiveTreeCal)
 
 
 def _replayed(

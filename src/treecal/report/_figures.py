@@ -64,24 +64,24 @@ def draw_curve(section: Section) -> Picture | None:
     entries = {entry.name: entry for entry in section.entries}
     before = {f"{entry.name}, before": entry.before for entry in section.entries if entry.before is not None}
     models = [entry.ledger for entry in before.values()]
-    own = [entry.ledger for entry in section.entries]  # a model may be an entry of its own
+    own = [entry.ledger for entry in section.entries]  # a model may be an entry, too
     entries |= {name: entry for name, entry in before.items() if entry.ledger not in own}
     curves = {name: entry.curve for name, entry in entries.items() if entry.curve is not None}
     if not curves:
         return None
     classes = isinstance(section.entries[0].space, Simplex)
     worst = section.verdicts[0].worst
-    told = {name: curve for name, curve in curves.items() if curve.bounds is not None and curve.bounds[-1] < worst}
+    bounded = {name: curve for name, curve in curves.items() if curve.bounds is not None and curve.bounds[-1] < worst}
     hues = _hues({name: entries[name].ledger in models for name in curves})
-    panels = 1 + (classes and bool(told))
+    panels = 1 + (classes and bool(bounded))
     with drawing(9, 3.4 * panels) as figure:
         first, *second = figure.subplots(panels, 1, squeeze=False)[:, 0]
         for name, curve in curves.items():
-            bounds = curve.bounds if not classes and name in told else None
+            bounds = curve.bounds if not classes and name in bounded else None
             plot_error_over_time(curve.rounds, curve.errors, certificate=bounds, name=short(name), ax=first)
         first.set_ylabel("class-wise ECE" if classes else "calibration error per round")
         for ax in second:
-            for name, curve in told.items():
+            for name, curve in bounded.items():
                 plot_error_over_time(curve.rounds, curve.exact, certificate=curve.bounds, name=short(name), ax=ax)
             ax.set_ylabel("exact error per round")
         for ax in (first, *second):
@@ -90,7 +90,7 @@ def draw_curve(section: Section) -> Picture | None:
         caption = "The error of the verdict against rounds (logarithmic scale)."
         if second:
             caption += " Below it the exact error of each distinct forecast, and dashed what is guaranteed of it."
-        elif told:
+        elif bounded:
             caption += " Dashed: guaranteed for every sequence."
         return Picture(_address(figure), f"Calibration error against rounds. At the end: {ends}.", caption)
 
@@ -168,7 +168,7 @@ def _reliability(verdict: Verdict, names: Sequence[str]) -> Picture | None:
             "Forecast against mean outcome, with 95 % intervals; on the diagonal the two agree. Orange diamonds are "
             "off by more than chance; hollow marks have fewer than 30 rows. Grey: the weight of each bin."
         )
-        off = f"Off by more than chance: {', '.join(judged.off[:8])}." if judged.off else "No class is off by itself."
+        off = f"Off by more than chance: {', '.join(judged.off[:8])}." if judged.off else "No single class is off."
         return Picture(_address(figure), f"Reliability diagrams. {off}", caption)
 
 

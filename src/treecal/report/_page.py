@@ -85,7 +85,7 @@ def write(
     command: str | None = None,
     force: bool = False,
 ) -> Path:
-    """Write the report to one file, whole or not at all, and return its path.
+    """Write the report to one file, completely or not at all, and return its path.
 
     Parameters
     ----------

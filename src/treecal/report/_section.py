@@ -58,7 +58,7 @@ def in_words(groups: Sequence[GroupRow], off: Sequence[GroupRow], by: Sequence[s
         most = "" if len(off) <= _MOST_NAMES else "most of all "
         found = f"Of {many}, {len(off):,} {'is' if len(off) == 1 else 'are'} off: {most}{named}."
     else:
-        found = f"Of {many}, none is off by more than chance."
+        found = f"Of {many}, none is off by more than chance explains."
     few = sum(row.part.verdict.level == "cannot tell" for row in groups)
     return found + (f" {few:,} {'has' if few == 1 else 'have'} too few rows to tell." if few else "")
 

@@ -48,7 +48,7 @@ class Verdict:
     """How calibrated one entry was, in numbers and in words.
 
     Forecasts of classes are judged by `treecal.measures.Verdict`, class by class. On other sets a forecast does not say
-    how outcomes vary, so there is no talk of chance, and the error is compared with the worst possible one.
+    how outcomes vary, so chance is not mentioned, and the error is compared with the worst possible one.
 
     Attributes
     ----------

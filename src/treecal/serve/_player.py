@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treecal._checkpoints import next_checkpoint
 from treecal._typing import Array, Integers
 from treecal.auditing import AuditRows, BinCounts, tally
 from treecal.correctors import (
@@ -38,6 +37,7 @@ from treecal.serve._config import packed as snapshot
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, outcome_columns, points_of, tags_text
 from treecal.serve._wire import NewStream
+from treecal.streams import next_checkpoint
 
 BINS = 10
 _AT_ONCE = 1024  # numbers of a kind that may wait to be scored: some 24 kB of a stream

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from treecal._typing import Integers
 from treecal._validate import whole_number
 from treecal.correctors import Corrector
 from treecal.exceptions import OutcomeError, ParameterError
@@ -18,13 +20,43 @@ from treecal.ledger import Ledger
 from treecal.streams._adversaries import Adversary
 
 
+def checkpoints(rounds: int) -> Integers:
+    """Return ten numbers of rounds a decade, evenly spaced on a logarithmic scale, from 1 on, and `rounds`.
+
+    Examples
+    --------
+    >>> checkpoints(20)
+    array([ 1,  2,  3,  4,  5,  6,  8, 10, 13, 16, 20])
+    """
+    found: list[int] = []
+    mark = 0
+    while mark < rounds:
+        mark = min(next_checkpoint(mark), rounds)
+        found.append(mark)
+    return np.array(found, np.int64)
+
+
+def next_checkpoint(rounds: int) -> int:
+    """Return the first of ten numbers a decade that is greater.
+
+    Examples
+    --------
+    >>> [next_checkpoint(n) for n in (0, 1, 2, 10, 11, 1000)]
+    [1, 2, 3, 13, 13, 1259]
+    """
+    k = 0 if rounds < 1 else max(0, math.floor(10 * math.log10(rounds)) - 1)
+    while (mark := round(10 ** (k / 10))) <= rounds:
+        k += 1
+    return mark
+
+
 def are_classes(outcomes: NDArray[Any], space: ConvexSet) -> bool:
     """Return whether outcomes are indices of classes."""
     return outcomes.ndim == 1 and outcomes.dtype.kind in "iu" and isinstance(space, Simplex)
 
 
 def check_classes(outcomes: NDArray[Any], space: ConvexSet) -> None:
-    """Raise if an index is none of a class of the simplex."""
+    """Raise if an index is not that of a class of the simplex."""
     outside = (outcomes < 0) | (outcomes >= space.dim)
     if outside.any():
         first = int(np.argmax(outside))
@@ -71,7 +103,7 @@ def play(
     >>> play(tc.TreeCal(space), outcomes, ledger=ledger, at=checkpoints(100), progress=note).rounds
     100
     >>> errors[::4]
-    [1.0, 0.67, 0.69, 0.48, 0.38]
+    [1.0, 0.67, 0.61, 0.47, 0.38]
     """
     if isinstance(stream, Adversary):
         if rounds is None:
@@ -84,7 +116,8 @@ def play(
             check_classes(outcomes, forecaster.space)
     if isinstance(forecaster, Corrector) != (forecasts is not None):
         raise ParameterError(
-            "correctors, and only they, need the model's forecasts.", hint="forecasts=, a row a round."
+            "correctors need the model's forecasts, and forecasters take none.",
+            hint="pass forecasts= to a corrector, one row per round.",
         )
     given = None if forecasts is None else np.asarray(forecasts)[:rounds]
     if given is not None and len(given) != count:

@@ -57,7 +57,7 @@ DENSE_ROUNDS = 256
 """The most rounds for which the norm is computed by a dense SVD."""
 
 _EPS = 2.0**-52
-_LEAST_WEIGHT = 1e-2  # of a weight, relative to the mass of its forecast or to one round: keeps the scaling tame
+_LEAST_WEIGHT = 1e-2  # of a weight, relative to the weight of its forecast or to one round: keeps the scaling tame
 _Product = Callable[[Array], Array]  # over the last axis
 
 
@@ -69,7 +69,7 @@ class Replay:
     ----------
     operator
         `G`, forecasts × rounds, as a SciPy `LinearOperator`.
-    masses
+    weights
         The total weight `m_n` of each stored forecast, all positive.
     opening
         The total weight of start points announced without being stored.
@@ -79,12 +79,12 @@ class Replay:
     Examples
     --------
     >>> replay = Replay.tree(4, arity=2)  # four leaves, and the interval of the last two
-    >>> replay.masses, replay.operator.matvec(np.array([1.0, 1.0, -1.0, 1.0]))
+    >>> replay.weights, replay.operator.matvec(np.array([1.0, 1.0, -1.0, 1.0]))
     (array([1. , 1. , 0.5, 0.5, 1. ]), array([ 1. ,  0. , -0.5,  1. , -1. ]))
     """
 
     operator: LinearOperator = field(repr=False)
-    masses: Array = field(repr=False)
+    weights: Array = field(repr=False)
     opening: float
     centred: bool
 
@@ -100,8 +100,8 @@ class Replay:
         tree = Tree(arity, depth)
         tree.check(rounds)
         levels = _tree_levels(tree, rounds)
-        masses = np.concatenate([level.masses for level in levels])
-        cuts = np.cumsum([len(level.masses) for level in levels])[:-1]
+        weights = np.concatenate([level.weights for level in levels])
+        cuts = np.cumsum([len(level.weights) for level in levels])[:-1]
 
         def gaps(y: Array) -> Array:
             sums = y
@@ -121,7 +121,7 @@ class Replay:
                 above = level.share * nodes - later + np.repeat(above, level.width, axis=-1)[..., : len(level.share)]
             return above
 
-        return cls(_operator(len(masses), rounds, gaps, adjoint), masses, 0.0, False)
+        return cls(_operator(len(weights), rounds, gaps, adjoint), weights, 0.0, False)
 
     @classmethod
     def harmonic(cls, rounds: int) -> Replay:
@@ -146,8 +146,8 @@ class Replay:
         def future(x: Array) -> Array:
             return np.asarray(irfft(rfft(x, size) * transfer.conj(), size)[..., :n])
 
-        masses = future(1 / h)
-        ratio = masses / h
+        weights = future(1 / h)
+        ratio = weights / h
 
         def gaps(y: Array) -> Array:
             return future(y[..., 1:] / h) - ratio * past(y[..., :-1])
@@ -158,7 +158,7 @@ class Replay:
             out[..., :-1] -= future(ratio * u)
             return out
 
-        return cls(_operator(n, n + 1, gaps, adjoint), masses, 1.0, True)
+        return cls(_operator(n, n + 1, gaps, adjoint), weights, 1.0, True)
 
     @classmethod
     def dense(cls, averages: ArrayLike, replays: ArrayLike) -> Replay:
@@ -191,14 +191,14 @@ class Replay:
                 f"round {t} (counted from 0) announces forecast {n}, which averages outcomes up to round {known[n]}.",
                 hint="a round may announce only what was stored before it.",
             )
-        masses = Q.sum(axis=0)
-        P = P[masses > 0]
-        Q = Q[:, masses > 0]
-        masses = masses[masses > 0]
-        G = Q.T - masses[:, None] * P
+        weights = Q.sum(axis=0)
+        P = P[weights > 0]
+        Q = Q[:, weights > 0]
+        weights = weights[weights > 0]
+        G = Q.T - weights[:, None] * P
         opening = float(np.maximum(1 - Q.sum(axis=1), 0).sum())
         centred = bool((np.abs(P.sum(axis=1) - 1) <= 1e-12).all())
-        return cls(_operator(len(masses), rounds, lambda y: y @ G.T, lambda u: u @ G), masses, opening, centred)
+        return cls(_operator(len(weights), rounds, lambda y: y @ G.T, lambda u: u @ G), weights, opening, centred)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +336,7 @@ def _radii(replay: Replay, space: ConvexSet | None, norm: Norm, start: ArrayLike
 def _checked_weights(replay: Replay, weights: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
     c = finite_array("c", weights[0], ndim=1)
     e = finite_array("e", weights[1], ndim=1)
-    for name, array, size in (("c", c, len(replay.masses)), ("e", e, replay.rounds)):
+    for name, array, size in (("c", c, len(replay.weights)), ("e", e, replay.rounds)):
         if len(array) != size or array.min(initial=1.0) <= 0:
             raise ParameterError(f"{name} has {len(array)} weights, expected {size} positive ones.")
     return c, e
@@ -353,7 +353,7 @@ def _hard_stream(replay: Replay, dim: int, steps: int, rng: np.random.Generator)
         before = y
         y, e = _units(adjoint(_units(product(ahead))[0]))
     c = _units(product(y))[1]
-    return np.maximum(c, _LEAST_WEIGHT * replay.masses), np.maximum(e, _LEAST_WEIGHT), y, math.fsum(c)
+    return np.maximum(c, _LEAST_WEIGHT * replay.weights), np.maximum(e, _LEAST_WEIGHT), y, math.fsum(c)
 
 
 def _units(vectors: Array) -> tuple[Array, Array]:
@@ -409,7 +409,7 @@ def _rounding(replay: Replay, c: Array, e: Array) -> float:
     `‖|G|‖ <= √(‖|G|‖_∞·‖|G|‖_1)`, whose rows sum to at most 2m and whose columns, `Q1 + Pᵀm`, to at most `2 − Gᵀ1`.
     """
     columns = 2 - float(replay.operator.rmatvec(np.ones(len(c))).min())
-    size = math.sqrt(2 * replay.masses.max(initial=0.0) * columns / (c.min(initial=1.0) * e.min()))
+    size = math.sqrt(2 * replay.weights.max(initial=0.0) * columns / (c.min(initial=1.0) * e.min()))
     return _EPS * (replay.rounds + 64 * math.log2(replay.rounds + 1)) * size
 
 
@@ -419,7 +419,7 @@ class _Level:
 
     share: Array
     pull: Array
-    masses: Array  # of the nodes that are announced: those from `first` on
+    weights: Array  # of the nodes that are announced: those from `first` on
     first: int
     width: int  # nodes in a family
 
@@ -442,11 +442,11 @@ def _tree_levels(tree: Tree, rounds: int) -> list[_Level]:
         starts = index * span
         digit = index % tree.arity
         share = 1.0 / tree.heights(starts)
-        masses = share * np.minimum(span, rounds - starts)
-        pull = np.where(digit > 0, masses / (np.maximum(digit, 1) * span), 0.0)
+        weights = share * np.minimum(span, rounds - starts)
+        pull = np.where(digit > 0, weights / (np.maximum(digit, 1) * span), 0.0)
         # A growing tree's first interval of each height was never announced: the tree was lower then.
         first = int(tree.depth is None and height > 0)
-        levels.append(_Level(share, pull, masses[first:], first, min(tree.arity, len(index))))
+        levels.append(_Level(share, pull, weights[first:], first, min(tree.arity, len(index))))
     return levels
 
 

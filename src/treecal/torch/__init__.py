@@ -1,7 +1,7 @@
 """treecal on the device that a model runs on: calibration error of its logits, recalibration, a monitor, and replay.
 
 Everything works on the CPU as well, with float32, bfloat16, float16 and float64 logits, and under `torch.compile`.
-Kernels for NVIDIA's GPUs are compiled by Triton when first used; they need no compiler of one's own.
+Kernels for NVIDIA's GPUs are compiled by Triton when first used; no other compiler is needed.
 """
 
 from treecal._optional import require

@@ -14,6 +14,7 @@ from treecal.engine import new_treecal, read_outcomes
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecasters import TreeCal
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Simplex
+from treecal.torch._read import as_tensor
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
@@ -266,8 +267,8 @@ class Bank:
         state = bank.get_state()
         if set(state) != {"rounds", "sums"}:
             raise ParameterError(
-                f"the bank has {', '.join(sorted(set(state) - {'rounds', 'sums'}))} too, expected a plain one.",
-                hint="streams on a device have numbers for keys, from 0 on, and no scores or e-values.",
+                f"the bank also has {', '.join(sorted(set(state) - {'rounds', 'sums'}))}, expected a plain one.",
+                hint="on a device, streams are numbered from 0, and have no scores or e-values.",
             )
         found._rounds, found._sums = (torch.tensor(state[name], device=device) for name in ("rounds", "sums"))
         return found
@@ -278,11 +279,7 @@ class Bank:
 
 def _tensor(name: str, given: Any, device: torch.device) -> Tensor:
     """Return a tensor of the device, which its caller may not write to."""
-    if not isinstance(given, Tensor):
-        if not hasattr(given, "__dlpack__"):
-            raise ParameterError(f"{name} are a {type(given).__name__}, expected a tensor, or an array with DLPack.")
-        given = torch.utils.dlpack.from_dlpack(given)
-    found: Tensor = given.detach()
+    found = as_tensor(name, given)
     if found.device != device:
         raise ParameterError(f"{name} are on {found.device}, the bank on {device}.")
     return found

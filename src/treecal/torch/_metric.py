@@ -31,7 +31,7 @@ class CalibrationError(nn.Module):
     and probabilities and scores are summed, as integers. (Logarithms differ between devices in their last bit; the log
     score is rounded to nine decimals, as in every audit.) Between devices, the softmax differs in its last bits.
 
-    A row with a logit that is NaN or ∞, with no finite one, or with an outcome that is no class, is left out and
+    A row with a logit that is NaN or ∞, with no finite one, or with an outcome that is not a class, is left out and
     counted in `invalid`: to raise an error would wait for the device.
 
     With `torch.distributed`, `compute` adds up the rows of all processes, and every process gets the same result. Keep
@@ -58,7 +58,7 @@ class CalibrationError(nn.Module):
     >>> found.rounds, round(found.top_label.ece, 3), round(found.brier, 3)
     (4000, 0.15..., 0.56...)
     >>> found.verdict.advice
-    'Too sure: a temperature of about ... Use tc.TemperatureScaling.'
+    'Too sure: a temperature of about ... Use tc.AutoCorrector.'
     """
 
     counts: Tensor
@@ -115,9 +115,7 @@ class CalibrationError(nn.Module):
             torch.distributed.all_reduce(counts)
         sums = tally.views(counts, self.bins)
         if not int(sums.rows[0]):
-            raise ParameterError(
-                f"there is no valid row; {int(sums.rows[2])} were left out.", hint="update(...) first."
-            )
+            raise ParameterError(f"no row is valid: {int(sums.rows[2])} were left out.", hint="update(...) first.")
         found = AuditCounts(Groups(()), tally.as_cells(sums), None)
         return found.audit("logits", self.classes, self.classes, Problems("logits", "skip")).whole
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from treecal.geometry import Simplex
 from treecal.monitor import Alarm
 from treecal.monitor import Monitor as HostMonitor
-from treecal.torch._read import class_names, read_logits, read_outcomes
+from treecal.torch._read import read_logits, read_outcomes, space_of, valid_rows
 
 _MOST = 2**24  # probabilities that wait, at most
 
@@ -49,12 +48,12 @@ class Monitor(nn.Module):
 
     def __init__(self, classes: int | Sequence[str], *, alpha: float = 0.05, arl: float | None = None) -> None:
         super().__init__()
-        names = class_names(classes)
-        space = Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
-        self.classes = len(names)
+        space = space_of(classes)
+        self.classes = space.dim
         self._monitor = HostMonitor(space, alpha=alpha, arl=arl)
         self._due: list[tuple[Tensor, Tensor, Any]] = []
-        self._waiting = self._invalid = 0
+        self._waiting = 0
+        self._invalid = 0
 
     @torch.compiler.disable
     def update(self, logits: Tensor, outcomes: Tensor) -> None:
@@ -91,7 +90,7 @@ class Monitor(nn.Module):
         for p, y, event in due:
             if event is not None:
                 event.synchronize()
-            valid = (y >= 0) & (y < self.classes) & ~torch.isnan(p[:, 0])
+            valid = valid_rows(p, y)
             self._invalid += int((~valid).sum())
             if valid.any():
                 self._monitor.update_many(p[valid].numpy(), y[valid].numpy())
@@ -119,7 +118,7 @@ class Monitor(nn.Module):
         return self._monitor
 
     def reset(self) -> None:
-        """Begin anew, as after an alarm that was seen to."""
+        """Reset, as after an alarm has been handled."""
         self._due = []
         self._waiting = 0
         self._invalid = 0

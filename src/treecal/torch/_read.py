@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from treecal._validate import whole_number
 from treecal.exceptions import ParameterError
+from treecal.geometry import Simplex
 
 HAS_TRITON = find_spec("triton") is not None and torch.version.hip is None
 """Whether there are kernels. (Those of other makers' devices were never tried.)"""
@@ -21,7 +23,7 @@ MOST_BINS = 32767
 
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Whether kernels run on the CPU, in Triton's interpreter: for tests of them, where there is no GPU."""
+"""Whether kernels run on the CPU, in Triton's interpreter: for tests without a GPU."""
 
 
 def runs_kernels(rows: Tensor) -> bool:
@@ -35,13 +37,37 @@ def has_kernels(rows: Tensor) -> bool:
 
 
 def class_names(classes: int | Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the classes: of so many, their numbers."""
+    """Return the names of the classes: their indices, if only their number is given."""
     if isinstance(classes, int):
         return tuple(map(str, range(whole_number("classes", classes, least=2))))
     names = tuple(map(str, classes))
     if isinstance(classes, str) or len(names) < 2 or len(set(names)) < len(names):
         raise ParameterError.expected("classes", classes, "the number of classes, 2 or more, or their distinct names")
     return names
+
+
+def space_of(classes: int | Sequence[str]) -> Simplex:
+    """Return the simplex of the classes, with their names if they have some."""
+    names = class_names(classes)
+    return Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
+
+
+def as_tensor(name: str, given: Any) -> Tensor:
+    """Return a tensor, or an array with DLPack as one; its caller may not write to it."""
+    if not isinstance(given, Tensor):
+        if not hasattr(given, "__dlpack__"):
+            raise ParameterError(f"{name} are a {type(given).__name__}, expected a tensor, or an array with DLPack.")
+        given = torch.utils.dlpack.from_dlpack(given)
+    found: Tensor = given.detach()
+    return found
+
+
+def valid_rows(p: Tensor, outcomes: Tensor) -> Tensor:
+    """Return which rows of probabilities are valid, with a valid class: bad logits make a whole row of them NaN.
+
+    Those are logits of which one is NaN or ∞, or of which all are −∞.
+    """
+    return (outcomes >= 0) & (outcomes < p.shape[1]) & ~torch.isnan(p[:, 0])
 
 
 def read_logits(logits: Tensor, classes: int) -> Tensor:
@@ -57,7 +83,7 @@ def read_logits(logits: Tensor, classes: int) -> Tensor:
 def read_outcomes(outcomes: Tensor, logits: Tensor) -> Tensor:
     """Return the class of each row of logits, `(n,)`."""
     shape = (logits.shape[0], *logits.shape[2:])
-    if not isinstance(outcomes, Tensor) or outcomes.is_floating_point() or outcomes.dtype in (torch.bool,):
+    if not isinstance(outcomes, Tensor) or outcomes.is_floating_point() or outcomes.dtype == torch.bool:
         given = outcomes.dtype if isinstance(outcomes, Tensor) else type(outcomes).__name__
         raise ParameterError(f"outcomes are {given}, expected a tensor of whole numbers, the classes.")
     if tuple(outcomes.shape) != shape:

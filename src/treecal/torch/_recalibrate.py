@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from treecal.correctors import Newton, TemperatureScaling, VectorScaling
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex
-from treecal.torch._read import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes, runs_kernels
+from treecal.torch._read import (
+    MOST_CLASSES,
+    has_kernels,
+    read_logits,
+    read_outcomes,
+    runs_kernels,
+    space_of,
+    valid_rows,
+)
 
 Method = Literal["vector", "temperature"]
 _AT_ONCE = 2**24  # probabilities that are held at a time
@@ -87,14 +95,13 @@ class Recalibrate(nn.Module):
         super().__init__()
         if method not in get_args(Method):
             raise ParameterError.expected("method", method, "'vector' or 'temperature'")
-        names = class_names(classes)
-        self.classes = len(names)
+        self._space = space_of(classes)
+        self.classes = self._space.dim
         self.method = method
         self.rate = rate
         self.ridge = ridge
         self.radius = radius
         self.forget = forget
-        self._space = Simplex(len(names)) if isinstance(classes, int) else Simplex(classes=names)
         now = self._new()._state
         for name, value in (
             ("theta", np.zeros((_COPIES, *now.theta.shape[1:]))),
@@ -105,8 +112,8 @@ class Recalibrate(nn.Module):
             self.register_buffer(name, torch.from_numpy(value))
         self.register_buffer("rounds", torch.zeros((), dtype=torch.int64))
         self.register_buffer("invalid", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("slope", torch.ones(len(names)))
-        self.register_buffer("bias", torch.zeros(len(names)))
+        self.register_buffer("slope", torch.ones(self.classes))
+        self.register_buffer("bias", torch.zeros(self.classes))
         self._take(now, 0)
 
     def _new(self) -> TemperatureScaling | VectorScaling:
@@ -117,7 +124,7 @@ class Recalibrate(nn.Module):
 
     @property
     def _least(self) -> float:
-        """The logarithm of the least probability that is told from 0."""
+        """The logarithm of the least probability that is distinguished from 0."""
         return math.log((TemperatureScaling if self.method == "temperature" else VectorScaling)._least)
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -167,7 +174,7 @@ class Recalibrate(nn.Module):
                 self._use(self.trust @ self.theta)
                 return
             p = torch.softmax(x, 1, dtype=torch.float64)
-            valid = self._valid(p, y)
+            valid = valid_rows(p, y)
             p = p[valid].cpu()
             y = y[valid].cpu()
             corrector = self.corrector()
@@ -176,15 +183,12 @@ class Recalibrate(nn.Module):
             self._take(corrector._state, corrector.rounds)
             self.invalid += len(valid) - len(y)
 
-    def _valid(self, p: Tensor, y: Tensor) -> Tensor:
-        return (y >= 0) & (y < self.classes) & ~torch.isnan(p[:, 0])
-
     def _step(self, x: Tensor, y: Tensor) -> None:
         """Take the steps of some rows on the device."""
         from treecal.torch._triton.launch import Learned, take_steps
 
         p = torch.softmax(x, 1, dtype=torch.float64)
-        valid = self._valid(p, y)
+        valid = valid_rows(p, y)
         logs = p.clamp_(math.exp(self._least), 1.0).log_()
         self.invalid += (~valid).sum()
         now = Learned(self.theta, self.curvature, self.trust, self.seen, self.rounds)

@@ -19,7 +19,7 @@ from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Distance, Simplex, as_distance
-from treecal.torch._read import runs_kernels
+from treecal.torch._read import as_tensor, runs_kernels
 from treecal.tree import digits
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
     >>> run.error("l2") == tc.replay(rows.numpy(), tc.Box(0, 1, dim=10)).error("l2", per_node=True)
     True
     """
-    rows = outcomes.detach() if isinstance(outcomes, Tensor) else _from_dlpack(outcomes)
+    rows = as_tensor("outcomes", outcomes)
     given = _treecal(forecaster, arity) if isinstance(forecaster, ConvexSet) else forecaster
     found = new_treecal(given, hint="tc.replay takes others.")
     check = _check_of(found, rows)
@@ -131,13 +131,6 @@ def replay(outcomes: Any, forecaster: ConvexSet | TreeCal, *, arity: int = 8) ->
 def _treecal(space: ConvexSet, arity: int) -> TreeCal:
     """Return a forecaster that nobody updates: to make one takes longer than to launch a kernel."""
     return TreeCal(space, arity=arity)
-
-
-def _from_dlpack(outcomes: Any) -> Tensor:
-    if not hasattr(outcomes, "__dlpack__"):
-        raise ParameterError(f"outcomes are a {type(outcomes).__name__}, expected a tensor, or an array with DLPack.")
-    found: Tensor = torch.utils.dlpack.from_dlpack(outcomes)
-    return found
 
 
 def _on_cpu(rows: Tensor, forecaster: TreeCal) -> Replayed:
@@ -172,7 +165,7 @@ def _is_usual(space: Box) -> bool:
 
 
 class _Slice(NamedTuple):
-    """Nodes of one height that the CPU measures, from `start` on: of the first lane, or of one that is not whole."""
+    """Nodes of one height that the CPU measures, from `start` on: of the first lane, or of an incomplete one."""
 
     height: int
     start: int
@@ -215,9 +208,9 @@ def _on_device(rows: Tensor, forecaster: TreeCal, check: int) -> Replayed:
 
 
 def _check_tail(space: ConvexSet, tail: _Slice, rows: Array, edges: tuple[Array, Array]) -> None:
-    """Raise for the first outcome after the whole lanes that is not of the set."""
+    """Raise for the first outcome after the whole lanes outside the set."""
     if tail.rows.ndim == 1:
-        if len(rows) and not rows.any(axis=1).all():  # one is no class
+        if len(rows) and not rows.any(axis=1).all():  # one is not a class
             read_outcomes(space, _numpy(tail.rows.cpu()), before=tail.start)
     elif not (isinstance(space, Box) and ((rows >= edges[0]) & (rows <= edges[1])).all()):
         read_outcomes(space, rows, before=tail.start)
@@ -245,7 +238,7 @@ def _bounds(space: ConvexSet, start: bytes, device: torch.device) -> Bounds:
 
 
 def _refuse(forecaster: TreeCal, rows: Tensor, programs: list[int], step: Step) -> None:
-    """Raise for the first outcome that is not of the set: kernels know which programs saw one, and the CPU which."""
+    """Raise for the first outcome that is not of the set: kernels know which programs read one; the CPU finds it."""
     size = step.lanes * forecaster.tree.arity**step.heights
     for program in programs:
         part = rows[program * size : (program + 1) * size]
@@ -294,7 +287,7 @@ def measure_slices(held: Array, slices: Integers, rounds: int, tree: TreeArgs, e
     """Add the errors of all slices, and write what is carried at the end of the stream to sums that are 0.
 
     Each slice is `(height, start, heights, count, whole)`, and its rows follow one after the other in `held`. The sum
-    of the one node of a slice that is not whole is the last row of the next such slice.
+    of the incomplete node of a slice is the last row of the next slice that has one.
     """
     dim = len(tree.first)
     at = 0

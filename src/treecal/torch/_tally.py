@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from treecal.auditing import DIGITS, LOG_SCALE, MAGIC, SCORES, BinCounts
-from treecal.measures import bin_of
+from treecal.torch._read import valid_rows
 
 TWO = int(np.float64(2.0).view(np.int64))
 HALF = 26
@@ -69,8 +69,7 @@ def add(sums: Sums, logits: Tensor, outcomes: Tensor) -> None:
 def _add(sums: Sums, p: Tensor, y: Tensor) -> None:
     _, width, bins = sums.cells.shape
     classes = width - 1
-    # Where a logit is NaN or infinite, or all are −∞, so is the whole row NaN.
-    valid = (y >= 0) & (y < classes) & ~torch.isnan(p[:, 0])
+    valid = valid_rows(p, y)
     count = valid.long()
     y = torch.where(valid, y, 0).long()
     p = torch.where(valid[:, None], p, 0.0)
@@ -118,13 +117,6 @@ def _bin(p: Tensor, bins: int) -> Tensor:
     guess = torch.floor(p * bins)
     found = guess + (p >= (guess + 1) / bins).double() - (p < guess / bins).double()
     return found.clamp(max=bins - 1).long()
-
-
-def edges(bins: int) -> Tensor:
-    """Return the edges of the bins, and one more, with which a guess of the bin is compared."""
-    found = torch.from_numpy(np.arange(bins + 2) / bins)
-    assert bin_of(found[1].item(), bins) == min(1, bins - 1)
-    return found
 
 
 def as_cells(sums: Sums) -> BinCounts:

@@ -12,7 +12,7 @@ from treecal.torch._triton.kernels.count import RECORD, START, tally_classes, wr
 from treecal.torch._triton.kernels.marked import tally_marked
 from treecal.torch._triton.launch import current_stream, launch, multiprocessors, power_of_two
 
-_MOST_ROWS = 2048  # of a program: sums of so many rows fit into 62 bits
+_MOST_ROWS = 2048  # of a program: sums of that many rows fit into 62 bits
 _ROWS = 2  # of a program
 _EACH = 8  # warps of a multiprocessor
 _STAGES = 3  # tiles that are read ahead
@@ -25,7 +25,7 @@ _FEW_BINS = 64  # of the most likely class, which are summed within a program
 
 
 class _Shape(NamedTuple):
-    """How rows of so many classes lie in a program: see `tally_classes`. A warp has a row, or a group of one."""
+    """How rows lie in a program, by the number of classes: see `tally_classes`. A warp has a row, or a group of one."""
 
     chunks: int
     width: int
@@ -44,7 +44,7 @@ class _Shape(NamedTuple):
 
     @classmethod
     def of(cls, classes: int, size: int) -> _Shape:
-        """Return that of numbers of so many bytes."""
+        """Return the shape for a number of classes, of numbers of `size` bytes."""
         each = 16 // size
         block = max(8 * each, power_of_two(classes))
         width = min(block, 32 * each)
@@ -52,7 +52,7 @@ class _Shape(NamedTuple):
         return cls(chunks, width, each, max(1, chunks * each // _HELD))
 
     def programs(self, rows: int, device: torch.device) -> int:
-        """Return how many programs count so many rows: as many as the device runs at a time, or fewer."""
+        """Return how many programs count the rows: as many as the device runs at a time, or fewer."""
         held = self.rows * self.block // (32 * self.warps)  # numbers, by each thread
         warps = min(max(_EACH * _ROWS * _HELD // held, _EACH), 32) if self.groups == 1 else _LONG
         return min(-(-rows // self.rows), max(1, warps // self.warps) * multiprocessors(device))
@@ -103,12 +103,12 @@ def tally_rows(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> N
 
 
 def _vector(x: Tensor) -> int:
-    """Return how many numbers at a time rows of so many classes are read."""
+    """Return how many numbers are read at a time, by the number of classes."""
     return min(16 // x.element_size(), x.shape[1] & -x.shape[1])
 
 
 def _readable(logits: Tensor) -> Tensor:
-    """Return rows that are read by as many numbers at a time as all rows of so many classes, or a copy.
+    """Return the rows, or a copy that can be read by as many numbers at a time as all rows of as many classes.
 
     How they are read is how their exponentials are added up: so a row's probabilities do not depend on where it lies.
     """
@@ -123,7 +123,7 @@ def _tally(counts: Tensor, logits: Tensor, outcomes: Tensor, bins: int) -> None:
     y = y if y.is_contiguous() else y.contiguous()
     rows = x.shape[0]
     most = _MOST_ROWS * multiprocessors(x.device)
-    if rows <= most:  # a slice takes time of its own
+    if rows <= most:  # slicing takes time, too
         _count(counts, x, y, bins)
         return
     for start in range(0, rows, most):

@@ -20,10 +20,10 @@ _multiprocessors: dict[torch.device, int] = {}
 
 
 def launch(kernel: Any, key: tuple[Any, ...], programs: int, arguments: tuple[Any, ...], **options: Any) -> None:
-    """Launch so many programs of a kernel, on the device that is current.
+    """Launch a kernel in this many programs, on the current device.
 
     Launches with the same key have arguments of the same types, and pointers and strides divisible alike: all that a
-    kernel is compiled for. To find that out anew takes Triton longer than to launch.
+    kernel is compiled for. Finding that out again takes Triton longer than the launch.
     """
     compiled = _compiled.get(key)
     if compiled is not None:
@@ -48,7 +48,7 @@ def current_stream(rows: Tensor) -> int:
 
 
 def power_of_two(number: int) -> int:
-    """Return the least power of two that is not less."""
+    """Return the least power of two that is at least the number."""
     return 1 << (number - 1).bit_length()
 
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 # A row of few coordinates is held by one thread, so that norms need no exchange between threads. Its coordinates are
-# read in pairs, which are joined: in which order is all the same, so long as it is always the same one.
+# read in pairs, which are joined, in any order that is always the same.
 
 
 @triton.jit
@@ -119,7 +119,7 @@ def write_errors(slot, lane, whole, parts, digits, one, two, three, GROWS: tl.co
             heights += (lane >= limit).to(tl.int32)
             limit *= ARITY
     weight = tl.where((lane > 0) & (lane < whole), 1.0 / heights.to(tl.float64), 0.0)
-    # A lane that is not whole may hold anything.
+    # An incomplete lane may hold anything.
     tl.store(slot, tl.sum(tl.where(weight > 0, weight * one, 0.0), axis=0))
     tl.store(slot + 1, tl.sum(tl.where(weight > 0, weight * two, 0.0), axis=0))
     tl.store(slot + 2, tl.sum(tl.where(weight > 0, weight * three, 0.0), axis=0))

@@ -2,7 +2,7 @@
 
 Programs have three tasks, which do not wait for each other, since all of them wait for memory. Two tasks give each
 thread a row. One of these goes from mark to mark, and counts what is there; what is in the lowest bin follows from the
-sums of classes. What all rows add to the same few numbers is added up within a program first.
+sums of classes. Sums that all rows share are added up within a program first.
 """
 
 from __future__ import annotations

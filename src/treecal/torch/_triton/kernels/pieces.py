@@ -19,7 +19,7 @@ HAS_TUPLES = hasattr(tl, "tuple")
 
 @triton.jit
 def _piece(x, at, SIZE: tl.constexpr, BIT: tl.constexpr):
-    """Return the piece of this length of so many numbers, longest first; if there is none, anything."""
+    """Return the piece of `BIT` numbers among `SIZE`, longest first; if there is none, anything."""
     if SIZE & BIT:
         return tl.load(x + (at[:, None] + (SIZE // (2 * BIT) * (2 * BIT) + tl.arange(0, BIT))[None, :]))
     else:

@@ -1,0 +1,375 @@
+"""AutoCorrector: the corrector that needs no choice, and does no harm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from treecal._compile import strict
+from treecal._elementary import applied, exp, log
+from treecal._states import MOST_ROUNDS, Resume, State, check_array, check_count, check_like, check_names, check_number
+from treecal._typing import Array
+from treecal.correctors import _forgetting as forgetting
+from treecal.correctors._base import Corrector, Scored
+from treecal.correctors._batch import Batch
+from treecal.correctors._isotonic import IsotonicCalibration
+from treecal.correctors._matrix import MatrixScaling
+from treecal.correctors._recalibrator import Recalibrator
+from treecal.correctors._vector import VectorScaling
+from treecal.exceptions import ParameterError, SnapshotError
+from treecal.forecast import Forecast
+from treecal.geometry import ConvexSet, Simplex
+
+MODEL = 0.9
+"""The weight of the model before the first round."""
+SHARE = 0.002
+"""The most that is dealt out again in a round; after `t` rounds it is at most `1/t`."""
+LEAST = 0.01
+"""Of what a class has in the mean of all forecasts: it is given no less."""
+FULL = 4
+"""Classes up to which vector scaling has its full curvature."""
+FEW = 7
+"""Classes up to which there is matrix scaling."""
+
+
+@dataclass(eq=False)
+class Weights(State):
+    """How far the forecasts are trusted."""
+
+    weights: Array  # of the model, then of the corrections
+    model: float  # that of the model when rounds began
+    seen: int  # rounds learned since
+    lifted: float  # by how much the score may be above the guarantee, because of classes that were given more
+
+
+class AutoCorrector(Corrector):
+    """The corrector that needs no choice: announces a mixture of the model and of corrections, and does no harm.
+
+    Mixed are the model's forecast as it is, vector scaling, isotonic calibration, the means of groups of similar
+    forecasts and, for 3 to 7 classes, matrix scaling. Scalings and means forget where that pays.
+
+    **Algorithm** (Vovk's aggregating algorithm for the Brier score; Vovk and Zhdanov 2009). The model begins with the
+    weight 0.9, and the corrections share the rest. A round multiplies each weight by `exp(−‖y − p_i‖²)`; then a share
+    `γ_t = min(0.002, 1/t)` of all weight is dealt out as at the start. What would be left of the weights if class `k`
+    were the outcome is `exp(−G_k) = Σ_i w_i·exp(−‖e_k − p_i‖²)`. The forecast is the point of the simplex with
+    `‖e_k − p‖² <= G_k` for every class: `p_k = max(0, s − G_k)/2`, with the `s` for which they sum to 1. It exists
+    because the Brier score is mixable, and costs no more than the mean of the forecasts.
+
+    **Guarantee**, for any model and outcomes. `‖y − p‖² <= −ln Σ_i w_i·exp(−‖y − p_i‖²)` holds at the vertices, and so
+    for every point `y`: apart from `‖y‖²`, which both sides have, the left is linear in `y` and the right concave
+    (Hölder). The sum over rounds telescopes: with sample weights of 1 or less, the total Brier score exceeds that of
+    the model by at most `excess()`,
+
+        `ln(1/0.9) + Σ_t −ln(1 − γ_t/10)`,
+
+    which is 0.11 at first, 0.4 after 4,000 rounds and 0.8 after 200,000: in total, and not per round. That of any
+    correction it exceeds by at most `ln(10·N) + Σ_t −ln(1 − γ_t)`, with `N` corrections.
+
+    So that no class is excluded which some forecast allows, a forecast that gives a class less than a hundredth of what
+    the mean by weight gives it is moved by that hundredth towards the mean. It happens where forecasts that are sure
+    contradict each other; what it costs, at most 0.02 in such a round, is part of `excess()`.
+
+    `fit` fits the corrections to all of a log, whatever the order of its rows, and weighs them by their scores on half
+    of it after fits to the other one, in turns; in order of time (`in_order=True`) by those on the last quarter. The
+    guarantee is then one of the rounds after it, with these weights in place of 0.9. A round costs those of its parts.
+
+    Parameters
+    ----------
+    space
+        A simplex.
+    scores, tolerance
+        As for every `Corrector`.
+
+    Examples
+    --------
+    A model that is right for 1,000 rounds, then three times as sure as it should be.
+
+    >>> import numpy as np
+    >>> import treecal as tc
+    >>> rng = np.random.default_rng(0)
+    >>> f = tc.AutoCorrector(tc.Simplex(2))
+    >>> z = rng.normal(size=3000)
+    >>> rain = (rng.random(3000) < 1 / (1 + np.exp(-z))).astype(int)
+    >>> p = 1 / (1 + np.exp(-np.where(np.arange(3000) < 1000, z, 3 * z)))
+    >>> P = np.column_stack([1 - p, p])
+    >>> for rows in (slice(1000), slice(1000, 3000)):
+    ...     announced = f.update_many(P[rows], rain[rows])
+    ...     before, after = (((np.eye(2)[rain[rows]] - x) ** 2).sum(axis=1).mean() for x in (P[rows], announced))
+    ...     print(f"Brier score {before:.3f} → {after:.3f}, weight of the model {f.weights['model']:.2f}")
+    Brier score 0.413 → 0.413, weight of the model 0.90
+    Brier score 0.486 → 0.425, weight of the model 0.01
+
+    References
+    ----------
+    Vovk, "Aggregating strategies", 1990.
+    Vovk and Zhdanov, "Prediction with expert advice for the Brier game", 2009.
+    Herbster and Warmuth, "Tracking the Best Expert", 1998.
+    """
+
+    name = "auto"
+
+    def __init__(self, space: ConvexSet, *, scores: Scored | None = "binned", tolerance: float = 1e-6) -> None:
+        if not isinstance(space, Simplex):
+            hint = "Recalibrator(space, groups=Cells(), make='shift')."
+            raise ParameterError.expected("space", space, "a Simplex, because it mixes probabilities", hint=hint)
+        super().__init__(space, scores=scores, tolerance=tolerance)
+        parts: list[Corrector] = [
+            VectorScaling(space, curvature="full" if space.dim <= FULL else "by class", scores=None),
+            IsotonicCalibration(space, scores=None),
+            Recalibrator(space, scores=None),
+        ]
+        if 3 <= space.dim <= FEW:
+            parts.append(MatrixScaling(space, scores=None))
+        self._start = np.append(MODEL, np.full(len(parts), (1 - MODEL) / len(parts)))
+        self._now: tuple[tuple[Corrector, ...], Weights] = tuple(parts), Weights(self._start.copy(), MODEL, 0, 0.0)
+        self._asked: tuple[object, Array | None, Array] = None, None, self._start  # what the parts announced last
+
+    @classmethod
+    def examples(cls, space: ConvexSet) -> Iterator[Corrector]:
+        """Yield the only one there is."""
+        if isinstance(space, Simplex):
+            yield cls(space)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of the model and of each correction in the coming round, by name."""
+        parts, now = self._now
+        names = ("model", *(type(part).__name__ for part in parts))
+        return dict(zip(names, now.weights.tolist(), strict=True))
+
+    def excess(self) -> float:
+        """Return the most by which the total Brier score can exceed that of the model, since the first round or `fit`.
+
+        Examples
+        --------
+        >>> import treecal as tc
+        >>> round(tc.AutoCorrector(tc.Simplex(3)).excess(), 3)
+        0.105
+        """
+        now = self._now[1]
+        shares = np.minimum(SHARE, 1 / np.arange(1, min(now.seen, 10**6) + 1))
+        lost = -math.fsum(np.log1p(-shares * (1 - MODEL)))
+        if now.seen > 10**6:  # the rest of a sum of decreasing terms
+            lost += (1 - MODEL) * math.log(now.seen / 10**6) / (1 - 1e-6)
+        return -math.log(now.model) + lost + now.lifted
+
+    def _known(self, forecast: Array) -> Array:
+        """Return the forecasts of a round, the model's first, `(1 + parts, 1, dim)`: asked once for both its halves."""
+        now, b, found = self._asked
+        if now is not self._now or b is not forecast:
+            found = np.array([forecast, *(part._announced(forecast, None).mean for part in self._now[0])])[:, None]
+            self._asked = self._now, forecast, found
+        return found
+
+    def _announce(self, forecast: Array) -> Forecast:
+        mean = np.empty((1, self.space.dim))
+        mix.now(self._known(forecast), self._now[1].weights, mean)
+        return self._point(mean[0])
+
+    def _announce_many(self, forecasts: Array, groups: Any) -> Array:
+        parts, now = self._now
+        means = np.empty(forecasts.shape)
+        given = np.array([forecasts, *(part._announce_many(forecasts, None) for part in parts)])
+        mix.for_rows(len(means))(given, now.weights, means)
+        return means
+
+    def _after(self, forecast: Array, outcome: Array, *, weight: float = 1.0) -> dict[str, Any]:
+        parts, now = self._now
+        given = self._known(forecast)
+        learned = tuple(part._learned(forecast, outcome, None, weight) for part in parts)
+        batch = Batch(forecast[None], outcome[None], weights=np.array([weight]))
+        return {"_now": (learned, self._weighed(now, given, batch)[1])}
+
+    def _weighed(self, now: Weights, given: Array, batch: Batch) -> tuple[Array, Weights]:
+        """Return what is announced in rounds in order, given what the parts announce; and the weights after them."""
+        means = np.empty(batch.forecasts.shape)
+        weights = now.weights.copy()
+        rows = np.array(batch.outcomes), np.array(batch.all_weights())
+        lifted = play.for_rows(len(means))(given, *rows, weights, self._start, now.seen, means)
+        return means, replace(now, weights=weights, seen=now.seen + len(batch.counted()), lifted=now.lifted + lifted)
+
+    def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
+        parts, now = self._now
+        own = replace(batch, inner=True)
+        rounds = len(batch.counted())
+        given = [np.array(batch.forecasts)]
+        learned = []
+        for part in parts:
+            found = part._played(own)
+            if found is None:
+                return None
+            given.append(found[0])
+            learned.append(part._with(found[1], rounds))
+        means, now = self._weighed(now, np.array(given), batch)
+        return means, {"_now": (tuple(learned), now)}
+
+    def _fit(self, batch: Batch) -> None:
+        """Fit the parts to all of the log, and weigh them by what they make of rows that they were not fitted to."""
+        if not len(batch):
+            return
+        parts, _ = self._now
+        rounds = len(batch)
+        if not batch.in_order:
+            batch = _ranked(batch)
+        losses = np.zeros(1 + len(parts))
+        for own, held in _folds(batch):
+            given = [held.forecasts, *(part._fitted_to(own)._announce_many(held.forecasts, None) for part in parts)]
+            for i, points in enumerate(given):
+                costs = ((held.outcomes - points) ** 2).sum(axis=1)
+                losses[i] += float(np.add.accumulate(held.all_weights() * costs)[-1])
+        weights = self._start * applied(exp, losses.min() - losses)
+        weights = (1 - SHARE) * (weights / weights.sum()) + SHARE * self._start
+        fitted = tuple(part._fitted_to(_spread(batch)) for part in parts)
+        vars(self).update(_now=(fitted, Weights(weights, float(weights[0]), 0, 0.0)), **self._counted(rounds))
+
+    def _own_state(self) -> dict[str, Any]:
+        parts, now = self._now
+        return {"weighed": dict(vars(now)), "parts": {str(i): part._past() for i, part in enumerate(parts)}}
+
+    def _own_prepared(self, state: dict[str, Any], rounds: int) -> Resume:
+        check_names("the mixture", state, ("weighed", "parts"))
+        check_like(dict(vars(self._now[1])), state["weighed"], "the weights")
+        now = Weights(**deepcopy(state["weighed"]))
+        check_array("the weights", now.weights, self._start.shape)
+        check_count("the rounds that were weighed", now.seen, most=rounds)
+        check_number("the model's first weight", now.model, least=SHARE * MODEL / 2, most=1.0)
+        check_number("what was lifted", now.lifted, least=0.0, most=float(MOST_ROUNDS))
+        if (now.weights <= 0).any() or abs(now.weights.sum() - 1) > 1e-9:
+            raise SnapshotError("the weights are not a distribution.")
+        parts = deepcopy(self._now[0])
+        check_names("the parts", state["parts"], [str(i) for i in range(len(parts))])
+        for i, part in enumerate(parts):
+            part.set_state(state["parts"][str(i)])
+
+        def resume() -> None:
+            self._now = parts, now
+
+        return resume
+
+
+def _folds(batch: Batch) -> list[tuple[Batch, Batch]]:
+    """Return rows to fit to and rows to score: the last quarter of a log in order, or both halves of a ranked one."""
+    if batch.in_order:
+        first = len(batch) - len(batch) // 4
+        return [(batch.of(slice(first)), batch.of(slice(first, None)))] if first < len(batch) else []
+    halves = [_spread(batch.of(slice(start, None, 2))) for start in (0, 1)]
+    return [(halves[0], halves[1]), (halves[1], halves[0])] if len(batch) > 1 else []
+
+
+def _ranked(batch: Batch) -> Batch:
+    """Return a log without an order, sorted; equal rows are one of their weight, there as often as it counts."""
+    dim = batch.forecasts.shape[1]
+    found, places = np.unique(np.hstack([batch.forecasts, batch.outcomes]), axis=0, return_inverse=True)
+    weights = np.zeros(len(found))
+    np.add.at(weights, places.ravel(), batch.all_weights())
+    merged = replace(batch, forecasts=found[:, :dim], outcomes=found[:, dim:], weights=weights)
+    rows, weights = forgetting.steps_of(merged)
+    return replace(merged.of(rows), weights=weights)
+
+
+def _spread(batch: Batch) -> Batch:
+    """Return a sorted log in steps of the golden ratio, so that each class is spread evenly; others as they are."""
+    if batch.in_order or not len(batch):
+        return batch
+    step = max(1, round(len(batch) * (math.sqrt(5) - 1) / 2))
+    while math.gcd(step, len(batch)) > 1:
+        step += 1
+    return batch.of(np.arange(len(batch)) * step % len(batch))
+
+
+@strict
+def mix(given: Array, weights: Array, means: Array) -> None:
+    """Write the forecast of each row, given those to mix."""
+    costs = np.empty(means.shape[1])
+    for row in range(len(means)):
+        _mix(given[:, row], weights, costs, means[row])
+
+
+@strict
+def _mix(points: Array, weights: Array, costs: Array, mean: Array) -> None:
+    """Write the forecast, and the `G_k` that it is within, up to a constant."""
+    dim = len(mean)
+    costs[:] = 0.0
+    for i in range(len(points)):
+        square = 0.0
+        for k in range(dim):
+            square += points[i, k] * points[i, k]
+        for k in range(dim):
+            costs[k] += weights[i] * exp(2.0 * points[i, k] - square - 1.0)
+    for k in range(dim):
+        costs[k] = -log(costs[k])
+    # Which classes are above 0 is found from all of them on: to leave one out lowers the level of the others.
+    level = math.inf
+    while True:
+        total = 2.0
+        count = 0
+        for k in range(dim):
+            if costs[k] < level:
+                total += costs[k]
+                count += 1
+        if total / count >= level:
+            break
+        level = total / count
+    short = False
+    for k in range(dim):
+        own = weights[0] * points[0, k]
+        for i in range(1, len(points)):
+            own += weights[i] * points[i, k]
+        mean[k] = max(level - costs[k], 0.0) / 2.0
+        short = short or mean[k] < LEAST * own
+    total = 0.0
+    for k in range(dim):
+        if short:
+            own = weights[0] * points[0, k]
+            for i in range(1, len(points)):
+                own += weights[i] * points[i, k]
+            mean[k] = (1.0 - LEAST) * mean[k] + LEAST * own
+        total += mean[k]
+    for k in range(dim):
+        mean[k] /= total
+
+
+@strict
+def _loss(point: Array, outcome: Array) -> float:
+    total = 0.0
+    for k in range(len(point)):
+        total += (outcome[k] - point[k]) * (outcome[k] - point[k])
+    return total
+
+
+@strict
+def play(
+    given: Array, outcomes: Array, row_weights: Array, weights: Array, start: Array, seen: int, means: Array
+) -> float:
+    """Announce and weigh rounds in order; return by how much their score is above what the weights allow."""
+    count = len(weights)
+    costs = np.empty(means.shape[1])
+    lifted = 0.0
+    for row in range(len(means)):
+        _mix(given[:, row], weights, costs, means[row])
+        weight = row_weights[row]
+        if weight == 0.0:
+            continue
+        seen += 1
+        least = math.inf
+        for i in range(count):
+            least = min(least, _loss(given[i, row], outcomes[row]))
+        allowed = 0.0
+        total = 0.0
+        for i in range(count):
+            loss = _loss(given[i, row], outcomes[row]) - least
+            allowed += weights[i] * exp(-loss)
+            weights[i] *= exp(-weight * loss)
+            total += weights[i]
+        over = _loss(means[row], outcomes[row]) - (least - log(allowed))
+        if over > 1e-12:  # more than rounding
+            lifted += weight * over
+        share = min(SHARE, 1.0 / seen)
+        for i in range(count):
+            weights[i] = (1.0 - share) * (weights[i] / total) + share * start[i]
+    return lifted
