@@ -51,6 +51,7 @@ from treecal.geometry._regularizers import (
     SmoothedEntropy,
     SquaredEuclidean,
 )
+from treecal.geometry._rows import as_column as as_column
 from treecal.geometry._rows import read_forecast_rows as read_forecast_rows
 from treecal.geometry._rows import read_outcome_rows as read_outcome_rows
 from treecal.geometry._rows import unmixed as unmixed
