@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from treecal._typing import Array, Integers
-    from treecal.io import Block, Source
-    from treecal.io import Outcomes as Log
+    from treecal.io import Block, Outcomes as Log, Source
 
 _BINS = 10
 

@@ -17,8 +17,7 @@ from treecal import forecasters
 from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
-from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
-from treecal.geometry import as_norm as by_name
+from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex, as_norm as by_name
 from treecal.io import FORMATS, OnError
 from treecal.monitor import Monitor
 

@@ -43,11 +43,12 @@ from treecal.correctors._valid import (
 from treecal.correctors._base import Scored as Scored
 from treecal.correctors._batch import one_each as one_each
 from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton_kernels import FIRST as FIRST
-from treecal.correctors._newton_kernels import Newton as Newton
-from treecal.correctors._stream_scores import BankScores as BankScores
-from treecal.correctors._stream_scores import Scorecards as Scorecards
-from treecal.correctors._stream_scores import StreamScores as StreamScores
+from treecal.correctors._newton_kernels import FIRST as FIRST, Newton as Newton
+from treecal.correctors._stream_scores import (
+    BankScores as BankScores,
+    Scorecards as Scorecards,
+    StreamScores as StreamScores,
+)
 from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms
@@ -95,7 +96,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
+    ['AutoCorrector', 'BetaCalibration', 'ByGroup', 'Chain', ...]
     """
     things = (*(globals()[name] for name in __all__), *REGISTRY.values())
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]
