@@ -71,7 +71,7 @@ def hindsight(outcomes: Array) -> tuple[float, float, float]:
     --------
     >>> error, brier, half_life = hindsight(np.eye(2)[[0] * 200 + [1] * 200])
     >>> round(error, 2), half_life
-    (0.02, 1.0)
+    (0.01, 1.0)
     """
     rates = 1 - 0.5 ** (1 / HALF_LIVES)
     rounds, dim = outcomes.shape

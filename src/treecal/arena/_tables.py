@@ -205,7 +205,7 @@ def standings(errors: Values, briers: Values, beside: str) -> list[Standing]:
     --------
     >>> errors = {("a", "one"): 0.1, ("b", "one"): 0.4, ("a", "two"): 0.2}
     >>> [(s.forecaster, s.streams, round(s.error_ratio, 2), s.best) for s in standings(errors, errors, "one")]
-    [('two', 1, 2.0, 0), ('one', 2, 1.0, 2)]
+    [('one', 2, 1.0, 2), ('two', 1, 2.0, 0)]
     """
     least: dict[str, float] = {}
     for (stream, _), error in errors.items():
