@@ -9,6 +9,9 @@ from treecal.theory._certificates import (
     sampling_cost,
 )
 from treecal.theory._certificates import hedge_rate as hedge_rate
+from treecal.theory._harmonic import TABULATED as TABULATED
+from treecal.theory._harmonic import blocks_total as blocks_total
+from treecal.theory._harmonic import unit_total as unit_total
 from treecal.theory._jensen import JensenGap, jensen_gap
 from treecal.theory._jensen import euclidean as euclidean
 from treecal.theory._jensen import quadratic_form as quadratic_form
