@@ -65,7 +65,7 @@ def badly_cited(text: str) -> list[str]:
 def test_results_are_cited_by_the_papers_numbers() -> None:
     """Whoever holds the PDF must find the place."""
     found = {str(path.relative_to(ROOT)): badly_cited(path.read_text("utf-8")) for path in SOURCES}
-    assert len(found) > 400
+    assert len(found) > 300
     assert not {path: places for path, places in found.items() if places}
 
 

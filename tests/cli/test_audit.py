@@ -23,7 +23,6 @@ import pytest
 import treecal as tc
 from tests.cli.support import TREECAL, heed_interrupts, refused, run
 from treecal.auditing import audit
-from treecal.io import library
 
 WIDE = ("--forecast", "p_a,p_b,p_c", "--outcome", "label")
 
@@ -173,7 +172,6 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_nothing(tmp_path: Path) -> 
 
 def test_missing_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
-    library.cache_clear()
     refused(run("audit", write_log(tmp_path / "log.csv"), *WIDE), 'pip install "duckdb>=2.0"', "(the extra files)")
 
 

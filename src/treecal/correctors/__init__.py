@@ -95,7 +95,7 @@ def all_correctors() -> list[type[Corrector]]:
     Examples
     --------
     >>> [kind.__name__ for kind in all_correctors()]
-    ['BetaCalibration', 'ByGroup', 'Chain', 'Gated', ...]
+    ['AutoCorrector', 'BetaCalibration', 'ByGroup', 'Chain', ...]
     """
     things = (*(globals()[name] for name in __all__), *REGISTRY.values())
     kinds = [t for t in things if isinstance(t, type) and issubclass(t, Corrector) and not inspect.isabstract(t)]

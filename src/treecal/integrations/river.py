@@ -69,7 +69,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     >>> before = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
     >>> model = RecalibratedClassifier(naive_bayes.GaussianNB())
     >>> before, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
-    (CalibrationError: 0.1328, CalibrationError: 0.0351)
+    (CalibrationError: 0.1328, CalibrationError: 0.083)
     """
 
     def __init__(

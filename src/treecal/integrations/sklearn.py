@@ -81,7 +81,7 @@ class RecalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator)
     >>> online = RecalibratedClassifier(model).partial_fit(X[1000:3000], drifted[1000:3000])
     >>> score = CalibrationScorer()
     >>> [round(score(m, X[3000:], drifted[3000:]), 2) for m in (model, online)]
-    [-0.44, -0.04]
+    [-0.44, -0.05]
     """
 
     def __init__(self, estimator: Any, *, make: Make | None = None, cv: Any = 5) -> None:

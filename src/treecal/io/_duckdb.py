@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from treecal._optional import require
 from treecal.exceptions import FileError, ParameterError
 
 
-@cache
 def library(name: str) -> Any:
     """Import a library for files and tables."""
     return require(name, extra="files", what="reading files and tables")
