@@ -155,7 +155,7 @@ class Harmonic(Forecaster):
     name = "harmonic"
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
-        """Certify by what is tabulated for ℓ2 in the unit ball, for hundreds of thousands of rounds.
+        """Certify by what is tabulated for ℓ2 in the unit ball, up to about a million rounds.
 
         It carries over to a norm with `‖x‖² <= ‖x‖₂²/α` on the directions of the set. Beyond, a round adds the diameter
         to the total error at most; or, if that is less, the bound is `9γ/h`, `γ = π/2` (Fishelson and Mohri's).
