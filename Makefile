@@ -13,7 +13,7 @@ EXTRAS := arena,client,data,files,games,plots,postgres,river,serve,sklearn,spark
 
 unexport PYTHONDONTWRITEBYTECODE  # or each of the many processes of the tests compiles the package again
 
-.PHONY: help demo test heavy processors attack crash arena bench load docs lint format clean
+.PHONY: help demo test heavy processors attack crash arena bench load dist docs lint format clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -74,6 +74,10 @@ bench: $(READY)  ## measure speed, and print the table of the docs
 
 load: $(BENCH)  ## put load on the server, and print the table of the docs; takes half an hour
 	$(BIN)/python benchmarks/serve.py $(LOAD)
+
+dist: $(DEMO)  ## build the wheel and the source distribution, the same bytes from the same commit
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d dist
 
 docs: $(READY)  ## build the documentation into site/
 	$(BIN)/zensical build --clean --strict

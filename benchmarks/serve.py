@@ -24,6 +24,7 @@ from serving.batches import batches
 from serving.correction import correction
 from serving.figures import Line, show
 from serving.memory import memory
+from serving.others import others
 from serving.peer import optuna
 from serving.restart import restart
 from serving.single import single
@@ -31,6 +32,7 @@ from serving.single import single
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Line]]] = {
     "single": single,
     "batches": batches,
+    "others": others,
     "memory": memory,
     "optuna": optuna,
     "correction": correction,

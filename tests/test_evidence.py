@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from treecal._evidence import MOST, EProcess, brier_bet, log_bet
 from treecal._typing import Array

@@ -67,6 +67,17 @@ def test_samples_follow_the_weights() -> None:
     assert abs(share - 0.2) < 5 * (0.2 * 0.8 / 20_000) ** 0.5
 
 
+@pytest.mark.parametrize("make", [tc.Guarded, lambda space: tc.Sampled(tc.TreeCal(space), block=2)])
+def test_a_set_is_the_same_object_in_every_copy(make: Any) -> None:
+    """Ledgers compare sets at every round: one that was copied with a forecaster would be compared by its arguments."""
+    space = tc.Box(0, 1, dim=3)
+    forecaster = make(space)
+    for each in (forecaster, copy.deepcopy(forecaster)):
+        for _ in range(3):
+            assert each.predict().space is space
+            each.update(space.centre)
+
+
 def test_equality_is_by_value() -> None:
     x = tc.Forecast([[0.5, 0.5]], nodes=[[0, 3]])
     assert x == tc.Forecast([[0.5, 0.5]], nodes=[[0, 3]])

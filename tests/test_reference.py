@@ -152,7 +152,8 @@ class Fetched(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         loaded = {"link": ("href",), "a": ()}.get(tag, ("src", "srcset", "data", "poster"))
-        self.addresses += [value for name, value in attrs if name in loaded and value]
+        if ("rel", "canonical") not in attrs:  # the page's own address, which a browser does not fetch
+            self.addresses += [value for name, value in attrs if name in loaded and value]
 
 
 def test_pages_load_what_is_there_and_nothing_from_elsewhere(site: Path) -> None:

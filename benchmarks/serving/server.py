@@ -17,8 +17,9 @@ from pathlib import Path
 class Server:
     """The server, as a process of its own."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, unread: bool = False) -> None:
         self.data = data
+        self.unread = unread  # whether its log is a pipe that nobody reads
         self.port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -28,7 +29,7 @@ class Server:
         begin = time.perf_counter()
         log = self.data.with_suffix(".log").open("ab")
         with log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.PIPE if self.unread else log)
         while True:
             if self.process.poll() is not None:
                 sys.exit(f"the server ended: {self.data.with_suffix('.log').read_text()[-2000:]}")
@@ -73,9 +74,9 @@ def _ready(port: int) -> bool:
 
 
 @contextmanager
-def serving() -> Iterator[Server]:
+def serving(*, unread: bool = False) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="treecal-load-") as folder:
-        server = Server(Path(folder, "books.sqlite"))
+        server = Server(Path(folder, "books.sqlite"), unread=unread)
         server.start()
         try:
             yield server

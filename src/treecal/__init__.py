@@ -71,7 +71,7 @@ from treecal.monitor import Monitor
 from treecal.state import load, save
 from treecal.theory import certificate, plan
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AdaptiveTreeCal",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from importlib import import_module
-from importlib import metadata as installed
+from importlib import import_module, metadata as installed
 from typing import Any
 
 from treecal.exceptions import UnsupportedError

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
+from copy import deepcopy
 from dataclasses import fields
-from typing import Any
+from inspect import signature
+from threading import RLock
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -36,6 +39,48 @@ class State:
         return all(_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))  # type: ignore[arg-type]
 
     __hash__ = None  # type: ignore[assignment] # compared by value, and made of arrays
+
+
+class Configured:
+    """The base of what is made of arguments that never change, by name, and is copied as a whole or not at all."""
+
+    _fields: ClassVar[tuple[str, ...]]
+    """The names of the constructor's arguments."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the constructor's arguments, by name."""
+        return {name: getattr(self, name) for name in self._fields}
+
+    def __copy__(self) -> Self:
+        return deepcopy(self)  # half a copy would share arrays that change
+
+    def __repr__(self) -> str:
+        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
+        given = {name: value for name, value in self.arguments().items() if not self._usual(value, usual[name])}
+        space = given.pop("space", None)
+        shown = [repr(space)] * (space is not None) + [f"{name}={value!r}" for name, value in given.items()]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _usual(self, value: Any, default: Any) -> bool:
+        """Return whether an argument has its default value, and need not be shown."""
+        return value is None or bool(value == default)
+
+
+class Locked:
+    """The base of what one thread at a time may change: a copy has a lock of its own."""
+
+    _lock: RLock
+
+    def _finish(self) -> None:
+        """Do what an interrupted call left to be done."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            self._finish()
+            return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=RLock())
 
 
 def _equal(one: Any, other: Any) -> bool:

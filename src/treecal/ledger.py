@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._reading import Brier, Reading, Table
-from treecal._states import Resume, check_array, check_count, check_names, check_sums, slack
+from treecal._states import Configured, Resume, check_array, check_count, check_names, check_sums, slack
 from treecal._sums import Totals, group_rows, two_sum
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, finite_array, sample_weight, sample_weights
@@ -43,7 +42,7 @@ _Settled = tuple[int, Array]  # rounds added up; their total weight, and what ro
 _Due = tuple[Integers, Array]  # rows, and the totals they are to have
 
 
-class Ledger:
+class Ledger(Configured):
     """The total weight and outcome sum of every distinct forecast, from which every calibration error is read.
 
     Points are distinguished exactly (`-0.0` is `0.0`). Sums and counts are kept and divided once; a forecast that is
@@ -75,6 +74,8 @@ class Ledger:
     >>> ledger.table("l1").outcome
     array([[0.75, 0.25]])
     """
+
+    _fields = ("space", "tolerance")
 
     def __init__(self, space: ConvexSet, *, tolerance: float = ROUNDING) -> None:
         self.space = space
@@ -430,10 +431,6 @@ class Ledger:
         """Return one row for each distinct forecast, the largest share of the error first."""
         return self.exact(per_node=per_node).table(distance)
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {"space": self.space, "tolerance": self.tolerance}
-
     def get_state(self) -> dict[str, Any]:
         """Return the rows, as arrays that never change afterwards."""
         names, totals, settled = self._rows()
@@ -481,9 +478,6 @@ class Ledger:
         for sums in (added, totals[:, 0]):  # with and without what rounding lost
             check_sums("the ledger's sums", sums[:, 1:], sums[:, 0], self.space, rounds=rounds)
         return partial(self._load, (int(rounds), state["weight"].copy()), names, totals.copy())
-
-    def __copy__(self) -> Ledger:
-        return deepcopy(self)  # half a copy would share arrays that change
 
     def __repr__(self) -> str:
         return f"Ledger({self.space!r}: {self.rounds} rounds, {len(self._rows()[0])} rows)"

@@ -46,7 +46,7 @@ def save(thing: Savable, path: str | os.PathLike[str], *, notes: dict[str, Any] 
     Parameters
     ----------
     thing
-        A forecaster, corrector, monitor, ledger or bank of this package.
+        The object: of this package, or of a class of your own with a name.
     path
         The file; an existing one is replaced.
     notes
@@ -69,7 +69,7 @@ def save(thing: Savable, path: str | os.PathLike[str], *, notes: dict[str, Any] 
 
 
 def load(path: str | os.PathLike[str], *, space: ConvexSet | None = None) -> Any:
-    """Read a forecaster, corrector, monitor, ledger or bank from a file that `save` wrote.
+    """Read what `save` wrote to a file.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def describe(thing: Savable) -> str:
 
 
 def loads(content: bytes, *, space: ConvexSet | None = None) -> Any:
-    """Return the forecaster, corrector, monitor, ledger or bank of a snapshot's bytes.
+    """Return the object of a snapshot's bytes.
 
     Everything in them is checked against everything else before anything is built: whatever the bytes are, what comes
     back is an object that works, or a `SnapshotError`.

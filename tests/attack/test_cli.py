@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
-from tests.cli.support import Done
-from tests.cli.support import run as command
+from tests.cli.support import Done, run as command
 from treecal.forecasters import REGISTRY
 
 WRITERS = ("--output", "--csv", "--report", "--invalid-rows")

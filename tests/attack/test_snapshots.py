@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from safetensors.numpy import load as unpack
-from safetensors.numpy import save as pack
+from safetensors.numpy import load as unpack, save as pack
 
 import treecal as tc
 from treecal import state

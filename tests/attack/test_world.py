@@ -25,8 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
-from tests.cli.support import TREECAL, heed_interrupts, refused
-from tests.cli.support import run as command
+from tests.cli.support import TREECAL, heed_interrupts, refused, run as command
 from treecal import _atomic, _platform, swap
 from treecal.cli import main
 from treecal.exceptions import FileError, TreeCalError

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.support import TREECAL, run, unhurried
+from treecal.cli._app import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, NIGHTLY = DOCS / "reference" / "cli.md", DOCS / "howto" / "cron.md"
@@ -108,6 +109,15 @@ def test_cron_finds_the_job_and_the_job_treecal(tmp_path: Path) -> None:
 )
 def test_every_command_has_an_example(name: str) -> None:
     assert any(re.search(rf"\btreecal {name}\b", command) for command, _ in examples())
+
+
+def test_help_names_options_that_there_are() -> None:
+    """That of `monitor` spoke of an `--output` that it does not have."""
+    for name in (each for each in app if not each.startswith("-") and app[each].default_command is not None):
+        words = re.sub(rf"treecal (?!{name} )[^│]*?\n\n", "", run(name, "--help").out)
+        there = {each for argument in app[name].assemble_argument_collection() for each in argument.names}
+        named = set(re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*", words))
+        assert named <= there | {"--help", "--version"}, name
 
 
 def test_the_table_of_json_keys_is_complete(tmp_path: Path) -> None:

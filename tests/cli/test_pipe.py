@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.cli.support import TREECAL, Done, refused, run, start, unhurried
@@ -515,11 +514,12 @@ def test_a_reader_that_has_enough_loses_no_round(tmp_path: Path) -> None:
     """Nobody knows what it has read: a file is read again, and what came through a pipe is kept."""
     log, snapshot = tmp_path / "log.jsonl", tmp_path / "s"
     log.write_text(text([{"forecast": [0.3, 0.7], "outcome": "sun"}] * 2500))
+    unbuffered = os.environ | {"PYTHONUNBUFFERED": "1"}  # as in containers
     for begin in (f"'{TREECAL}' recalibrate '{log}'", f"cat '{log}' | '{TREECAL}' recalibrate"):
         script = (
             f"{begin} --classes rain,sun --snapshot '{snapshot}' --every 3000 | head -n 2; echo ${{PIPESTATUS[-2]}}"
         )
-        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=unbuffered)
         assert (done.stdout.splitlines()[2:], unhurried(done.stderr)) == (["141"], "")
         assert snapshot.exists() == begin.startswith("cat")
     rounds = tc.load(snapshot).rounds

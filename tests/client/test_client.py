@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from tests.client.world import Server
-from treecal.client import AsyncClient, Client, SpoolCounts
-from treecal.client import _line as line
+from treecal.client import AsyncClient, Client, SpoolCounts, _line as line
 from treecal.client._spool import Spool
 from treecal.exceptions import FileError, ForecastError, OutcomeError, ParameterError, ServerError
 from treecal.serve._wire import Part

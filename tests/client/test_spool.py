@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from treecal.client import _spool
 from treecal.client._spool import Item, Refused, Spool, SpooledForecast, SpooledOutcome

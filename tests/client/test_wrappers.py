@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from river import checks, dummy, evaluate, linear_model, metrics, preprocessing
-from river import datasets as river_datasets
+from river import checks, datasets as river_datasets, dummy, evaluate, linear_model, metrics, preprocessing
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from scipy.optimize import minimize
 
 import treecal as tc
 from tests.correctors.models import model, run, some_rounds
 from treecal import state
 from treecal._typing import Array
-from treecal.correctors._newton_kernels import _room
-from treecal.correctors._newton_kernels import project as compiled_project
+from treecal.correctors._newton_kernels import _room, project as compiled_project
 from treecal.correctors._scaling import Scaling
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
 from treecal.testing import bad_outcomes

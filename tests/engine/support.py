@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 import treecal as tc
 from treecal._typing import Array
-from treecal.engine import Run
-from treecal.engine import _climb as climb
+from treecal.engine import Run, _climb as climb
 from treecal.forecasters import Rule
 from treecal.ledger import Reading
 

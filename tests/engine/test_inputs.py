@@ -11,8 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.engine.support import DISTANCES, Make, corners, horizon, labelled_errors, makers, replay

@@ -6,8 +6,7 @@ import numpy as np
 import pygambit
 import pyspiel
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.games.support import any_game, game_and_joint, literal_gaps, product
 from treecal import games

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import treecal as tc
 from treecal.correctors import Corrector
-from treecal.serve import _books, _config, _reading, _validation
-from treecal.serve import _wire as wire
+from treecal.serve import _books, _config, _reading, _validation, _wire as wire
 from treecal.serve._answers import encode
 from treecal.serve._books import Books
 from treecal.serve._config import space_of, thing_of

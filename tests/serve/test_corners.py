@@ -13,8 +13,7 @@ import pytest
 
 from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
-from treecal.serve import _books, _reading, _validation
-from treecal.serve import _wire as wire
+from treecal.serve import _books, _reading, _validation, _wire as wire
 from treecal.serve._books import Books
 from treecal.serve._connections import open_reader, open_store
 from treecal.serve._doctor import check_books

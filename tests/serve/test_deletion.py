@@ -10,14 +10,12 @@ from typing import Any
 import apsw
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.cli.support import run
 from tests.serve.http import House, fill, served
 from tests.serve.older import books as older_books
-from treecal.serve import _books as books_module
-from treecal.serve import _wire as wire
+from treecal.serve import _books as books_module, _wire as wire
 from treecal.serve._backup import back_up
 from treecal.serve._books import DAY, Books
 from treecal.serve._connections import open_store

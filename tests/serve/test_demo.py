@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from treecal.exceptions import UnsupportedError
-from treecal.serve import Scores, Stream, _demo
-from treecal.serve import _reading as reading
+from treecal.serve import Scores, Stream, _demo, _reading as reading
 from treecal.serve._connections import open_reader, open_store
 from treecal.serve._demo import WORSE_AFTER, Demo, Flow, flights, made_up
 from treecal.serve._doctor import check_books

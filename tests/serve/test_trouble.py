@@ -14,8 +14,7 @@ from typing import Any
 import apsw
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.serve.faults import in_place
 from tests.serve.script import Clock, Log, answer, log_of, send, steps

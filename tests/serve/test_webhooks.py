@@ -26,8 +26,7 @@ from treecal.exceptions import ParameterError
 from treecal.serve import _webhooks
 from treecal.serve._connections import open_store
 from treecal.serve._store import unavailable
-from treecal.serve._webhooks import Receiver as Configured
-from treecal.serve._webhooks import Webhooks
+from treecal.serve._webhooks import Receiver as Configured, Webhooks
 from treecal.serve._writer import Writer
 
 NUMBERS = count()

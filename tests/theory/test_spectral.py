@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import treecal as tc
 from tests.strategies import play, streams
 from treecal._typing import Array
 from treecal.exceptions import HorizonError, ParameterError, UnsupportedError
 from treecal.geometry import Mahalanobis, Norm
-from treecal.theory import _harmonic as harmonic
-from treecal.theory import _spectral as spectral
-from treecal.theory import blocks_total, unit_total
+from treecal.theory import _harmonic as harmonic, _spectral as spectral, blocks_total, unit_total
 from treecal.theory._harmonic import tabulate
 from treecal.theory._spectral import Replay, spectral_certificate
 

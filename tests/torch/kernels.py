@@ -15,8 +15,7 @@ import torch
 import treecal as tc
 from treecal.engine import KERNEL_DISTANCES
 from treecal.exceptions import OutcomeError
-from treecal.torch import Bank, CalibrationError, Recalibrate, replay
-from treecal.torch import _tally as tally
+from treecal.torch import Bank, CalibrationError, Recalibrate, _tally as tally, replay
 
 
 def metric(device: str) -> None:

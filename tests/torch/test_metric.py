@@ -12,8 +12,7 @@ torch = pytest.importorskip("torch", reason="pip install torch")
 
 import treecal as tc  # noqa: E402
 from treecal.exceptions import ParameterError  # noqa: E402
-from treecal.torch import CalibrationError  # noqa: E402
-from treecal.torch import _tally as tally  # noqa: E402
+from treecal.torch import CalibrationError, _tally as tally  # noqa: E402
 
 
 def batch(rows: int, classes: int, kind: Any = torch.float32, seed: int = 0) -> tuple[Any, Any]:

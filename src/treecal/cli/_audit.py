@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.progress import TaskProgressColumn, TextColumn
 
-from treecal.auditing import audit as audit_log
-from treecal.auditing import shown
+from treecal.auditing import audit as audit_log, shown
 from treecal.cli._options import Decimal, Force, Json, OnInvalid, as_norm, check_limit, split
 from treecal.cli._progress import bars
 from treecal.cli._rows import source_name

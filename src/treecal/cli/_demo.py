@@ -17,8 +17,7 @@ from rich.table import Table
 import treecal as tc
 from treecal.cli._options import Force, Json
 from treecal.cli._progress import progress
-from treecal.cli._terminal import Exit, emit, page, say
-from treecal.cli._terminal import table as new_table
+from treecal.cli._terminal import Exit, emit, page, say, table as new_table
 from treecal.io import new_file
 from treecal.ledger import Brier
 from treecal.plots import likeliest, reliability

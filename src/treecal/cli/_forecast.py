@@ -5,35 +5,20 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from cyclopts import Parameter
 
 from treecal.cli._guard import Guard
-from treecal.cli._options import (
-    Due,
-    Every,
-    FileKind,
-    Force,
-    Limit,
-    Method,
-    NewFile,
-    Now,
-    OnInvalid,
-    OutcomeFor,
-    Outcomes,
-    SnapshotFile,
-    split,
-)
+from treecal.cli._options import Following, Force, Method, Outcomes, split
 from treecal.cli._reader import News, Reader, names_of
-from treecal.cli._rows import blocks, end, first_rows, line, source_name
-from treecal.cli._session import Steps, check_apart, check_times, follow, say_interrupted, session
+from treecal.cli._rows import line
+from treecal.cli._session import Steps, finished, follow, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, by_class, emit, say
+from treecal.cli._terminal import by_class, emit, say
 from treecal.exceptions import ParameterError
 from treecal.forecasters import Guarded
-from treecal.io import Decoder, Problems
+from treecal.io import Decoder
 from treecal.late import Late
 
 if TYPE_CHECKING:
@@ -50,21 +35,10 @@ def forecast(
     outcomes: Outcomes = Outcomes(),  # noqa: B008 # frozen
     method: Method = Method(),  # noqa: B008 # frozen
     outcome: str | None = None,
-    id_: Annotated[
-        str | None, Parameter(name="--id", help="Column or key of the id of a forecast that is asked for.")
-    ] = None,
-    outcome_for: OutcomeFor = None,
-    limit: Limit = None,
-    due: Due = None,
-    now: Now = None,
+    options: Following = Following(),  # noqa: B008 # frozen
     announce: Announce = "distribution",
-    snapshot: SnapshotFile = None,
-    every: Every = 1000,
-    new_file: NewFile = False,
     output: Path | None = None,
     force: Force = False,
-    kind: FileKind = None,
-    on_error: OnInvalid = "stop",
 ) -> int:
     r"""Forecast a stream: outcomes in, forecasts out as JSON lines, each before its outcome is read.
 
@@ -96,29 +70,22 @@ def forecast(
         File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
         the mean of the forecast, as forecast_rain, forecast_sun. Its name tells the format: .csv, .tsv or .txt;
         .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
-        output.
+        output. A snapshot is then saved at the end only.
     """
-    check_apart(path, output, snapshot)
-    check_times(due, now, limit, ids=id_ is not None)
+    options.check(path, output, ids=options.id is not None)
     space = outcomes.space()
     columns = named = () if outcome is None else split("--outcome", outcome)
-    if id_ is not None:
+    if options.id is not None:
         columns = columns or ("outcome",)
     names = names_of(space, "forecast")
     reader = Reader(
         Decoder(space, outcome=columns),
         columns,
         corrects=False,
-        id=id_,
-        outcome_for=outcome_for or "outcome_for",
+        **options.columns(),
         added=names if output is not None else (),
-        named=[name for name in (*named, id_, outcome_for, due, now) if name is not None],
-        due=due,
-        now=now,
+        named=[*named, *options.named],
     )
-    reader.check_first(source_name(path), first_rows(path, kind=kind))
-    problems = Problems(source_name(path), on_error)
-    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
     shield = Shield()
 
     def write(rounds: Rounds, number: int, news: News, x: Forecast) -> None:
@@ -126,39 +93,33 @@ def forecast(
             emit(news.labelled(_line(rounds, number, x, announce, seed=method.seed)))
 
     def begin(rounds: Rounds) -> None:
-        if id_ is not None:
+        if options.id is not None:
             rounds.by_name()
         elif isinstance(rounds.thing, Late):
-            raise ParameterError(f"the rounds in {snapshot} have ids.", hint="--id names the column of the ids.")
+            problem = f"the rounds in {options.snapshot} have ids."
+            raise ParameterError(problem, hint="--id names the column of the ids.")
         else:
             ask(rounds)
 
     def ask(rounds: Rounds) -> None:
-        if id_ is None:
+        if options.id is None:
             rounds.ask(partial(write, rounds))
 
-    rounds, interrupted = follow(
+    found = follow(
         path,
-        lambda: blocks(path, reader, kind=kind),
-        session(method.make(space), **options, output=output, force=force, names=names),
-        Steps(
-            lambda rounds, row: rounds.take(reader.read(row), partial(write, rounds)),
-            reader.complaint,
-            begin=begin,
-            after=ask,
-        ),
-        problems,
+        reader,
+        options,
+        session(method.make(space), options, output=output, force=force, names=names),
+        Steps(lambda rounds, row: rounds.take(reader.read(row), partial(write, rounds)), begin=begin, after=ask),
         shield,
     )
-    if interrupted:
-        end(problems)
-        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
-        return Exit.INTERRUPTED
-    if sys.stderr.isatty() and (guard := Guard.of(rounds.thing)):  # a pipe gets the part that forecast each round
-        say(str(guard))
-    if rounds.void:
-        say(rounds.standing)
-    return end(problems)
+    if not found.interrupted:
+        # A pipe gets the part that forecast each round.
+        if sys.stderr.isatty() and (guard := Guard.of(found.rounds.thing)):
+            say(str(guard))
+        if found.rounds.void:
+            say(found.rounds.standing)
+    return finished(found, options)
 
 
 def _line(rounds: Rounds, number: int, x: Forecast, announce: Announce, *, seed: int) -> dict[str, Any]:

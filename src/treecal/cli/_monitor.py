@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from cyclopts import Parameter
 
 from treecal.auditing import AuditCounts, AuditRows, BinCounts, Groups, tally
-from treecal.cli._options import (
-    Decimal,
-    Due,
-    Every,
-    FileKind,
-    Json,
-    Limit,
-    NewFile,
-    Now,
-    OnInvalid,
-    OutcomeFor,
-    Outcomes,
-    SnapshotFile,
-    check_limit,
-    split,
-)
+from treecal.cli._options import Decimal, Following, Json, Outcomes, check_limit, split
 from treecal.cli._progress import progress
 from treecal.cli._reader import Batch, News, Reader
 from treecal.cli._rounds import Rounds, WriteMany
-from treecal.cli._rows import blocks, end, first_rows, is_file, source_name
-from treecal.cli._session import Many, Steps, check_apart, check_times, follow, following, say_interrupted
+from treecal.cli._rows import end, is_file
+from treecal.cli._session import Many, Steps, finished, follow, following
 from treecal.cli._signals import Shield
 from treecal.cli._terminal import Exit, counted, emit, page
 from treecal.exceptions import OutcomeError, ParameterError
@@ -50,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from treecal._typing import Array, Integers
-    from treecal.io import Block, Source
-    from treecal.io import Outcomes as Log
+    from treecal.io import Block, Outcomes as Log, Source
 
 _BINS = 10
 
@@ -66,19 +49,10 @@ def monitor(
     forecast: str | None = None,
     outcome: str = "outcome",
     group: str | None = None,
-    id_: Annotated[str | None, Parameter(name="--id", help="Column of the id of a forecast.")] = None,
-    outcome_for: OutcomeFor = None,
-    limit: Limit = None,
-    due: Due = None,
-    now: Now = None,
     fail_above: float | None = None,
     tolerance: float = 1e-6,
     decimal: Decimal = ".",
-    snapshot: SnapshotFile = None,
-    every: Every = 1000,
-    new_file: NewFile = False,
-    kind: FileKind = None,
-    on_error: OnInvalid = "stop",
+    options: Following = Following(),  # noqa: B008 # frozen
     json: Json = False,
 ) -> int:
     """Watch forecasts and outcomes, and raise an alarm when the forecasts are provably off.
@@ -124,48 +98,42 @@ def monitor(
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it.
     """
     check_limit(fail_above)
-    check_apart(path, None, snapshot)
-    check_times(due, now, limit, ids=id_ is not None)
+    options.check(path, ids=options.id is not None)
     columns = () if forecast is None else split("--forecast", forecast)
     space = None if path != "-" and outcomes == Outcomes() else outcomes.space()
     if fail_above is not None and not isinstance(space, Simplex | None):
         raise ParameterError("--fail-above needs classes.")
     log = None
     if path != "-" and isinstance(space, Simplex | None):  # a file of classes, whose columns can be looked at first
-        source = open_source(path, kind=kind, decimal=decimal)
+        source = open_source(path, kind=options.kind, decimal=decimal)
         columns = columns or find_probabilities(source, outcome, None if space is None else class_labels(space))
-        if id_ is None:
-            log = _log(source, space, columns, outcome, group, on_error, checked_tolerance(tolerance))
+        if options.id is None:
+            log = _log(source, space, columns, outcome, group, options.on_error, checked_tolerance(tolerance))
             space = log.space
         elif space is None:
             raise ParameterError("with --id the classes must be known.", hint="--classes rain,sun.")
     assert space is not None
     asked = Monitor(space, alpha=alpha, arl=arl, by_group=group is not None, tolerance=tolerance)
     errors = None if fail_above is None else _Errors(class_labels(space))
-    if log is not None and snapshot is None and not new_file:
+    if log is not None and options.snapshot is None:
         problems = _read_log(log, asked, errors, group)
         pairs = dict(zip(log.classes or (), log.names, strict=False))
         _show(asked, errors, problems, fail_above, pairs, None, json=json)
-        return _ended(asked, errors, fail_above, problems)
-    problems = Problems(source_name(path), on_error)
+        return _ended(asked, errors, fail_above, end(problems))
     decoder = Decoder(space, outcome=[outcome], forecast=columns, tolerance=asked.tolerance, decimal=decimal)
-    named = [name for name in (*columns, id_, outcome_for, due, now) if name is not None]
+    ids = options.columns()
     reader = _Reader(
         decoder,
         (outcome,),
         corrects=True,
-        id=id_,
-        outcome_for=(outcome_for or "outcome_for") if id_ is not None else "",
+        **(ids if options.id is not None else ids | {"outcome_for": ""}),
         by=() if group is None else (group,),
-        named=named,
-        due=due,
-        now=now,
+        named=[*columns, *options.named],
     )
-    reader.check_first(source_name(path), first_rows(path, kind=kind))
 
     def begin(thing: Any, waiting: Any, table: Any) -> _Watching:
         watched = Watched(thing, scores=None, tolerance=asked.tolerance) if isinstance(thing, Monitor) else thing
-        return _Watching(watched, errors, waiting=waiting, limit=limit)
+        return _Watching(watched, errors, waiting=waiting, limit=options.limit)
 
     def take(rounds: _Watching, row: Any) -> None:
         news = reader.read(row)
@@ -190,25 +158,23 @@ def monitor(
         nonlocal known
         known = rounds.monitor.alarm
 
-    rounds, interrupted = follow(
+    found = follow(
         path,
-        lambda: blocks(path, reader, kind=kind),
-        following(asked, begin, snapshot=snapshot, every=every, new_file=new_file),
-        Steps(take, reader.complaint, many, begin=start, after=alarmed),
-        problems,
+        reader,
+        options,
+        following(asked, begin, options),
+        Steps(take, many, begin=start, after=alarmed),
         Shield(),
     )
-    _show(rounds.monitor, errors, problems, fail_above, decoder.pairs, rounds, json=json)
-    if interrupted:
-        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
-        return Exit.INTERRUPTED
-    return _ended(rounds.monitor, errors, fail_above, problems)
+    watch = found.rounds.monitor
+    _show(watch, errors, found.problems, fail_above, decoder.pairs, found.rounds, json=json)
+    code = finished(found, options)
+    return code if found.interrupted else _ended(watch, errors, fail_above, code)
 
 
-def _ended(watch: Monitor, errors: _Errors | None, limit: float | None, problems: Problems) -> Exit:
-    flawed = end(problems)
+def _ended(watch: Monitor, errors: _Errors | None, limit: float | None, code: Exit) -> Exit:
     above = errors is not None and limit is not None and errors.rows and errors.classwise > limit
-    return Exit.ALARM if watch.alarm is not None or above else flawed
+    return Exit.ALARM if watch.alarm is not None or above else code
 
 
 class _Errors:

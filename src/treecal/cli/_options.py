@@ -17,8 +17,7 @@ from treecal import forecasters
 from treecal.correctors import Corrector
 from treecal.exceptions import ParameterError
 from treecal.forecasters import REGISTRY, Forecaster
-from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex
-from treecal.geometry import as_norm as by_name
+from treecal.geometry import Ball, Box, ConvexSet, Lp, Norm, Simplex, as_norm as by_name
 from treecal.io import FORMATS, OnError
 from treecal.monitor import Monitor
 
@@ -35,39 +34,6 @@ FileKind = Annotated[
 ]
 OnInvalid = Annotated[
     OnError, Parameter(help="At an invalid row: stop; skip it and report how many; or collect and report them all.")
-]
-OutcomeFor = Annotated[
-    str | None,
-    Parameter(help="Column of the id of the forecast whose outcome a row brings; by default outcome_for."),
-]
-Limit = Annotated[
-    int | None,
-    Parameter(help="The most forecasts with ids that may await their outcomes: beyond it the oldest is void."),
-]
-Due = Annotated[
-    str | None,
-    Parameter(
-        help="Column of the last moment at which the outcome of a forecast counts: afterwards it is void. Needs --now."
-    ),
-]
-Now = Annotated[
-    str | None,
-    Parameter(help="Column that tells what time it is: a number, or a time such as 2026-01-31T09:30, in UTC."),
-]
-SnapshotFile = Annotated[
-    Path | None,
-    Parameter(
-        help="File to resume from, if it exists, and to save to: every --every rows, at the end, on Ctrl-C and on "
-        "SIGTERM; with --output only at the end. No other run may use it meanwhile."
-    ),
-]
-Every = Annotated[int, Parameter(help="Number of rows between snapshots.")]
-NewFile = Annotated[
-    bool,
-    Parameter(
-        help="Accept a file that the snapshot does not know, and learn it from its first row. (A file whose first rows "
-        "were learned is known, and read on from there.)"
-    ),
 ]
 Decimal = Annotated[Literal[".", ","], Parameter(help="The decimal mark of numbers in text.")]
 Force = Annotated[bool, Parameter(help="Overwrite existing files.")]
@@ -134,6 +100,63 @@ class Outcomes:
         if self.box is not None:
             return Box(*self.box, dim=self.dim)
         return Simplex(self.dim) if self.ball is None else Ball(self.dim, radius=self.ball)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Following:
+    """How a stream of rows is followed: the ids and times in it, the snapshot to resume from, and invalid rows."""
+
+    id: str | None = None
+    """Column or key of the id of a forecast, whose outcome may come in a later row."""
+    outcome_for: str | None = None
+    """Column of the id of the forecast whose outcome a row brings; by default outcome_for."""
+    limit: int | None = None
+    """The most forecasts with ids that may await their outcomes: beyond it the oldest is void."""
+    due: str | None = None
+    """Column of the last moment at which the outcome of a forecast counts: afterwards it is void. Needs --now."""
+    now: str | None = None
+    """Column that tells what time it is: a number, or a time such as 2026-01-31T09:30, in UTC."""
+    snapshot: Path | None = None
+    """File to resume from, if it exists, and to save to: every --every rows, at the end, on Ctrl-C and on SIGTERM. No
+    other run may use it meanwhile."""
+    every: int = 1000
+    """Number of rows between snapshots."""
+    new_file: bool = False
+    """Accept a file that the snapshot does not know, and learn it from its first row. (A file whose first rows were
+    learned is known, and read on from there.)"""
+    kind: FileKind = None
+    on_error: OnInvalid = "stop"
+
+    def check(self, path: str, output: Path | None = None, *, ids: bool = True) -> None:
+        """Raise unless these options go together, with `ids` or without, and no file would be written over another."""
+        if self.due is not None and self.now is None:
+            raise ParameterError("--due needs the current time.", hint="--now names its column.")
+        if not ids and (self.now is not None or self.limit is not None):
+            raise ParameterError(
+                "--due, --now and --limit are for forecasts with ids.", hint="--id names their column."
+            )
+        for option, number in (("--limit", self.limit), ("--every", self.every)):
+            if number is not None and number < 1:
+                raise ParameterError.expected(option, number, "an integer of 1 or more")
+        if self.new_file and self.snapshot is None:
+            problem = "--new-file is about what a snapshot has learned, and there is none."
+            raise ParameterError(problem, hint="--snapshot.")
+        met: dict[Path, str] = {}
+        files = {"the input": None if path == "-" else Path(path), "--output": output, "--snapshot": self.snapshot}
+        for name, file in files.items():
+            if file is not None and (other := met.setdefault(file.resolve(), name)) != name:
+                raise ParameterError(f"{name} is {file}, the same file as {other}.", hint="use another one.")
+
+    def columns(self, id: str | None = None) -> dict[str, Any]:  # noqa: A002
+        """Return the columns of ids and times, as a `Reader` takes them."""
+        names = {"id": self.id or id, "outcome_for": self.outcome_for or "outcome_for"}
+        return names | {"due": self.due, "now": self.now}
+
+    @property
+    def named(self) -> list[str]:
+        """The columns that were named."""
+        return [name for name in (self.id, self.outcome_for, self.due, self.now) if name is not None]
 
 
 def _settings(kind: type[Forecaster]) -> dict[str, Any]:

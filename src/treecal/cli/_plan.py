@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from treecal.cli._options import Json, NormName, Outcomes, as_norm
 from treecal.cli._terminal import Exit, emit, page, table
 from treecal.exceptions import ParameterError
-from treecal.theory import certificate
-from treecal.theory import plan as find
+from treecal.theory import certificate, plan as find
 
 if TYPE_CHECKING:
     from rich.table import Table

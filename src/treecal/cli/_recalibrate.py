@@ -4,36 +4,20 @@ from __future__ import annotations
 
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from treecal import correctors
 from treecal.cli._guard import Guard
-from treecal.cli._options import (
-    Decimal,
-    Due,
-    Every,
-    FileKind,
-    Force,
-    Limit,
-    NewFile,
-    Now,
-    OnInvalid,
-    OutcomeFor,
-    Outcomes,
-    SnapshotFile,
-    split,
-)
+from treecal.cli._options import Decimal, Following, Force, Outcomes, split
 from treecal.cli._reader import Batch, News, Reader, names_of
-from treecal.cli._rows import blocks, end, first_rows, line, lines_of, source_name
-from treecal.cli._session import Many, Steps, check_apart, check_times, follow, say_interrupted, session
+from treecal.cli._rows import line, lines_of
+from treecal.cli._session import Many, Steps, finished, follow, session
 from treecal.cli._signals import Shield
-from treecal.cli._terminal import Exit, emit, emit_lines, page, say
+from treecal.cli._terminal import emit, emit_lines, page, say
 from treecal.correctors import Groups, all_correctors
 from treecal.exceptions import ParameterError
 from treecal.geometry import Simplex, checked_tolerance, pairing
-from treecal.io import Decoder, Problems
+from treecal.io import Decoder
 
 METHODS = dict(sorted(entry for kind in all_correctors() for entry in kind.methods().items()))
 RULES = {
@@ -47,7 +31,7 @@ if TYPE_CHECKING:
     from treecal.correctors import Corrector
     from treecal.forecast import Forecast
     from treecal.geometry import ConvexSet
-    from treecal.io import Block
+    from treecal.io import Block, Problems
 
     Method: TypeAlias = str
     Rule: TypeAlias = str
@@ -66,20 +50,11 @@ def recalibrate(
     by: str | None = None,
     forecast: str | None = None,
     outcome: str | None = None,
-    id_: Annotated[str | None, Parameter(name="--id", help="Column of the id of a forecast; by default id.")] = None,
-    outcome_for: OutcomeFor = None,
-    limit: Limit = None,
-    due: Due = None,
-    now: Now = None,
     tolerance: float = 1e-6,
     decimal: Decimal = ".",
-    snapshot: SnapshotFile = None,
-    every: Every = 1000,
-    new_file: NewFile = False,
+    options: Following = Following(),  # noqa: B008 # frozen
     output: Path | None = None,
     force: Force = False,
-    kind: FileKind = None,
-    on_error: OnInvalid = "stop",
     json: bool = False,
 ) -> int:
     """Correct a model's probabilities, row by row, each before its outcome is read; then score them before and after.
@@ -128,12 +103,11 @@ def recalibrate(
         File for the rounds whose outcome is known, which `treecal audit` reads: the row's columns, the outcome, and
         the corrected probabilities, as corrected_rain, corrected_sun. Its name tells the format: .csv, .tsv or .txt;
         .jsonl, .ndjson or .json; .parquet or .pq. Forecasts that still await their outcome are written to standard
-        output.
+        output. A snapshot is then saved at the end only.
     json
         Write the scores to standard output, as the last line of JSON.
     """
-    check_apart(path, output, snapshot)
-    check_times(due, now, limit)
+    options.check(path, output)
     columns = () if forecast is None else split("--forecast", forecast)
     space = outcomes.space()
     result = outcome or "outcome"
@@ -148,18 +122,12 @@ def recalibrate(
         decoder,
         (result,),
         corrects=True,
-        id=id_ or "id",
-        outcome_for=outcome_for or "outcome_for",
+        **options.columns("id"),
         by=() if by is None else split("--by", by),
         overlapping=overlapping,
         added=names if output is not None else (),
-        named=[name for name in (*columns, id_, outcome_for, outcome, due, now) if name is not None],
-        due=due,
-        now=now,
+        named=[*columns, *options.named, *([] if outcome is None else [outcome])],
     )
-    reader.check_first(source_name(path), first_rows(path, kind=kind))
-    problems = Problems(source_name(path), on_error)
-    options: dict[str, Any] = {"snapshot": snapshot, "every": every, "new_file": new_file, "limit": limit}
     shield = Shield()
 
     def write(number: int, news: News, x: Forecast) -> None:
@@ -173,19 +141,16 @@ def recalibrate(
         batch = reader.read_block(block) if rounds.at_once else None
         return batch and Many(batch.plain, lambda rows: rounds.take_many(batch.of(rows), write_many))
 
-    rounds, interrupted = follow(
+    found = follow(
         path,
-        lambda: blocks(path, reader, kind=kind),
-        session(asked, **options, output=output, force=force, names=names),
-        Steps(lambda rounds, row: rounds.take(reader.read(row), write), reader.complaint, many),
-        problems,
+        reader,
+        options,
+        session(asked, options, output=output, force=force, names=names),
+        Steps(lambda rounds, row: rounds.take(reader.read(row), write), many),
         shield,
     )
-    code = _score(rounds, problems, decoder.pairs, json=json)
-    if interrupted:
-        say_interrupted(rounds.learned, snapshot if rounds.changed else None)
-        return Exit.INTERRUPTED
-    return code
+    _score(found.rounds, found.problems, decoder.pairs, json=json)
+    return finished(found, options)
 
 
 def _corrector(method: str | None, groups: str | None, space: ConvexSet) -> Corrector:
@@ -198,11 +163,11 @@ def _corrector(method: str | None, groups: str | None, space: ConvexSet) -> Corr
     return make(space, groups=RULES[groups]())
 
 
-def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: bool) -> Exit:
+def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: bool) -> None:
     standing = rounds.standing
     if not rounds.learned:
         say(f"no outcomes yet: {standing}" if standing else "no outcomes, so no scores.")
-        return end(problems)
+        return
     scores = rounds.report
     guard = Guard.of(rounds.thing)
     if json:
@@ -218,7 +183,7 @@ def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: b
                 **problems.to_dict(),
             }
         )
-        return end(problems)
+        return
     paper = page(stderr=True)
     paper.print(str(scores), markup=False, soft_wrap=True)
     if pairs:
@@ -227,4 +192,3 @@ def _score(rounds: Rounds, problems: Problems, pairs: dict[str, str], *, json: b
         paper.print(standing, soft_wrap=True)
     if guard is not None:
         paper.print(str(guard), markup=False, soft_wrap=True)
-    return end(problems)

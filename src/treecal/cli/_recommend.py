@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm
 from treecal.cli._terminal import Exit, emit, page, table
-from treecal.forecasters import ORDINARY
-from treecal.forecasters import recommend as compare
+from treecal.forecasters import ORDINARY, recommend as compare
 
 
 def recommend(

@@ -17,8 +17,7 @@ from treecal.cli._options import Force, Json, Method, OnInvalid, Outcomes, descr
 from treecal.cli._progress import progress
 from treecal.cli._rows import end
 from treecal.cli._terminal import emit, page
-from treecal.engine import GuardedRun, can_replay
-from treecal.engine import replay as at_once
+from treecal.engine import GuardedRun, can_replay, replay as at_once
 from treecal.exceptions import ParameterError
 from treecal.geometry import Norm
 from treecal.io import LOG, Keys, new_file, write_csv

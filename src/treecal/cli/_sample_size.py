@@ -8,8 +8,7 @@ from dataclasses import asdict
 from treecal.cli._options import Json
 from treecal.cli._terminal import Exit, emit, page
 from treecal.exceptions import ParameterError
-from treecal.measures import sample_size as find
-from treecal.measures import smallest_effect
+from treecal.measures import sample_size as find, smallest_effect
 
 
 def sample_size(

@@ -72,8 +72,7 @@ def serve(
     """
     for package in ("starlette", "uvicorn"):
         require(package, extra="serve", what="the server")
-    from treecal.serve import NotNowError, read_settings
-    from treecal.serve import serve as run
+    from treecal.serve import NotNowError, read_settings, serve as run
 
     options = {
         "data": data,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from treecal._atomic import check_regular, exclusive
-from treecal.cli._options import described
+from treecal.cli._options import Following, described
+from treecal.cli._reader import Reader
 from treecal.cli._rounds import Rounds
-from treecal.cli._rows import is_file, source_name
-from treecal.cli._terminal import counted, say
+from treecal.cli._rows import blocks, end, first_rows, is_file, source_name
+from treecal.cli._terminal import Exit, counted, say
 from treecal.exceptions import FileError, HorizonError, ParameterError, TreeCalError
 from treecal.io import Block, LearnedFiles, NewTable, Problems, class_labels, new_table
 from treecal.late import Late
@@ -161,7 +162,6 @@ class Steps(Generic[R]):
     """What a command does with rows: with one, with many at once, before the first, and once rows are dealt with."""
 
     take: Callable[[R, Any], object]
-    complaint: Callable[[Any, TreeCalError], str]
     many: Callable[[R, Block], Many | None] = lambda rounds, block: None
     begin: Callable[[R], object] = lambda rounds: None
     after: Callable[[R], object] = lambda rounds: None
@@ -174,30 +174,47 @@ class Many(NamedTuple):
     take: Callable[[slice], tuple[int, BaseException | None]]
 
 
+class Ended(NamedTuple, Generic[R]):
+    """What became of a run."""
+
+    rounds: R
+    problems: Problems
+    interrupted: bool
+
+
 def follow(
     path: str,
-    opened: Open,
+    reader: Reader,
+    options: Following,
     session: AbstractContextManager[Session[R]],
     steps: Steps[R],
-    problems: Problems,
     shield: Shield,
-) -> tuple[R, bool]:
-    """Follow rows, those that are plain many at once; return what was learned, and whether that was interrupted."""
+) -> Ended[R]:
+    """Follow rows, those that are plain many at once."""
+    name = source_name(path)
+    reader.check_first(name, first_rows(path, kind=options.kind))
+    problems = Problems(name, options.on_error)
+
+    def opened() -> AbstractContextManager[Iterator[Block]]:
+        return blocks(path, reader, kind=options.kind)
+
     rounds: R | None = None
     try:
         with shield, session as run, run.reading(path, opened, shield) as stream:
             rounds = run.rounds
             steps.begin(rounds)
             for block in stream:
-                _follow_block(run, block, steps, problems, shield)
+                _follow_block(run, block, steps, reader, problems, shield)
     except KeyboardInterrupt:
         if rounds is None:
             raise
-        return rounds, True
-    return rounds, False
+        return Ended(rounds, problems, True)
+    return Ended(rounds, problems, False)
 
 
-def _follow_block(run: Session[R], block: Block, steps: Steps[R], problems: Problems, shield: Shield) -> None:
+def _follow_block(
+    run: Session[R], block: Block, steps: Steps[R], reader: Reader, problems: Problems, shield: Shield
+) -> None:
     many = steps.many(run.rounds, block) if len(block) >= _FEW else None
     others = np.flatnonzero(~many.plain) if many is not None else np.arange(len(block))
     at = 0
@@ -225,7 +242,7 @@ def _follow_block(run: Session[R], block: Block, steps: Steps[R], problems: Prob
         try:
             steps.take(run.rounds, row.read())
         except TreeCalError as error:  # beyond the horizon every row is invalid
-            complaint = steps.complaint(row.value, error)
+            complaint = reader.complaint(row.value, error)
             problems.add(row.place, complaint, stop=isinstance(error, HorizonError))
             run.took(block[at - 1 : at])
             continue
@@ -233,62 +250,34 @@ def _follow_block(run: Session[R], block: Block, steps: Steps[R], problems: Prob
         steps.after(run.rounds)
 
 
-def say_interrupted(learned: int, saved: Path | None) -> None:
-    """Say how far a run came that was interrupted."""
-    say(f"interrupted after {counted(learned, 'round')}{f', saved in {saved}' if saved else ''}.")
-
-
-def check_times(due: str | None, now: str | None, limit: int | None, *, ids: bool = True) -> None:
-    """Raise unless these options go together."""
-    if due is not None and now is None:
-        raise ParameterError("--due needs the current time.", hint="--now names its column.")
-    if not ids and (now is not None or limit is not None):
-        raise ParameterError("--due, --now and --limit are for forecasts with ids.", hint="--id names their column.")
-
-
-def check_apart(path: str, output: Path | None, snapshot: Path | None) -> None:
-    """Raise if two of input, output and snapshot are one file: what is written last would replace the other."""
-    met: dict[Path, str] = {}
-    for name, file in (
-        ("the input", None if path == "-" else Path(path)),
-        ("--output", output),
-        ("--snapshot", snapshot),
-    ):
-        if file is not None and (other := met.setdefault(file.resolve(), name)) != name:
-            raise ParameterError(f"{name} is {file}, the same file as {other}.", hint="use another one.")
+def finished(found: Ended[Any], options: Following) -> Exit:
+    """Report the invalid rows, and how far a run came that was interrupted; return the exit code."""
+    code = end(found.problems)
+    if not found.interrupted:
+        return code
+    saved = f", saved in {options.snapshot}" if options.snapshot is not None and found.rounds.changed else ""
+    say(f"interrupted after {counted(found.rounds.learned, 'round')}{saved}.")
+    return Exit.INTERRUPTED
 
 
 def session(
-    asked: Corrector | Forecaster,
-    *,
-    snapshot: Path | None,
-    every: int,
-    new_file: bool,
-    output: Path | None,
-    force: bool,
-    names: tuple[str, ...],
-    limit: int | None,
+    asked: Corrector | Forecaster, options: Following, *, output: Path | None, force: bool, names: tuple[str, ...]
 ) -> AbstractContextManager[Session[Rounds]]:
     """Give what a run of a corrector or forecaster works on."""
-    if limit is not None and limit < 1:
-        raise ParameterError.expected("--limit", limit, "an integer of 1 or more")
 
     def begin(thing: Any, waiting: Any, table: NewTable | None) -> Rounds:
-        kept = snapshot is not None
-        return Rounds(thing, names=names, table=table, waiting=waiting, limit=limit, kept=kept)
+        kept = options.snapshot is not None
+        return Rounds(thing, names=names, table=table, waiting=waiting, limit=options.limit, kept=kept)
 
-    files: dict[str, Any] = {"snapshot": snapshot, "new_file": new_file, "output": output, "force": force}
-    return following(asked, begin, every=every, names=names, **files)
+    return following(asked, begin, options, output=output, force=force, names=names)
 
 
 @contextmanager
 def following(
     asked: Kept,
     begin: Callable[[Any, Any, NewTable | None], R],
+    options: Following,
     *,
-    snapshot: Path | None,
-    every: int,
-    new_file: bool,
     output: Path | None = None,
     force: bool = False,
     names: tuple[str, ...] = (),
@@ -298,10 +287,7 @@ def following(
     Also after an error, where there is a snapshot: what it has learned is in the table. Without one, or if no row was
     followed, nothing is left. `begin` makes the rounds of what is followed, of those that are open, and of the table.
     """
-    if every < 1:
-        raise ParameterError.expected("--every", every, "an integer of 1 or more")
-    if new_file and snapshot is None:
-        raise ParameterError("--new-file is about what a snapshot has learned, and there is none.", hint="--snapshot.")
+    snapshot = options.snapshot
     with ExitStack() as stack:
         thing = asked
         notes = dict[str, Any]()
@@ -314,7 +300,8 @@ def following(
             if output is not None:
                 table = files.enter_context(new_table(output, columns=names, force=force))
             rounds = begin(thing, notes.get("open", ()), table)
-            run = Session(rounds, snapshot, 0 if table else every, LearnedFiles(notes.get("files", ())), new_file)
+            learned = LearnedFiles(notes.get("files", ()))
+            run = Session(rounds, snapshot, 0 if table else options.every, learned, options.new_file)
             try:
                 yield run
             except BaseException as error:

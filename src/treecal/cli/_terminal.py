@@ -89,7 +89,13 @@ def emit(document: Any) -> None:
     if "Infinity" in text or "NaN" in text:  # JSON has no such numbers
         words = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}
         text = json.dumps(json.loads(text, parse_constant=words.get), ensure_ascii=False)
-    print(_shown(text), flush=True)
+    _write(_shown(text))
+
+
+def _write(text: str) -> None:
+    """Write lines, by one call of the system where output is not buffered either, so that none is there in part."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _shown(text: str) -> str:
@@ -117,7 +123,7 @@ def emit_lines(
             if part and (size > _PIPE or not line):
                 with waiting():
                     wait_to_write(sys.stdout)
-                print("\n".join(part), flush=True)
+                _write("\n".join(part))
                 done += len(part)
                 part = []
                 size = len(line) + 1

@@ -14,10 +14,10 @@ from msgspec import UNSET, UnsetType
 
 from treecal.client._line import LONGEST, AwayError, Call, Download, Line, Reply
 from treecal.client._replies import Answer, Receipt
-from treecal.client._requests import Due, Given, Label, Vector, stream_change
-from treecal.client._session import Act, Session, quoted, route, with_query
+from treecal.client._requests import Due, Given, Label, Vector, settings
+from treecal.client._session import Act, Session, encode, quoted, route, with_query
 from treecal.client._spool import LIMIT, SpoolCounts
-from treecal.serve import Alarm, Curve, Pending, Record, Scores, Stream
+from treecal.serve import Alarm, Curve, NewStream, Pending, Record, Scores, Stream, StreamChange
 
 T = TypeVar("T")
 _log = logging.getLogger("treecal.client")
@@ -239,9 +239,10 @@ class Client:
         keep
             Days for which rounds are kept; then they are deleted.
         """
-        return self._run(
-            self._session.create(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit, keep)
-        )
+        given = {"classes": classes, "set": set, "corrector": corrector, "gate": gate, "forecaster": forecaster}
+        more = {"monitor": monitor, "tags": tags, "group": group, "limit": limit, "keep": keep}
+        new = settings(NewStream, name=name, **given, **more)
+        return self._run(self._session.ask("POST", "/v1/streams", Stream, encode(new)))
 
     def change(
         self,
@@ -258,8 +259,8 @@ class Client:
 
         With `corrector` or `gate`, also the same again, a new corrector learns from the stream's log first.
         """
-        changes = stream_change(corrector=corrector, gate=gate, monitor=monitor, tags=tags, limit=limit, keep=keep)
-        return self._run(self._session.change(name, changes))
+        given = {"corrector": corrector, "gate": gate, "monitor": monitor, "tags": tags, "limit": limit, "keep": keep}
+        return self._run(self._session.ask("PATCH", route(name), Stream, encode(settings(StreamChange, **given))))
 
     def delete(self, name: str) -> int:
         """Delete a stream with all that is kept of it; return how many forecasts it had."""

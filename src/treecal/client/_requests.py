@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError
-from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, StreamChange, Watch
+from treecal.serve import FAR, NewForecast, NewOutcome, NewStream, Part, Shape, Watch
 
 Vector = Sequence[float] | Mapping[str, float] | NDArray[Any]
 """A model's forecast: numbers in the order of the classes, or by the names of the classes."""
@@ -108,62 +108,27 @@ def _outcome(y: Any, row: int | None) -> int | str | list[float]:
     )
 
 
-def new_stream(
-    name: str,
-    classes: Iterable[object] | None,
-    set: Mapping[str, Any] | None,  # noqa: A002
-    corrector: Given | None,
-    gate: bool,
-    forecaster: Given | None,
-    monitor: bool | Mapping[str, Any],
-    tags: Iterable[str],
-    group: Iterable[str],
-    limit: int | None,
-    keep: int | None,
-) -> NewStream:
-    """Return the stream; the server says whether it is one."""
-    new = {
-        "name": name,
-        "classes": None if classes is None else [str(label) for label in classes],
-        "set": _part("set", set, Shape),
-        "corrector": _part("corrector", corrector, Part),
-        "gate": gate,
-        "forecaster": _part("forecaster", forecaster, Part),
-        "monitor": _watch(monitor),
-        "tags": list(tags),
-        "group": list(group),
-        "limit": limit,
-        "keep": keep,
-    }
-    return _converted(new, NewStream, "a stream")
-
-
-def stream_change(**given: Any) -> StreamChange:
-    """Return settings to change; the server says whether they can be."""
+def settings(kind: type[T], **given: Any) -> T:
+    """Return a stream to create, or settings to change; the server says whether they can be."""
     given = {name: value for name, value in given.items() if value is not msgspec.UNSET}
-    if "corrector" in given:
-        given["corrector"] = _part("corrector", given["corrector"], Part)
-    if "monitor" in given:
-        given["monitor"] = _watch(given["monitor"])
-    if "tags" in given:
-        given["tags"] = list(given["tags"])
-    return _converted(given, StreamChange, "a change of settings")
-
-
-def _watch(monitor: bool | Mapping[str, Any]) -> Watch | None:
-    return _part("monitor", {} if monitor is True else monitor or None, Watch)
-
-
-def _converted(given: dict[str, Any], kind: type[T], what: str) -> T:
+    if isinstance(given.get("monitor"), bool):
+        given["monitor"] = {} if given["monitor"] else None
+    for name, part in (("set", Shape), ("corrector", Part), ("forecaster", Part), ("monitor", Watch)):
+        if given.get(name) is not None:
+            given[name] = _part(name, given[name], part)
+    for name in ("tags", "group"):
+        if name in given:
+            given[name] = list(given[name])
+    if given.get("classes") is not None:
+        given["classes"] = [str(label) for label in given["classes"]]
     try:
         return msgspec.convert(given, kind, from_attributes=True)
     except msgspec.ValidationError as error:
+        what = "a stream" if kind is NewStream else "a change of settings"
         raise ParameterError(f"this is not {what}: {error}.") from None
 
 
-def _part(what: str, given: Given | None, kind: type[T]) -> T | None:
-    if given is None:
-        return None
+def _part(what: str, given: Given, kind: type[T]) -> T:
     try:
         return msgspec.convert({"name": given} if isinstance(given, str) else dict(given), kind)
     except (msgspec.ValidationError, TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from treecal._validate import positive_number
 from treecal.client._delivery import Delivery
 from treecal.client._line import Address, AwayError, Call, Download, Pause, backoff
 from treecal.client._replies import Answer, Receipt, read
-from treecal.client._requests import Due, Given, Label, Vector, new_forecast, new_outcome, new_stream
+from treecal.client._requests import Due, Label, Vector, new_forecast, new_outcome
 from treecal.client._spool import Spool, SpoolCounts, SpooledForecast, SpooledOutcome
 from treecal.exceptions import FileError, ParameterError, ServerError
 from treecal.serve import (
@@ -36,7 +36,6 @@ from treecal.serve import (
     Settled,
     Settlements,
     Stream,
-    StreamChange,
     Streams,
 )
 
@@ -231,28 +230,6 @@ class Session:
             after = page.next
             if after is None:
                 return found
-
-    def create(
-        self,
-        name: str,
-        classes: Iterable[object] | None,
-        set: Mapping[str, Any] | None,  # noqa: A002
-        corrector: Given | None,
-        gate: bool,
-        forecaster: Given | None,
-        monitor: bool | Mapping[str, Any],
-        tags: Iterable[str],
-        group: Iterable[str],
-        limit: int | None,
-        keep: int | None,
-    ) -> Act[Stream]:
-        """Create a stream."""
-        new = new_stream(name, classes, set, corrector, gate, forecaster, monitor, tags, group, limit, keep)
-        return (yield from self.ask("POST", "/v1/streams", Stream, encode(new)))
-
-    def change(self, name: str, changes: StreamChange) -> Act[Stream]:
-        """Change settings of a stream."""
-        return (yield from self.ask("PATCH", route(name), Stream, encode(changes)))
 
     def delete(self, target: str) -> Act[int]:
         """Delete what is at an address; return how many forecasts that were."""

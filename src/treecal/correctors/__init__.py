@@ -43,11 +43,12 @@ from treecal.correctors._valid import (
 from treecal.correctors._base import Scored as Scored
 from treecal.correctors._batch import one_each as one_each
 from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton_kernels import FIRST as FIRST
-from treecal.correctors._newton_kernels import Newton as Newton
-from treecal.correctors._stream_scores import BankScores as BankScores
-from treecal.correctors._stream_scores import Scorecards as Scorecards
-from treecal.correctors._stream_scores import StreamScores as StreamScores
+from treecal.correctors._newton_kernels import FIRST as FIRST, Newton as Newton
+from treecal.correctors._stream_scores import (
+    BankScores as BankScores,
+    Scorecards as Scorecards,
+    StreamScores as StreamScores,
+)
 from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms

@@ -204,7 +204,7 @@ class Corrector(Kept):
         b = self._read(forecast)
         group = plain_name(group)
         with self._lock:
-            self._catch_up()
+            self._finish()
             opened = self._open.get(get_ident())
             if opened is not None and (not np.array_equal(opened.forecast, b) or opened.group != group):
                 raise self._still_open()
@@ -237,7 +237,7 @@ class Corrector(Kept):
         y = read_outcome(self.space, outcome, self._rounds + 1)
         weight = sample_weight(weight)
         with self._lock:
-            self._catch_up()
+            self._finish()
             opened = self._awaiting()
             if self.ordered and opened.rounds != self._rounds:
                 raise OutcomeError.at(
@@ -278,7 +278,7 @@ class Corrector(Kept):
         weight = sample_weight(weight)
         y = read_outcome(self.space, outcome, self._rounds + 1)
         with self._lock:
-            self._catch_up()
+            self._finish()
             self._commit(self._past_round(b, group, announced), y, weight)
 
     def _past_round(self, forecast: Array, group: Group, announced: Forecast | ArrayLike | None) -> Opened:
@@ -310,7 +310,7 @@ class Corrector(Kept):
         P = self._read_many(forecasts)
         names = self._checked_groups(groups, len(P), 1.0)
         with self._lock:
-            self._catch_up()
+            self._finish()
             return self._announce_many(P, names)
 
     def _forecasts(self, forecasts: Array, groups: Sequence[Group]) -> list[Forecast]:
@@ -348,7 +348,7 @@ class Corrector(Kept):
         """
         batch = self._checked_rows(forecasts, outcomes, announced, groups, weights)
         with self._lock:
-            self._catch_up()
+            self._finish()
             if announced is None and len(batch) and get_ident() in self._open:
                 raise self._still_open()
             return self._learn_many(batch)
@@ -376,7 +376,7 @@ class Corrector(Kept):
         """
         batch = replace(self._checked_rows(forecasts, outcomes, None, groups, weights).counted(), in_order=in_order)
         with self._lock:
-            self._catch_up()
+            self._finish()
             if played := self._rounds - self._from_logs:
                 raise ParameterError(
                     f"fit comes before the first round, and {played:,} were played.",
@@ -418,7 +418,7 @@ class Corrector(Kept):
                 changes["_page"] = self._books.after_rows(self._page, batch.counted(), scored)
             self._check_alone(rounds)
             vars(self).update(changes, _rounds=rounds + len(batch))
-            self._catch_up()
+            self._finish()
             return means
         means = np.empty((len(batch), self.space.dim))
         for i, (b, y) in enumerate(zip(batch.forecasts, batch.outcomes, strict=True)):
@@ -446,7 +446,7 @@ class Corrector(Kept):
                 changes["_page"] = self._books.after(self._page, learned)
         self._check_alone(rounds)
         vars(self).update(changes, _rounds=rounds + 1, **also)
-        self._catch_up()
+        self._finish()
 
     def _check_alone(self, rounds: int) -> None:
         """Raise if there are no longer so many rounds: a signal handler in this thread learned one meanwhile."""

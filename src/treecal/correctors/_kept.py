@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from inspect import signature
-from threading import RLock, get_ident
-from typing import Any, ClassVar, Self
+from threading import get_ident
+from typing import Any
 
-from treecal._states import Resume, check_count, check_like, check_names
+from treecal._states import Configured, Locked, Resume, check_count, check_like, check_names
 from treecal.correctors._books import Books, Page
 from treecal.correctors._opened import Opened
 from treecal.correctors._report import Correction
@@ -18,11 +17,9 @@ from treecal.geometry import ConvexSet
 from treecal.ledger import Ledger
 
 
-class Kept(ABC):
+class Kept(Locked, Configured, ABC):
     """The part of a corrector that keeps books and states; `Corrector` is the part that plays rounds."""
 
-    _fields: ClassVar[tuple[str, ...]]
-    """The names of the constructor's arguments."""
     space: ConvexSet
     scores: str | None
     _state: Any
@@ -31,7 +28,6 @@ class Kept(ABC):
     _rounds: int
     _from_logs: int
     _open: dict[int, Opened]
-    _lock: RLock
 
     @abstractmethod
     def _waiting(self) -> Opened | None:
@@ -49,7 +45,7 @@ class Kept(ABC):
                 f"scores is {self.scores!r}, so there are no ledgers.", hint="make the corrector with scores='exact'."
             )
         with self._lock:
-            self._catch_up()
+            self._finish()
             return self._books.ledgers
 
     def _own_state(self) -> dict[str, Any]:
@@ -67,20 +63,20 @@ class Kept(ABC):
         self._check(type(self._state)(**own), rounds)
         return lambda: self._set_own_state(own)
 
-    def _check(self, state: Any, rounds: int) -> None:  # noqa: B027 # most have nothing more to check
+    def _check(self, state: Any, rounds: int) -> None:  # most have nothing more to check
         """Raise unless the arguments allow this state, whose names and kinds of values are right."""
 
-    def _catch_up(self) -> None:
+    def _finish(self) -> None:
         """Do what remains to be done for rounds that were learned: write them. If interrupted, the next call does."""
         if self._books is not None and (self._page.sums.due is not None or self._page.unrecorded):
             self._turn(self._books.written)
 
     def _settle(self) -> None:
         """Add the rounds that wait to the scores; each step can be interrupted, and none is done twice."""
-        self._catch_up()
+        self._finish()
         if self._books is not None:
             self._turn(self._books.settled)
-            self._catch_up()
+            self._finish()
 
     def _turn(self, write: Callable[[Page], Page]) -> None:
         """Write the books; unless a signal handler learned a round meanwhile, and wrote them."""
@@ -96,10 +92,6 @@ class Kept(ABC):
                 raise ParameterError("no scores are kept.", hint="make the corrector with scores='binned'.")
             self._settle()
             return self._books.report(self._page)
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in self._fields}
 
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the state: arrays, JSON values, dictionaries of them; and any open round's forecast."""
@@ -149,19 +141,3 @@ class Kept(ABC):
             self._open = {} if opened is None else {get_ident(): opened}
 
         return resume
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            self._catch_up()
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # a shallow copy would share arrays that change
-
-    def __repr__(self) -> str:
-        usual = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and v is not None and v != usual[k]]
-        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"

@@ -14,8 +14,7 @@ import numpy as np
 from treecal._states import MOST_ROUNDS, Resume, check_names
 from treecal._typing import Array, Integers
 from treecal._validate import positive_number
-from treecal.correctors import _forgetting as forgetting
-from treecal.correctors import _group_kernels as kernels
+from treecal.correctors import _forgetting as forgetting, _group_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._group_kernels import GroupState, Rule, Visits, check_copies, check_seen, checked_names

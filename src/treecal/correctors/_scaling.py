@@ -14,8 +14,7 @@ import numpy as np
 from treecal._states import check_array, check_number
 from treecal._typing import Array, Integers
 from treecal._validate import HEAVIEST, positive_number
-from treecal.correctors import _forgetting as forgetting
-from treecal.correctors import _newton_kernels as kernels
+from treecal.correctors import _forgetting as forgetting, _newton_kernels as kernels
 from treecal.correctors._base import Corrector, Scored
 from treecal.correctors._batch import Batch
 from treecal.correctors._fit_kernels import Log, curvature, optimum, remembered

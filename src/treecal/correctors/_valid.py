@@ -39,14 +39,14 @@ def check_weight(corrector: Corrector, weight: float) -> None:
 def announce_valid(corrector: Corrector, forecast: Array, group: Group) -> Forecast:
     """Return what the corrector announces now; no round is opened."""
     with corrector._lock:
-        corrector._catch_up()
+        corrector._finish()
         return corrector._announced(forecast, group)
 
 
 def announce_many_valid(corrector: Corrector, forecasts: Array, groups: Sequence[Group]) -> list[Forecast]:
     """Return what the corrector announces now in place of each forecast; no round is opened."""
     with corrector._lock:
-        corrector._catch_up()
+        corrector._finish()
         return corrector._forecasts(forecasts, groups)
 
 
@@ -55,7 +55,7 @@ def learn_valid(
 ) -> None:
     """Let the corrector learn a round in which it announced this, on its own set; None if it would do so again now."""
     with corrector._lock:
-        corrector._catch_up()
+        corrector._finish()
         if announced is None:
             announced = corrector._announced(forecast, group)
         corrector._commit(Opened(corrector._rounds, forecast, group, announced), outcome, weight)
@@ -64,7 +64,7 @@ def learn_valid(
 def learn_many_valid(corrector: Corrector, batch: Batch) -> None:
     """Let the corrector learn rounds in order."""
     with corrector._lock:
-        corrector._catch_up()
+        corrector._finish()
         corrector._learn_many(batch)
 
 

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import check_names
+from treecal._states import Configured, Locked, check_names
 from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
 from treecal.columns import Forecasts, RowError
@@ -27,7 +27,7 @@ from treecal.geometry import ConvexSet
 from treecal.monitor import Monitor
 
 
-class Bank(BankReports):
+class Bank(Locked, Configured, BankReports):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
     Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
@@ -295,16 +295,6 @@ class Bank(BankReports):
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
             vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Bank:
-        return deepcopy(self)  # half a copy would share arrays that change
 
     def __repr__(self) -> str:
         return f"Bank({self.thing!r}: {len(self)} streams)"

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, replace
-from inspect import signature
 from threading import RLock
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import Resume, check_count, check_like, check_names
+from treecal._states import Configured, Locked, Resume, check_count, check_like, check_names
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.columns import Streams
@@ -36,7 +35,7 @@ def register(registry: dict[str, Any], cls: Any) -> None:
         registry[name] = cls
 
 
-class Forecaster(ABC):
+class Forecaster(Configured, ABC):
     """An online forecaster: `predict()` announces, `update(y)` learns, round after round.
 
     A forecaster is a configuration, which never changes, and a state. A subclass gives `_announce` and `_after`, the
@@ -175,9 +174,6 @@ class Forecaster(ABC):
         if not isinstance(rounds := getattr(state, "rounds", 0), np.ndarray):
             check_count("rounds", rounds)
 
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # half a copy would share arrays that change
-
     def _fork(self) -> Self:
         """Return one that can learn a round in its place, before it is known whether that round will count."""
         return deepcopy(self)
@@ -194,15 +190,6 @@ class Forecaster(ABC):
         Banks ask the class that defines it, and none of its subclasses, which may do anything.
         """
         return None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in self._fields}
-
-    def __repr__(self) -> str:
-        defaults = {name: parameter.default for name, parameter in signature(type(self)).parameters.items()}
-        shown = [f"{k}={v!r}" for k, v in self.arguments().items() if k != "space" and not self._usual(v, defaults[k])]
-        return f"{type(self).__name__}({', '.join([repr(self.space), *shown])})"
 
     def _usual(self, value: Any, default: Any) -> bool:
         """Return whether an argument has its default value; that of a start point is the centre."""
@@ -258,7 +245,7 @@ class Forecaster(ABC):
             yield cls(space)
 
 
-class LockedForecaster(Forecaster):
+class LockedForecaster(Locked, Forecaster):
     """A forecaster of several parts, of which one thread at a time may change or read them."""
 
     def __init__(self, space: ConvexSet) -> None:
@@ -284,13 +271,6 @@ class LockedForecaster(Forecaster):
         """Resume from a state that `get_state` returned. Any other raises a `SnapshotError` and changes nothing."""
         with self._lock:
             super().set_state(state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
 
 
 def _copy(value: Any) -> Any:

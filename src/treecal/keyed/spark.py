@@ -15,8 +15,7 @@ from treecal.forecasters import Forecaster
 from treecal.geometry import Distance, as_distance
 from treecal.keyed._packing import PACKED, dumps, loads, pack_rows, repack, unpack_rows
 from treecal.keyed._replay import Replayed, replay
-from treecal.keyed._shard import Errors, advance, no_state
-from treecal.keyed._shard import errors as measure_errors
+from treecal.keyed._shard import Errors, advance, errors as measure_errors, no_state
 from treecal.keyed._tables import (
     FORMAT,
     OTHER_FORMAT,

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from treecal._states import Configured, Locked
 from treecal._typing import Array
 from treecal._validate import whole_number
 from treecal.correctors import Correction, Corrector, Group, merged_report
@@ -37,7 +38,7 @@ from treecal.ledger import Ledger
 from treecal.theory import Certificate
 
 
-class Late:
+class Late(Locked, Configured):
     """Outcomes by id: late, out of order, many at once, amended, or never. Around any forecaster or corrector.
 
     `predict(b, id=...)` announces a forecast and opens a round, `update(id, y)` learns its outcome whenever it comes.
@@ -420,9 +421,12 @@ class Late:
         with self._lock:
             self._settled().set_time(time)
 
+    def _finish(self) -> None:
+        self._rounds.settle()
+
     def _settled(self) -> Rounds:
         """Return the rounds, with all done that was begun."""
-        self._rounds.settle()
+        self._finish()
         return self._rounds
 
     def _scored(self) -> list[Corrector]:
@@ -447,17 +451,6 @@ class Late:
         """Resume from a state that `get_state` returned. Any other raises a `TreeCalError` and changes nothing."""
         with self._lock:
             self._rounds = resumed(self._settled(), state)
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            self._settled()
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # a shallow copy would share what changes
 
     def __repr__(self) -> str:
         limit = "" if self.limit is None else f", limit={self.limit}"

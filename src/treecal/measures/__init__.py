@@ -5,30 +5,30 @@ Every measure is a function of forecasts `P`, `(n, d)` or `(n,)` for class 1 of 
 """
 
 from treecal.measures._calibration import debiased_ece, ece, mce, resolution
-from treecal.measures._cells import MOST_BINS as MOST_BINS
-from treecal.measures._cells import bin_edges as bin_edges
-from treecal.measures._cells import bin_of as bin_of
-from treecal.measures._cells import bin_sql as bin_sql
+from treecal.measures._cells import MOST_BINS as MOST_BINS, bin_edges as bin_edges, bin_of as bin_of, bin_sql as bin_sql
 from treecal.measures._gaps import GapSums, atb, smooth_calibration_error
 from treecal.measures._intervals import chance, interval
-from treecal.measures._levels import Chance, Interval, mean_interval
-from treecal.measures._levels import largest_surprise as largest_surprise
-from treecal.measures._payoff import Payoff, payoff_loss
-from treecal.measures._payoff import best_actions as best_actions
-from treecal.measures._payoff import read_loss as read_loss
-from treecal.measures._reliability import Bins, Luck
-from treecal.measures._reliability import bin_class as bin_class
-from treecal.measures._reliability import bin_rows as bin_rows
-from treecal.measures._reliability import classwise_ece as classwise_ece
-from treecal.measures._reliability import mean_gap as mean_gap
+from treecal.measures._levels import Chance, Interval, largest_surprise as largest_surprise, mean_interval
+from treecal.measures._payoff import Payoff, best_actions as best_actions, payoff_loss, read_loss as read_loss
+from treecal.measures._reliability import (
+    Bins,
+    Luck,
+    bin_class as bin_class,
+    bin_rows as bin_rows,
+    classwise_ece as classwise_ece,
+    mean_gap as mean_gap,
+)
 from treecal.measures._sample_size import SampleSize, sample_size, smallest_effect
 from treecal.measures._scores import accuracy, brier, log_score, skill
-from treecal.measures._verdict import NEARLY as NEARLY
-from treecal.measures._verdict import SOMEWHAT as SOMEWHAT
-from treecal.measures._verdict import TELL as TELL
-from treecal.measures._verdict import Advice, Verdict
-from treecal.measures._verdict import off_among as off_among
-from treecal.measures._verdict import percent as percent
+from treecal.measures._verdict import (
+    NEARLY as NEARLY,
+    SOMEWHAT as SOMEWHAT,
+    TELL as TELL,
+    Advice,
+    Verdict,
+    off_among as off_among,
+    percent as percent,
+)
 
 # Imported `as` themselves are names that only other rooms of the package use.
 __all__ = [

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from treecal._states import check_count, check_names, check_number
+from treecal._states import Configured, Locked, check_count, check_names, check_number
 from treecal._typing import Array
 from treecal._validate import positive_number
 from treecal.correctors import Group, one_each, read_name, saved_names
@@ -43,7 +43,7 @@ class _Now(NamedTuple):
     evidence: Evidence
 
 
-class Monitor:
+class Monitor(Locked, Configured):
     """Watches forecasts, and raises an alarm when they are provably off: false alarms at most `alpha`, for ever.
 
     The null hypothesis is that each forecast `p` is the law of its outcome, given everything before it; for outcomes
@@ -334,10 +334,6 @@ class Monitor:
         with self._lock:
             vars(self).update(_now=self._new(), _groups={}, _due={})
 
-    def arguments(self) -> dict[str, Any]:
-        """Return the constructor's arguments, by name."""
-        return {name: getattr(self, name) for name in self._fields}
-
     def get_state(self) -> dict[str, Any]:
         """Return a copy of the state: arrays, JSON values, and dictionaries of them."""
         with self._lock:
@@ -379,16 +375,6 @@ class Monitor:
             raise SnapshotError("the evidence is greater than it ever was.")
         with self._lock:
             vars(self).update(resumed)
-
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in vars(self).items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=RLock())
-
-    def __copy__(self) -> Self:
-        return deepcopy(self)  # a shallow copy would share the groups
 
     def __repr__(self) -> str:
         kind = f"alpha={self.alpha:g}" if self.arl is None else f"arl={self.arl:g}"

@@ -10,8 +10,7 @@ import numpy as np
 
 from treecal.auditing import Audit
 from treecal.geometry import Box, Simplex
-from treecal.measures import Bins, percent
-from treecal.measures import Verdict as Judged
+from treecal.measures import Bins, Verdict as Judged, percent
 from treecal.plots import (
     PALETTE,
     VERMILION,

@@ -12,8 +12,7 @@ from treecal._sums import group_rows
 from treecal.auditing import acted
 from treecal.geometry import Norm, Simplex, l1, l2, linf
 from treecal.ledger import Reading
-from treecal.measures import NEARLY, SOMEWHAT
-from treecal.measures import Verdict as Judged
+from treecal.measures import NEARLY, SOMEWHAT, Verdict as Judged
 from treecal.report._entries import Entry
 
 WIDTH = 0.1

@@ -20,8 +20,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.geometry import Simplex
-from treecal.late import Arrival as Status
-from treecal.late import Opening, Outcome, Standing
+from treecal.late import Arrival as Status, Opening, Outcome, Standing
 from treecal.serve import _wire as wire
 from treecal.serve._config import made_of, packed, written_parts
 from treecal.serve._player import Player, Raised, rehearse

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from treecal.serve import _reading as reading
-from treecal.serve import _wire as wire
+from treecal.serve import _reading as reading, _wire as wire
 from treecal.serve._answers import Operation, Request, Response, answer, encode
 from treecal.serve._connections import Readers
 from treecal.serve._events import Hub

@@ -17,6 +17,7 @@ from treecal.auditing import AuditRows, BinCounts, tally
 from treecal.correctors import (
     Batch,
     Corrector,
+    Round as Scored,
     Sums,
     Tallies,
     announce_many_valid,
@@ -24,16 +25,12 @@ from treecal.correctors import (
     learns_at_once,
     saved_names,
 )
-from treecal.correctors import (
-    Round as Scored,
-)
 from treecal.exceptions import SnapshotError
 from treecal.forecast import Forecast, uniform
 from treecal.geometry import Simplex
 from treecal.late import Opening, Outcome, Pool, announce, ask, divided, lessons, packed, unpacked
 from treecal.monitor import Alarm
-from treecal.serve._config import LIMIT, made, made_of, read_parts, space_of
-from treecal.serve._config import packed as snapshot
+from treecal.serve._config import LIMIT, made, made_of, packed as snapshot, read_parts, space_of
 from treecal.serve._refusals import Refusal
 from treecal.serve._rounds import START, LogEntry, Round, deleted_rows, outcome_columns, points_of, tags_text
 from treecal.serve._wire import NewStream

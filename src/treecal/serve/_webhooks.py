@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
-from threading import Event as Gate
-from threading import Thread
+from threading import Event as Gate, Thread
 from typing import NamedTuple, Self, TypeVar
 from urllib.parse import SplitResult, urlsplit
 

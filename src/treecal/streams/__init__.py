@@ -1,9 +1,7 @@
 """Streams of outcomes to forecast (random, hard, adversarial and real), and the loop that plays them."""
 
 from treecal.streams._adversaries import Adversary, LedgerAdversary, MeanAdversary, alternation, sign_tree
-from treecal.streams._play import are_classes as are_classes
-from treecal.streams._play import checkpoints, play
-from treecal.streams._play import next_checkpoint as next_checkpoint
+from treecal.streams._play import are_classes as are_classes, checkpoints, next_checkpoint as next_checkpoint, play
 from treecal.streams._real import (
     ClassStream,
     ModelStream,

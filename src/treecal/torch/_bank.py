@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from treecal._validate import whole_number
-from treecal.engine import Bank as HostBank
-from treecal.engine import new_treecal, read_outcomes
+from treecal.engine import Bank as HostBank, new_treecal, read_outcomes
 from treecal.exceptions import HorizonError, OutcomeError, ParameterError
 from treecal.forecasters import TreeCal
 from treecal.geometry import TOLERANCE, Box, ConvexSet, Simplex

@@ -14,8 +14,14 @@ from treecal.exceptions import ParameterError
 from treecal.io import Problems
 from treecal.measures import MOST_BINS
 from treecal.torch import _tally as tally
-from treecal.torch._read import MOST_BINS as MOST_BINS_OF_KERNELS
-from treecal.torch._read import MOST_CLASSES, class_names, has_kernels, read_logits, read_outcomes
+from treecal.torch._read import (
+    MOST_BINS as MOST_BINS_OF_KERNELS,
+    MOST_CLASSES,
+    class_names,
+    has_kernels,
+    read_logits,
+    read_outcomes,
+)
 
 
 class CalibrationError(nn.Module):

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from treecal.monitor import Alarm
-from treecal.monitor import Monitor as HostMonitor
+from treecal.monitor import Alarm, Monitor as HostMonitor
 from treecal.torch._read import read_logits, read_outcomes, space_of, valid_rows
 
 _MOST = 2**24  # probabilities that wait, at most

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from treecal._compile import strict
 from treecal._typing import Array, Integers
-from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_outcomes
-from treecal.engine import replay as replay_on_cpu
+from treecal.engine import KERNEL_DISTANCES, TreeForecaster, new_treecal, read_outcomes, replay as replay_on_cpu
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecast import Forecast
 from treecal.forecasters import TreeArgs, TreeCal, TreeState, carry, coordinate
