@@ -235,7 +235,7 @@ def in_order(
     if len(found) > max(_MOST_NUMBERS, size or 0) and all(map(_NUMBER.fullmatch, found)):
         raise FileError(
             f"column {column!r} of {source} holds {len(found):,} different numbers: too many to be classes.",
-            hint="numbers lie in a set, such as --box 0 500, in Python tc.Box(0, 500), and can be audited as the classes "
+            hint="numbers lie in a set, such as --box 0 500, in Python tc.Box(0, 500), and are audited as the classes "
             "0 and 1 of y > 100; to read them as classes name those, --classes or --dim, in Python classes=[...].",
         )
     if len(columns) > 1 and (named := paired(columns, found)):
