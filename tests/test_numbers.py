@@ -1,0 +1,72 @@
+"""Outcomes that are one number each: a set of two bounds, and bare numbers wherever points are taken."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treecal as tc
+from treecal import report
+from treecal.exceptions import ForecastError, OutcomeError
+from treecal.streams import play
+
+LOAD = tc.Box(0, 500)
+Y = np.random.default_rng(0).uniform(0, 500, 60)
+ROWS = Y[:, None]
+GROUPS = tc.correctors.Cells(width=50)
+
+
+def test_two_numbers_are_the_bounds_of_one_coordinate() -> None:
+    assert LOAD.dim == 1
+    assert tc.Box(0, 500, dim=1) == LOAD
+
+
+@pytest.mark.parametrize("make", [tc.TreeCal, tc.Guarded, tc.Harmonic, tc.RunningMean], ids=lambda make: make.__name__)
+def test_forecasters_learn_numbers(make: type[tc.Forecaster]) -> None:
+    one, other = make(LOAD), make(LOAD)
+    for y in Y[:20]:
+        one.update(float(y))
+        other.update([y])
+    one.update(12)
+    other.update([12.0])
+    assert one.predict() == other.predict()
+
+
+def test_everything_else_takes_numbers() -> None:
+    assert tc.replay(Y, LOAD).error("l2") == tc.replay(ROWS, LOAD).error("l2")
+    assert play(tc.TreeCal(LOAD), Y).error("l2") == play(tc.TreeCal(LOAD), ROWS).error("l2")
+    assert report.play(tc.TreeCal(LOAD), Y).exact.error("l2") == report.play(tc.TreeCal(LOAD), ROWS).exact.error("l2")
+    ledger = tc.Ledger(LOAD)
+    ledger.record(100.0, 120.0)
+    assert ledger.error("l2") == 20
+    bank = tc.Bank(tc.RunningMean(LOAD), streams=2)
+    bank.update([0, 1, 0], Y[:3])
+    assert bank.predict([1]).points.tolist() == [[[Y[1]]]]
+    late = tc.Late(tc.RunningMean(LOAD))
+    late.predict(id="a")
+    late.update("a", 7.0)
+    assert late.predict(id="b").mean == 7
+    for watched in (tc.Monitor(LOAD), tc.Monitor(LOAD)):
+        watched.update(90.0, 100)
+        watched.update_many(Y - Y / 3, Y)
+        assert watched.rounds == len(Y) + 1
+    corrector = tc.Recalibrator(LOAD, groups=GROUPS)
+    assert corrector.predict(80.0).mean == 80
+    corrector.update(70.0)
+    assert corrector.update_many(Y / 2, Y).shape == (len(Y), 1)
+    assert corrector.predict_many(Y / 2).shape == (len(Y), 1)
+
+
+def test_what_is_no_point_is_refused_and_classes_stay_classes() -> None:
+    with pytest.raises(OutcomeError, match="600, expected 0 to 500"):
+        tc.TreeCal(LOAD).update(600)
+    with pytest.raises(OutcomeError, match="round 3 lies outside"):
+        tc.Monitor(LOAD).update_many(Y[:3], [1, 2, 501])
+    with pytest.raises(OutcomeError, match="is the scalar"):
+        tc.TreeCal(tc.Box(0, 1, dim=2)).update(0.5)
+    with pytest.raises(ForecastError, match="is the scalar"):
+        tc.Ledger(tc.Simplex(2)).record(0.5, 1)
+    single = tc.TreeCal(tc.Simplex(1))
+    single.update(0)
+    with pytest.raises(OutcomeError):
+        single.update(1.0)
