@@ -303,3 +303,42 @@ def test_the_script_of_the_docs(tmp_path: Path) -> None:
     assert {cell["stream"] for cell in found} == {*arena.REAL, *arena.STREAMS}
     ranks = subprocess.run([*command, "--rank", "TreeCal"], capture_output=True, text=True, check=True).stdout
     assert len(ranks.splitlines()) == 4 + 2 * 8
+
+
+def test_gathered_streams_are_in_two_halves() -> None:
+    assert min(len(arena.CHOSEN), len(arena.HELD_OUT)) >= 50
+    assert not arena.CHOSEN.keys() & arena.HELD_OUT.keys()
+    for name, rounds, classes in (
+        ("nottem value in 4 bins", 240, 4),
+        ("auscafe value in 2 signs", 425, 2),
+        ("economics psavert in 3 steps", 573, 3),
+        ("challenges result in 5 names", 1136, 5),
+        ("tate_text title in 12 letters", 20000, 12),
+    ):
+        stream = (arena.CHOSEN | arena.HELD_OUT)[name]
+        assert (stream.rounds, stream.space.dim) == (rounds, classes)
+        assert (stream.outcomes.sum(axis=1) == 1).all()
+        assert stream.outcomes.sum(axis=0).min() > 0
+
+
+def test_the_average_of_hindsight_is_one_that_can_be_played() -> None:
+    outcomes = iid(tc.Simplex(3), 300, np.random.default_rng(0))
+    error, brier, half_life = arena.hindsight(outcomes)
+    ledger = tc.Ledger(tc.Simplex(3))
+    mean = np.full(3, 1 / 3)
+    for t, y in enumerate(outcomes):
+        rounded = mean.round(1)
+        rounded[2] += 1 - rounded.sum()
+        ledger.record(rounded, y)
+        mean += max(1 - 0.5 ** (1 / half_life), 1 / (t + 2)) * (y - mean)
+    assert error == pytest.approx(ledger.error("l1"), abs=0.1)  # in tenths the sum need not be 1
+    assert brier == pytest.approx(ledger.exact().brier(300).score, abs=0.02)
+
+
+def test_standings_compare_on_the_streams_of_both() -> None:
+    errors = {("a", "one"): 0.1, ("b", "one"): 0.4, ("a", "two"): 0.2, ("c", "two"): 0.2}
+    briers = {("a", "one"): 0.5, ("b", "one"): 0.5, ("a", "two"): 0.4, ("c", "two"): 0.6}
+    one, two = sorted(arena.standings(errors, briers, "one"), key=lambda s: s.forecaster)
+    assert (one.forecaster, one.streams, one.brier, one.error_ratio, one.best) == ("one", 2, 0.5, 1.0, 2)
+    assert (two.forecaster, two.streams, two.best) == ("two", 2, 1)
+    assert [one.error, two.error_ratio, two.brier_ratio] == pytest.approx([0.2, 2.0, 0.8])

@@ -10,7 +10,7 @@ import numpy as np
 
 from treecal._typing import Array
 from treecal.exceptions import ParameterError, UnsupportedError
-from treecal.geometry import Distance, as_distance, l2
+from treecal.geometry import ROUNDING, Distance, as_distance, l2
 from treecal.measures import Verdict, bin_rows
 
 
@@ -110,14 +110,14 @@ class Reading:
         order = np.argsort(-self.weights * gap, kind="stable")
         return Table(self.forecasts[order], self.weights[order], self.outcomes[order], gap[order])
 
-    def brier(self, squares: float) -> Brier:
+    def brier(self, squares: float | None = None) -> Brier:
         """Return the Brier score per round and its parts.
 
         Parameters
         ----------
         squares
-            The sum of `‖y‖₂²` over all rounds, each times its weight, which a ledger does not keep: for classes, the
-            ledger's `weight`.
+            The sum of `‖y‖₂²` over all rounds, each times its weight, which a ledger does not keep: by default that of
+            classes, the ledger's `weight`.
 
         Examples
         --------
@@ -125,10 +125,14 @@ class Reading:
         >>> ledger = tc.Ledger(tc.Simplex(2))
         >>> for p, y in [([0.5, 0.5], [1, 0]), ([0.5, 0.5], [0, 1]), ([1, 0], [1, 0]), ([1, 0], [1, 0])]:
         ...     ledger.record(p, y)
-        >>> ledger.exact().brier(squares=4)
+        >>> ledger.exact().brier()
         Brier(score=0.25, calibration=0.0, resolution=0.125, uncertainty=0.375)
         """
         weight = self._divisor("score")
+        if squares is None:
+            if np.abs(self.outcomes.sum(axis=1) - 1).max() > ROUNDING:
+                raise ParameterError("squares is missing, and outcomes are not classes.", hint="squares=(Y**2).sum().")
+            squares = weight
         calibration = self.error(l2.squared)
         base = self.weights @ self.outcomes / self.weights.sum()
         resolution = math.fsum(self.weights * l2.square(self.outcomes - base)) / weight

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import treecal as tc
 from tests.cli.support import refused, run
 from treecal import arena
@@ -67,6 +69,20 @@ def test_real_streams_and_scores() -> None:
         for value in arena.final(race, measure=measure).values():
             assert f"{value:.3f}" in shown
     refused(run("arena", "--real", "--streams", "drift"), "--streams is 'drift', expected one of Seattle, ")
+
+
+def test_held_out_streams_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("nottem value in 4 bins", "auscafe value in 2 signs")
+    some = {name: (arena.CHOSEN | arena.HELD_OUT)[name] for name in names}
+    monkeypatch.setattr(arena, "HELD_OUT", some)
+    shown = run("arena", "--real", "--forecasters", "guarded,binary-grid", "--workers", 1).out
+    assert shown.startswith("2 real streams that were held out, beside guarded")
+    rows = [[cell.strip() for cell in line.split("│")[1:8]] for line in shown.splitlines() if "│" in line]
+    figures = {name: cells for name, *cells in rows}
+    assert figures["guarded"][0] == "2"
+    assert figures["guarded"][3:5] == ["1.000", "1.000"]
+    assert figures["binary-grid"][0] == "1"
+    assert any(name.startswith("average in tenths") for name in figures)
 
 
 def test_who_is_too_slow_is_told() -> None:

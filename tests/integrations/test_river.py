@@ -219,7 +219,7 @@ def test_forecasts_that_are_none_change_nothing(p: tuple[Any, Any], complaint: s
         with pytest.raises(ForecastError, match=complaint):
             act()
     assert f.predict_proba_one({"a": 0.5, "b": 0.5}) == expected
-    assert metric.get() == 1.0
+    assert metric.get() == 0.5
 
 
 def test_a_classifier_that_refuses_leaves_the_corrector_alone() -> None:

@@ -27,6 +27,7 @@ import treecal as tc
 from tests.integrations.streams import LABELS, SaidRows, drifting
 from treecal.correctors._base import Corrector
 from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
+from treecal.integrations.river import CalibrationError
 from treecal.integrations.sklearn import CalibrationScorer, RecalibratedClassifier, calibration_error
 
 QUIET = partial(tc.Recalibrator, scores=None)
@@ -278,6 +279,39 @@ def test_scores_are_the_ledgers(rounds: list[Any], norm: str, resolution: float 
     for said in (second, np.stack([1 - second, second], axis=1)):
         error = calibration_error(labels, said, classes=[0, 1], norm=norm, resolution=resolution)
         assert error == pytest.approx(reading.error(norm), abs=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_default_is_the_class_wise_error_of_an_audit(weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(4), 600)
+    y = (P.cumsum(axis=1) > rng.random(600)[:, None]).argmax(axis=1)
+    w = rng.choice([0.0, 0.5, 2.0], 600) if weighted else None
+    labels = np.array(["ant", "bee", "cat", "dog"])[y]
+    found = tc.audit(P, y, weight=w, exact=False).whole
+    assert calibration_error(labels, P, sample_weight=w) == pytest.approx(found.classwise_ece, abs=1e-12)
+    metric = CalibrationError()
+    for p, label, each in zip(P, labels, np.ones(600) if w is None else w, strict=True):
+        metric.update(label, dict(zip(["ant", "bee", "cat", "dog"], p.tolist(), strict=True)), w=float(each))
+    assert metric.get() == pytest.approx(found.classwise_ece, abs=1e-12)
+
+
+def test_of_many_classes_the_default_prefers_the_better_calibrated_model() -> None:
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))
+    X, y = X[rows], y[rows]
+    better = RecalibratedClassifier(GaussianNB(), make=tc.TemperatureScaling)
+    scores = []
+    for model in (GaussianNB(), better):
+        said = cross_val_predict(model, X, y, cv=3, method="predict_proba")
+        joint = calibration_error(y, said, norm="l1")
+        scores.append((calibration_error(y, said), joint, log_loss(y, said)))
+    (plain, joint, loss), (tempered, more, less) = scores
+    assert less < loss / 2
+    assert tempered < plain
+    assert more > joint  # in joint cells the better one is behind
+    with pytest.raises(ParameterError, match="resolution is None"):
+        calibration_error(y, said, resolution=None)
 
 
 def test_scorers_in_cross_validation() -> None:

@@ -79,13 +79,13 @@ def test_partial_fit_takes_weights_and_refuses_them_before_anything_is_learned()
             sklearn.RecalibratedClassifier(GaussianNB(), make=Shift).fit(X, Y, sample_weight=bad)
 
 
-@pytest.mark.parametrize("resolution", [0.1, None])
-def test_scores_of_weighted_rows_are_those_of_repeated_ones(resolution: float | None) -> None:
+@pytest.mark.parametrize(("norm", "resolution"), [(None, 0.1), ("l1", 0.1), ("l1", None)])
+def test_scores_of_weighted_rows_are_those_of_repeated_ones(norm: str | None, resolution: float | None) -> None:
     model = GaussianNB().fit(X, Y)
     times = np.repeat(np.arange(200), W.astype(int))
-    score = sklearn.CalibrationScorer(resolution=resolution)
+    score = sklearn.CalibrationScorer(norm, resolution)
     assert score(model, X, Y, sample_weight=W) == score(model, X[times], Y[times])
-    metric, repeated = (river.CalibrationError(resolution=resolution) for _ in range(2))
+    metric, repeated = (river.CalibrationError(norm, resolution) for _ in range(2))
     forecasts = [dict(enumerate(p)) for p in model.predict_proba(X).tolist()]
     for p, y, w in zip(forecasts, Y.tolist(), W.tolist(), strict=True):
         metric.update(y, p, w)

@@ -268,7 +268,7 @@ def test_class_names_are_part_of_a_simplex_and_of_nothing_it_computes() -> None:
         (lambda: tc.Simplex(classes=["a", ""]), "not empty"),
         (lambda: tc.Simplex(classes=["a", 1]), "one or more names"),  # type: ignore[list-item]
         (lambda: tc.Box(1, 0, dim=2), r"low\[0\] is 1, above high\[0\]"),
-        (lambda: tc.Box(0, 1), "Box.0, 1, dim=3."),
+        (lambda: tc.Box([0, 0], [1, 1, 1]), "Box.0, 1, dim=3."),
         (lambda: tc.Box([0, 0], [1, 1, 1]), "one length"),
         (lambda: tc.Box([0, np.nan], [1, 1]), r"low holds nan at \[1\]"),
         (lambda: tc.Box("a", 1, dim=2), "low holds <U1 values"),

@@ -62,7 +62,6 @@ def test_a_torch_scalar_is_an_index() -> None:
         (tc.Simplex(1), True, "is True"),
         (tc.Simplex(classes=["1", "0"]), 1, "(?s)is the integer 1, and '1' is the name of class 0.*pass the name: '1'"),
         (tc.Simplex(classes=["3", "5"]), 5, "(?s)'5' is the name of class 1"),
-        (tc.Box(0, 1, dim=1), 1, "is the scalar"),
         (tc.Box(0, 1, dim=2), "rain", "is 'rain', expected 2 real numbers"),
         (tc.Product(tc.Simplex(2), tc.Simplex(2)), 1, "is the scalar"),
     ],

@@ -12,6 +12,7 @@ from treecal.exceptions import TreeCalError, UnsupportedError
 from treecal.forecasters import REGISTRY
 from treecal.geometry import Gauge, Lp
 from treecal.streams import LedgerAdversary, MeanAdversary, iid, play
+from treecal.theory import TABULATED
 
 SPACES = [(tc.Simplex(2), "l1"), (tc.Simplex(3), "l1"), (tc.Simplex(3), "linf"), (tc.Ball(2), "l2"), (tc.Ball(2), "l1")]
 
@@ -61,24 +62,34 @@ def bound(f: tc.Forecaster, norm: str, rounds: int) -> float:
     return found.bound
 
 
-def test_harmonic_analytic_and_numerical() -> None:
-    numerical = bound(tc.Harmonic(tc.Ball(3)), "l2", 1000)
-    assert numerical < 0.49
-    h = 0.5 * (math.log(4 * 10**9) + 0.5772156649)
-    assert bound(tc.Harmonic(tc.Ball(3)), "l2", 10**9) == pytest.approx(9 * math.pi / 2 / h, rel=1e-4)
-    assert bound(tc.Harmonic(tc.Ball(3, radius=0.5)), "l2", 1000) == pytest.approx(numerical / 2)
+def test_harmonic_analytic_and_tabulated() -> None:
+    tabulated = bound(tc.Harmonic(tc.Ball(3)), "l2", 1000)
+    assert tabulated < 0.44
+    h = 0.5 * (math.log(4 * 10**30) + 0.5772156649)
+    assert bound(tc.Harmonic(tc.Ball(3)), "l2", 10**30) == pytest.approx(9 * math.pi / 2 / h, rel=1e-4)
+    assert bound(tc.Harmonic(tc.Ball(3, radius=0.5)), "l2", 1000) == pytest.approx(tabulated / 2)
 
 
+@pytest.mark.parametrize("block", [None, 4096, TABULATED, 2**21])
 @pytest.mark.parametrize("space", [tc.Simplex(3), tc.Ball(2), tc.Box(0, 1, dim=2)], ids=repr)
-def test_the_bound_of_harmonic_does_not_jump_where_it_is_no_longer_computed(space: tc.ConvexSet) -> None:
-    """A round adds the diameter to the total error at most."""
-    f, norm = tc.Harmonic(space), space.default_norm
+def test_the_bound_of_harmonic_never_jumps(space: tc.ConvexSet, block: int | None) -> None:
+    """A round adds the diameter to the total error at most, wherever the table ends or a block begins."""
+    f, norm = tc.Harmonic(space, block=block), space.default_norm
     diameter = float(space.diameter(norm))
-    at = [10**5 + 1, 10**5 + 1000, 2 * 10**5, 10**6]
+    at = [4000, 4096, 4097, 10**5, 10**5 + 1, 2 * 10**5]
+    at += [TABULATED - 1, TABULATED, TABULATED + 1, TABULATED + 1000, 2 * TABULATED, 2**21, 2**21 + 1]
     totals = [each * bound(f, norm, each) for each in at]  # type: ignore[arg-type]
     for (one, earlier), (other, later) in pairwise(zip(at, totals, strict=True)):
         assert earlier <= later <= earlier + (other - one) * diameter * (1 + 1e-9)
-    assert totals[0] / at[0] < 0.2 * diameter
+    assert totals[4] / at[4] < 0.25 * diameter
+
+
+def test_recommending_takes_no_time() -> None:
+    """Nothing is certified numerically when asked for: neither where the table has entries nor between and beyond."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tc.theory._spectral, "_hard_stream", None)
+        for rounds in (1, 30, 4096, 99_999, 100_001, 10**6, 10**7):
+            assert tc.recommend(tc.Simplex(5), "l1", rounds=rounds).best.bound is not None
 
 
 def test_harmonic_pays_for_a_start_far_from_the_centre() -> None:

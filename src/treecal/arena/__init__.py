@@ -5,11 +5,14 @@ resumed, since each finished run is kept in its own file. Tables need pyarrow: t
 """
 
 from treecal.arena._race import race
+from treecal.arena._real import CHOSEN, HELD_OUT, hindsight
 from treecal.arena._run import Maker
 from treecal.arena._streams import REAL, STREAMS, Fixed, Recorded, Source
-from treecal.arena._tables import Rank, final, rank, show, summary
+from treecal.arena._tables import Rank, Standing, final, rank, show, standings, summary
 
 __all__ = [
+    "CHOSEN",
+    "HELD_OUT",
     "REAL",
     "STREAMS",
     "Fixed",
@@ -17,9 +20,12 @@ __all__ = [
     "Rank",
     "Recorded",
     "Source",
+    "Standing",
     "final",
+    "hindsight",
     "race",
     "rank",
     "show",
+    "standings",
     "summary",
 ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEASURES = ("error", "brier", "resolution")
+Values = dict[tuple[str, str], float]  # by stream and forecaster
 _Cell = tuple[int, int, str, str]  # dim, length, stream, forecaster
 
 
@@ -162,6 +163,73 @@ def rank(table: pa.Table, forecaster: str, *, norm: Norm | str = "l1", measure: 
         if pairs:
             ranks.append(max(pairs, key=lambda pair: pair.ratio))
     return sorted(ranks, key=lambda pair: -pair.ratio)
+
+
+class Standing(NamedTuple):
+    """How a forecaster does on many streams, beside one that it is compared with.
+
+    Attributes
+    ----------
+    forecaster
+        Its name.
+    streams
+        On how many of them it took part, to the end.
+    error, brier
+        The geometric mean of its errors, and the mean of its Brier scores.
+    error_ratio, brier_ratio
+        The same as multiples of the other's, on the streams where both took part.
+    best
+        On how many streams no other error is less.
+    """
+
+    forecaster: str
+    streams: int
+    error: float
+    brier: float
+    error_ratio: float
+    brier_ratio: float
+    best: int
+
+
+def standings(errors: Values, briers: Values, beside: str) -> list[Standing]:
+    """Return how each forecaster does on all streams together, the least error first.
+
+    Parameters
+    ----------
+    errors, briers
+        By (stream, forecaster).
+    beside
+        The forecaster that all are compared with.
+
+    Examples
+    --------
+    >>> errors = {("a", "one"): 0.1, ("b", "one"): 0.4, ("a", "two"): 0.2}
+    >>> [(s.forecaster, s.streams, round(s.error_ratio, 2), s.best) for s in standings(errors, errors, "one")]
+    [('one', 2, 1.0, 2), ('two', 1, 2.0, 0)]
+    """
+    least: dict[str, float] = {}
+    for (stream, _), error in errors.items():
+        least[stream] = min(error, least.get(stream, math.inf))
+    found = []
+    for name in dict.fromkeys(name for _, name in errors):
+        own = {stream: error for (stream, other), error in errors.items() if other == name}
+        common = [stream for stream in own if (stream, beside) in errors]
+        logs = [math.log(max(error, 1e-9)) for error in own.values()]  # no error of a long stream is 0 but by luck
+        gaps = [math.log(max(own[s], 1e-9) / max(errors[s, beside], 1e-9)) for s in common]
+        theirs = [briers[stream, beside] for stream in common]
+        scores = [briers[stream, name] for stream in own]
+        found.append(
+            Standing(
+                name,
+                len(own),
+                math.exp(np.mean(logs)),
+                float(np.mean(scores)),
+                math.exp(np.mean(gaps)) if gaps else math.nan,
+                sum(briers[stream, name] for stream in common) / sum(theirs) if theirs else math.nan,
+                sum(error == least[stream] for stream, error in own.items()),
+            )
+        )
+    return sorted(found, key=lambda standing: standing.error)
 
 
 def show(table: pa.Table, *, norm: Norm | str = "l1", measure: str = "error", split: bool = True) -> str:

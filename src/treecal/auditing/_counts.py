@@ -11,7 +11,7 @@ import numpy as np
 from treecal._typing import Array, Integers
 from treecal.auditing._calibration import Calibration
 from treecal.auditing._exact import ErrorSums
-from treecal.auditing._groups import Groups, Key
+from treecal.auditing._groups import ByKey, Groups, Key
 from treecal.auditing._result import Audit
 from treecal.exceptions import ParameterError
 from treecal.io import Problems
@@ -146,7 +146,7 @@ class AuditCounts:
     def audit(self, source: str, classes: tuple[str, ...], columns: tuple[str, ...], problems: Problems) -> Audit:
         """Return the audit of these rows."""
         keys = sorted(self.groups.index, key=_in_order) if self.groups.by else []
-        groups = {key: self._calibration(key, classes) for key in keys}
+        groups = ByKey((key, self._calibration(key, classes)) for key in keys)
         whole = self._calibration(None, classes)
         return Audit(source, classes, columns, self.groups.by, whole, groups, problems)
 

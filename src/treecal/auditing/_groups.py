@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,22 @@ from treecal._typing import Integers
 from treecal.exceptions import FileError
 
 Key = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class ByKey(dict[Key, T]):
+    """Groups by the values that make them; of those by one column also by the value itself.
+
+    Examples
+    --------
+    >>> ByKey({("JFK",): 1})["JFK"]
+    1
+    """
+
+    def __missing__(self, name: Any) -> T:
+        if isinstance(name, tuple):
+            raise KeyError(name)
+        return self[name,]
 
 
 class Groups:

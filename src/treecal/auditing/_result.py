@@ -34,7 +34,7 @@ class Audit:
     whole
         All rows.
     groups
-        The rows of each group, by its values in these columns.
+        The rows of each group, by its values in these columns: `groups["JFK"]`, `groups["JFK", 2026]`.
     problems
         The invalid rows that were left out.
     windows

@@ -17,6 +17,11 @@ from treecal.forecasters import REGISTRY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from treecal.arena import Standing
+
+_AVERAGE = "average in tenths, best half-life in hindsight"
+_BESIDE = "guarded"
+
 
 def arena(
     *,
@@ -38,7 +43,8 @@ def arena(
     With --folder, finished runs are kept: the same command resumes where it was stopped.
 
         treecal arena --dim 3 --rounds 2000
-        treecal arena --real --measure brier
+        treecal arena --real
+        treecal arena --real --streams Seattle,storms --measure brier
         treecal arena --dim 2 --forecasters treecal,harmonic --streams drift
 
     Exit codes: 0 success, 2 invalid options, 130 interrupted.
@@ -50,8 +56,10 @@ def arena(
     streams
         Names of streams, separated by commas; by default all.
     real
-        Run on real streams, whole (of the flights 20,000), instead of those of the outcome set. --rounds and the set do
-        not matter. Needs the extra `data`.
+        Run on real streams, whole (20,000 rounds at most), instead of those of the outcome set: without --streams on
+        the 54 by which nothing in this package was chosen, and compare the forecasters on all of them together, and
+        with a moving average in tenths that knows its best half-life. A forecaster then has 20 seconds for each, if
+        --limit does not say otherwise. --rounds and the set do not matter. Needs the extra `data`.
     measure
         What to show: the calibration error, the Brier score (of a distribution, the expected score of a draw from it),
         or the resolution: how far the mean outcomes of the forecasts lie from the mean of all outcomes.
@@ -64,14 +72,16 @@ def arena(
     folder
         Folder to keep finished runs in, and to resume from.
     """
-    from treecal.arena import REAL, STREAMS, final, race
+    from treecal.arena import HELD_OUT, REAL, STREAMS, final, hindsight, race, standings
 
     norm_of_errors = as_norm(norm)
     for option, given in (("--seeds", seeds), ("--workers", workers)):
         if given is not None and given < 1:
             raise ParameterError.expected(option, given, "an integer of 1 or more")
     racers = _chosen("--forecasters", forecasters, REGISTRY)
-    chosen = _chosen("--streams", streams, REAL if real else STREAMS)
+    together = real and streams is None
+    chosen = dict(HELD_OUT) if together else _chosen("--streams", streams, REAL | HELD_OUT if real else STREAMS)
+    limit = 20.0 if together and limit is None else limit
     if real:
         races = [({name: each}, each.space, each.rounds) for name, each in chosen.items()]
     else:
@@ -80,17 +90,29 @@ def arena(
     how |= {"workers": workers, "folder": folder}
     rows: list[dict[str, Any]] = []
     values: dict[tuple[str, str], float] = {}
+    briers: dict[tuple[str, str], float] = {}
+    if together:
+        how["at"] = []
     for sources, space, length in races:
         with progress("runs" if len(races) == 1 else f"{next(iter(sources))}: runs") as done:
             table = race(racers, sources, [space], rounds=length, progress=done, **how)
         rows += table.to_pylist()
         found = final(table, norm=norm_of_errors, measure=measure)
         values |= {(stream, name): value for (_, stream, name), value in found.items()}
+        if together:
+            found = final(table, norm=norm_of_errors, measure="brier")
+            briers |= {(stream, name): value for (_, stream, name), value in found.items()}
+            for stream, source in sources.items():
+                values[stream, _AVERAGE], briers[stream, _AVERAGE], _ = hindsight(source.outcomes)
     if json:
         where = {} if real else {"space": repr(races[0][1]), "rounds": rounds}
         emit({**where, "norm": repr(norm_of_errors), "runs": [_with_errors(**row) for row in rows]})
         return Exit.FINE
     paper = page()
+    if together:
+        paper.print(Text(f"{len(chosen)} real streams that were held out, beside {_BESIDE}"), soft_wrap=True)
+        paper.print(_standings(standings(values, briers, _BESIDE), norm))
+        return Exit.FINE
     what = {"error": f"{norm} error", "brier": "Brier score", "resolution": "resolution"}[measure]
     title = f"{what} per round " + ("on real streams" if real else f"after {rounds:,} rounds on {races[0][1]!r}")
     paper.print(Text(title), soft_wrap=True)
@@ -101,6 +123,18 @@ def arena(
     for note in _notes(rows, values):
         paper.print(Text(note), soft_wrap=True)
     return Exit.FINE
+
+
+def _standings(found: list[Standing], norm: str) -> Table:
+    """Return forecasters down; means over all streams, and multiples of the other's on the streams of both, across."""
+    table = Table()
+    table.add_column("forecaster", no_wrap=True)
+    for title in ("streams", f"{norm} error", "Brier", "× error", "× Brier", "least on"):
+        table.add_column(title, justify="right")
+    for own in found:
+        figures = (f"{x:.3f}" for x in (own.error, own.brier, own.error_ratio, own.brier_ratio))
+        table.add_row(own.forecaster, str(own.streams), *figures, str(own.best))
+    return table
 
 
 def _notes(rows: list[dict[str, Any]], values: Mapping[tuple[str, str], float]) -> list[str]:

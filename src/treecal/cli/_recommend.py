@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
-from rich.console import Console
-
 from treecal.cli._options import Json, NormName, Outcomes, Rounds, as_norm
 from treecal.cli._terminal import Exit, emit, page, table
 from treecal.forecasters import ORDINARY, recommend as compare
@@ -20,8 +16,6 @@ def recommend(
 ) -> int:
     """Find the forecaster with the least certified error for a set, a norm and a number of rounds.
 
-    Between 1,000 and 100,000 rounds this takes seconds, up to a minute: harmonic averaging is certified numerically.
-
         treecal recommend --dim 2 --rounds 1000
         treecal recommend --dim 3 --box 0 1 --norm linf --rounds 500
 
@@ -29,8 +23,7 @@ def recommend(
     """
     space = outcomes.space()
     measure = as_norm(norm)
-    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("certifying every forecaster …"):
-        found = compare(space, measure, rounds=rounds)
+    found = compare(space, measure, rounds=rounds)
     best = found.best
     centre = found.trivial
     if json:

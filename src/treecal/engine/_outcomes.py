@@ -11,7 +11,17 @@ from treecal._compile import unlocked
 from treecal._platform import parts, side_by_side
 from treecal._typing import Array, Outcomes
 from treecal.exceptions import OutcomeError
-from treecal.geometry import LARGEST, TOLERANCE, ConvexSet, Simplex, by_column, class_indices, read_outcome, unmixed
+from treecal.geometry import (
+    LARGEST,
+    TOLERANCE,
+    ConvexSet,
+    Simplex,
+    as_column,
+    by_column,
+    class_indices,
+    read_outcome,
+    unmixed,
+)
 
 _ROWS = (np.dtype("f8"), np.dtype("f4"))
 _CLASSES = (np.dtype("i8"), np.dtype("i4"), np.dtype("u1"))
@@ -43,6 +53,7 @@ def as_array(space: ConvexSet, values: Any, *, before: int = 0) -> NDArray[Any]:
         raw = np.empty(0, object)
     if raw.size == 0 and raw.ndim == 1 and raw.dtype != object:
         raw = np.empty((0, space.dim))
+    raw = as_column(space, raw)
     if raw.dtype.kind in "bOUT" and not np.ma.is_masked(raw):
         names = class_indices(space, raw, before=before)
         if names is not None:

@@ -229,6 +229,10 @@ class Forecaster(Configured, ABC):
         """Return the certificate, if there is one; its bound may exceed the diameter."""
         return None
 
+    def _rate(self, norm: Norm) -> float:
+        """Return by how much the certified total error grows in every round at least; 0 does for all."""
+        return 0.0
+
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Forecaster:
         """Return the forecaster of this class with the least certified error, for `recommend`."""

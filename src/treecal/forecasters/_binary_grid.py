@@ -137,6 +137,9 @@ class BinaryGrid(Grid):
         """Return the bound on the error in one coordinate."""
         return math.sqrt((self.bins + 1) / rounds) + math.sqrt((self.bins + 1) / 8) / self.bins
 
+    def _rate(self, norm: Norm) -> float:
+        return 2 ** (1 / norm.p) * math.sqrt((self.bins + 1) / 8) / self.bins if isinstance(norm, Lp) else 0.0
+
     @classmethod
     def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> BinaryGrid:
         """Return the grid of least certified error."""

@@ -11,20 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from treecal._elementary import LN2, applied, exp, expm1, log
-from treecal._states import State, check_array
+from treecal._states import State, check_array, check_count
 from treecal._sums import two_sum
 from treecal._typing import Array, Integers
-from treecal._validate import finite_array
+from treecal._validate import finite_array, whole_number
 from treecal.exceptions import OutcomeError, SnapshotError, UnsupportedError
 from treecal.forecast import Forecast, uniform
 from treecal.forecasters._base import Forecaster, checked_space, reach
 from treecal.geometry import ConvexSet, Lp, Mahalanobis, Norm, as_norm, checked_start, l2
-from treecal.theory import Certificate, Replay, euclidean, spectral_certificate
+from treecal.theory import TABULATED, Certificate, blocks_total, euclidean, unit_total
 
-NUMERICAL = 10**5
-"""Rounds up to which the certificate is computed."""
-LAST = 0.2758
-"""At least the certificate of so many rounds in the unit ball."""
 _STEP = 0.25  # of ln u: the relative error of every weight is then 2·|Γ(1 + 2πi/_STEP)| < 2e-16
 _SLOWEST = -53 * LN2  # ln(2u·t) of a rate that over the whole past has faded by no more than a rounding
 _FASTEST = math.ceil(log(40) / _STEP)  # e^(−u) < 1e-17 beyond
@@ -33,12 +29,16 @@ _FIRST_RATES = _FASTEST + 1 - math.floor((_SLOWEST - LN2) / _STEP)  # which matt
 
 @dataclass(frozen=True, eq=False)
 class HarmonicState(State):
-    """The stored points; `h_t`, and what rounding lost of it; the fading sums and the plain sum of the outcomes."""
+    """The stored points; `h_t`, and what rounding lost of it; the fading sums and the plain sum of the outcomes.
+
+    They are those of the block; `before` counts the rounds of earlier ones.
+    """
 
     points: Array
     norm: list[float]
     sums: Array
     plain: Array
+    before: int = 0
 
 
 class Harmonic(Forecaster):
@@ -56,8 +56,9 @@ class Harmonic(Forecaster):
     rounds of a constant outcome, where all roundings point one way, and grows like `T` there; elsewhere it is 2e-15.
 
     A forecast is a view of the stored points: announcing it and drawing from it cost O(1), its weights are computed
-    when first read, and recording it in a ledger costs `O(T·dim)`. All points are kept: memory is `O(T·dim)`. For a
-    whole run's error at once see `harmonic_error`.
+    when first read, and recording it in a ledger costs `O(T·dim)`. All points are kept: memory is `O(T·dim)`. With
+    `block` it starts anew after so many rounds, and memory and certificate stay as they are then, for ever. For a whole
+    run's error at once see `harmonic_error`.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ class Harmonic(Forecaster):
         The set outcomes lie in.
     start
         The first forecast; by default the set's centre.
+    block
+        Rounds after which it starts anew; by default never.
 
     Examples
     --------
@@ -85,25 +88,31 @@ class Harmonic(Forecaster):
     Beylkin and Monzón, "Approximation by exponential sums revisited", 2010, for sums of exponentials.
     """
 
-    _fields = ("space", "start")
+    _fields = ("space", "start", "block")
 
-    def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None) -> None:
+    def __init__(self, space: ConvexSet, *, start: ArrayLike | None = None, block: int | None = None) -> None:
         self.space = checked_space(space)
         self.start = checked_start(space, start)
-        nothing = np.zeros(space.dim)
-        self._state = HarmonicState(np.empty((0, space.dim)), [0.0, 0.0], np.tile(nothing, (_FIRST_RATES, 1)), nothing)
+        self.block = None if block is None else whole_number("block", block, least=1)
+        self._state = self._begun(0)
         self._store = _Store(self._state.points)
+
+    def _begun(self, before: int) -> HarmonicState:
+        """Return the state at the beginning of a block."""
+        nothing = np.zeros(self.space.dim)
+        sums = np.tile(nothing, (_FIRST_RATES, 1))
+        return HarmonicState(np.empty((0, self.space.dim)), [0.0, 0.0], sums, nothing, before)
 
     @property
     def rounds(self) -> int:
         """Number of outcomes seen."""
-        return len(self._state.points)
+        return int(self._state.before) + len(self._state.points)
 
     def _announce(self) -> Forecast:
         state = self._state
         if not len(state.points):
-            return Forecast.trusted(self.start[None], uniform(1), _START, self.space)
-        return _Replay(state.points, sum(state.norm), self.space)
+            return Forecast.trusted(self.start[None], uniform(1), np.array([[1, state.before]]), self.space)
+        return _Replay(state.points, sum(state.norm), state.before, self.space)
 
     _fork = Forecaster._light_fork
 
@@ -111,6 +120,8 @@ class Harmonic(Forecaster):
         past = state
         sums = state.sums
         rounds = len(state.points)
+        if rounds + 1 == self.block:  # nothing of the block will be announced again
+            return self._begun(state.before + self.block)
         total, lost = two_sum(np.float64(past.norm[0]), np.float64(1 / (2 * rounds + 1)))  # type: ignore[arg-type]
         norm = [float(total), past.norm[1] + float(lost)]
         if rounds >= _rates(len(sums)).enough:
@@ -121,10 +132,19 @@ class Harmonic(Forecaster):
         # Added up row by row, not by BLAS, so that no class is rounded differently from another.
         point = np.add.reduce(share * sums, axis=0) / sum(norm)
         self._store, points = _appended(self._store, past.points, point)
-        return HarmonicState(points, norm, sums, past.plain + outcome)
+        return HarmonicState(points, norm, sums, past.plain + outcome, past.before)
+
+    def _own_state(self) -> dict[str, Any]:
+        state = super()._own_state()
+        if self.block is None:
+            del state["before"]
+        return state
 
     def _check(self, state: HarmonicState) -> None:
         rounds = len(state.points)
+        check_count("the rounds before", state.before)
+        if self.block is not None and (state.before % self.block or rounds >= self.block):
+            raise SnapshotError(f"there are {state.before} rounds before, and {rounds} in a block of {self.block}.")
         dim = self.space.dim
         check_array("points", state.points, (rounds, dim))
         check_array("sums", state.sums, (_rates_after(rounds), dim))
@@ -135,47 +155,65 @@ class Harmonic(Forecaster):
     name = "harmonic"
 
     def _certify(self, norm: Norm, rounds: int) -> Certificate | None:
-        """Certify numerically up to 10^5 rounds, which takes most of a minute there.
+        """Certify by what is tabulated for ℓ2 in the unit ball, up to about a million rounds.
 
-        Beyond, a round adds the diameter to the total error at most; or, if that is less, the bound is `9γ/h`,
-        `γ = π/2`. The bounds are for ℓ2 in the unit ball (the last is Fishelson and Mohri's) and carry over to a norm
-        with `‖x‖² <= ‖x‖₂²/α` on the directions of the set.
+        It carries over to a norm with `‖x‖² <= ‖x‖₂²/α` on the directions of the set. Beyond, a round adds the diameter
+        to the total error at most; or, if that is less, the bound is `9γ/h`, `γ = π/2` (Fishelson and Mohri's).
+
+        The totals of blocks are added up. With `r` the error per round of a whole block, `r·n` and the most by which a
+        shorter one exceeds `r` times its rounds is never less, and grows by `r` a round at least, as `_rate` promises.
         """
+        if self.block is None or self.block > TABULATED:
+            return self._once(norm, rounds)
+        radius, away = self._radii(norm)
+        bound = blocks_total(rounds, self.block) / rounds * radius
+        bound += away * math.ceil(rounds / self.block) / rounds
+        return Certificate(bound, f"spectral certificate of blocks of {self.block:,} rounds")
+
+    def _once(self, norm: Norm, rounds: int) -> Certificate:
+        """Certify one that never starts anew."""
+        radius, away = self._radii(norm)
+        if rounds <= TABULATED:
+            return Certificate((unit_total(rounds) * radius + away) / rounds, "spectral certificate")
+        logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
+        analytic = 9 * math.pi / 2 * radius / logarithm
+        more = (rounds - TABULATED) * reach(self.space, norm)
+        extended = (unit_total(TABULATED) * radius + away + more) / rounds
+        if extended <= analytic:
+            return Certificate(extended, f"spectral certificate of the first {TABULATED:,} rounds")
+        return Certificate(analytic, "analytic bound, 9γ/h")
+
+    def _radii(self, norm: Norm) -> tuple[float, float]:
+        """Return the circumradius, times the factor between the norms; and how much farther the start point is."""
         gap = euclidean(self.space, norm)
         if gap is None:
             raise UnsupportedError(f"{norm!r} is not within a known factor of an ellipsoidal norm.")
-        radius = math.sqrt(gap.value)  # the circumradius, times the factor between the norms
+        radius = math.sqrt(gap.value)
         # The first forecast is the start point, which need not be the centre of the smallest ball.
         first = float(self.space.radius(norm if isinstance(norm, Lp | Mahalanobis) else l2, about=self.start))
-        away = max(0.0, first - radius)
-        if rounds <= NUMERICAL:
-            return Certificate(_in_the_unit_ball(rounds) * radius + away / rounds, "spectral certificate")
-        logarithm = math.fsum(1 / (2 * j + 1) for j in range(1000)) + math.log((2 * rounds + 1) / 2001) / 2
-        analytic = 9 * math.pi / 2 * radius / logarithm
-        more = (rounds - NUMERICAL) * reach(self.space, norm)
-        extended = (NUMERICAL * LAST * radius + away + more) / rounds
-        if extended <= analytic:
-            return Certificate(extended, f"spectral certificate of the first {NUMERICAL:,} rounds")
-        return Certificate(analytic, "analytic bound, 9γ/h")
+        return radius, max(0.0, first - radius)
 
+    def _rate(self, norm: Norm) -> float:
+        if self.block is None or self.block > TABULATED:
+            return 0.0
+        return unit_total(self.block) / self.block * self._radii(norm)[0]
 
-@lru_cache(maxsize=256)
-def _in_the_unit_ball(rounds: int) -> float:
-    return spectral_certificate(Replay.harmonic(rounds)).bound
-
-
-_START = np.array([[1, 0]])  # the node of the first forecast, which is not a stored point
+    @classmethod
+    def tuned(cls, space: ConvexSet, norm: Norm, *, rounds: int) -> Harmonic:
+        """Return one that starts anew where the table of certificates ends."""
+        return cls(space, block=TABULATED if rounds > TABULATED else None)
 
 
 class _Replay(Forecast):
     """The first points of the store, weighted 1, 1/3, 1/5, … from the newest back."""
 
-    __slots__ = ("_total", "_written")
+    __slots__ = ("_before", "_total", "_written")
 
-    def __init__(self, points: Array, total: float, space: ConvexSet) -> None:
+    def __init__(self, points: Array, total: float, before: int, space: ConvexSet) -> None:
         points = np.asarray(memoryview(points.data).toreadonly())  # which NumPy does not let anyone make writable
         self._points = points
         self._total = total
+        self._before = before  # points of earlier blocks
         self._space = space
         self._written: tuple[Array, Integers] | None = None
 
@@ -184,7 +222,7 @@ class _Replay(Forecast):
         if self._written is None:
             count = len(self)
             weights = odd_reciprocals(count)[::-1] / self._total
-            nodes = np.column_stack([np.zeros(count, np.int64), np.arange(count)])
+            nodes = np.column_stack([np.zeros(count, np.int64), self._before + np.arange(count)])
             weights.setflags(write=False)
             nodes.setflags(write=False)
             self._written = weights, nodes
@@ -209,7 +247,7 @@ class _Replay(Forecast):
                 return np.asarray(self._points[count - 1 - lag])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Replay, (self._points, self._total, self.space)
+        return _Replay, (self._points, self._total, self._before, self.space)
 
 
 class _Rates(NamedTuple):

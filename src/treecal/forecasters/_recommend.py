@@ -81,9 +81,6 @@ def recommend(space: ConvexSet, norm: Norm | str, *, rounds: int) -> Recommendat
     its safe part, so it is never first here; yet on streams that no adversary chose its error is the least, or near it.
     Choose by the bound if the sequence may be hostile, and `Guarded` otherwise.
 
-    Takes seconds from 10^4 rounds on and most of a minute at 10^5, up to which harmonic averaging is certified
-    numerically; beyond, by its analytic bound, which is several times larger.
-
     Parameters
     ----------
     space, norm

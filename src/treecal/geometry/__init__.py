@@ -58,6 +58,7 @@ from treecal.geometry._regularizers import (
     SquaredEuclidean,
 )
 from treecal.geometry._rows import (
+    as_column as as_column,
     read_forecast_rows as read_forecast_rows,
     read_outcome_rows as read_outcome_rows,
     unmixed as unmixed,

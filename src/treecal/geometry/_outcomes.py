@@ -1,9 +1,9 @@
 """Reading one outcome, forecast or start point: as float64 and inside the set, or an error that says what to do.
 
 An outcome on a simplex may also be a class: its index (an integer), its name (text) where the classes have names, or
-for two classes without names True or False. A scalar is always a class and a sequence always a point, so that on
-`Simplex(1)` the class is `0` and the point `[1.0]`. An integer is always an index; one that is also the name of another
-class is refused.
+for two classes without names True or False. There a scalar is always a class and a sequence always a point, so that on
+`Simplex(1)` the class is `0` and the point `[1.0]`. On other sets of one coordinate a number is a point. An integer is
+always an index; one that is also the name of another class is refused.
 """
 
 from __future__ import annotations
@@ -328,6 +328,8 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
         raw = np.asarray(value)
     except (ValueError, TypeError, OverflowError) as problem:
         raise error.at(round_, f"is not a vector ({problem}), {expected}.") from None
+    if raw.ndim == 0 and takes_numbers(space):
+        raw = raw[None]
     if raw.shape != (space.dim,):
         found = f"is the scalar {raw[()]!r}" if raw.ndim == 0 else f"has shape {raw.shape}"
         raise error.at(round_, f"{found}, {expected}.", hint=_no_class(space, raw[()], error) if not raw.ndim else None)
@@ -338,6 +340,11 @@ def _coerce(space: ConvexSet, value: Any, round_: int, error: Refusal) -> Array:
         raise error.at(round_, f"holds {what}, {expected}.")
     with np.errstate(over="ignore"):
         return raw.astype(np.float64)
+
+
+def takes_numbers(space: ConvexSet) -> bool:
+    """Return whether a bare number is a point of the set: of one coordinate, where it cannot be a class."""
+    return space.dim == 1 and not isinstance(space, Simplex)
 
 
 def _no_class(space: ConvexSet, value: Any, error: Refusal) -> str | None:

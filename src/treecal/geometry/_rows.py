@@ -18,6 +18,7 @@ from treecal.geometry._outcomes import (
     read_outcome,
     renormalised,
     rounding,
+    takes_numbers,
     without_negatives,
 )
 from treecal.geometry._pairing import Refusal, by_column, is_series
@@ -89,7 +90,7 @@ def _as_array(space: ConvexSet, values: Any) -> NDArray[Any] | None:
     if np.ma.is_masked(values) or (listed and any(np.ma.is_masked(each) or is_series(each) for each in values)):
         return None
     try:
-        raw = unmixed(values, np.asarray(values))
+        raw = as_column(space, unmixed(values, np.asarray(values)))
     except (ValueError, TypeError, OverflowError):
         return None
     if not _are_rows(space, raw):
@@ -105,6 +106,19 @@ def unmixed(values: Any, raw: NDArray[Any]) -> NDArray[Any]:
         if len(kinds) > 1 and kinds & {str, np.str_, bool, np.bool_}:
             return np.array(values, object)
     return raw
+
+
+def as_column(space: ConvexSet, raw: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as rows of one coordinate, where they are points of the set; any other array as it is.
+
+    Examples
+    --------
+    >>> from treecal.geometry import Box
+    >>> as_column(Box(0, 500), np.array([12.5, 80.0]))
+    array([[12.5],
+           [80. ]])
+    """
+    return raw[:, None] if raw.ndim == 1 and raw.dtype.kind in "biuf" and takes_numbers(space) else raw
 
 
 def _are_rows(space: ConvexSet, raw: NDArray[Any]) -> bool:

@@ -164,7 +164,7 @@ class Box(ConvexSet):
     low, high
         The bounds: vectors, or numbers that hold for every coordinate.
     dim
-        Number of coordinates; needed when both bounds are numbers.
+        Number of coordinates: by default that of the bounds, and 1 where both are numbers.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class Box(ConvexSet):
         sizes = {array.shape for array in (low, high) if array.shape}
         if dim is not None:
             sizes.add((whole_number("dim", dim, least=1, most=_COORDINATES),))
-        shape = sizes.pop() if len(sizes) == 1 else ()
+        shape: tuple[int, ...] = sizes.pop() if len(sizes) == 1 else () if sizes else (1,)
         if len(shape) != 1 or shape[0] == 0:
             raise GeometryError(
                 f"low has shape {low.shape} and high {high.shape}, expected vectors of one length.",

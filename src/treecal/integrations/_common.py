@@ -13,8 +13,11 @@ from treecal.correctors import AutoCorrector, Corrector
 from treecal.exceptions import OutcomeError, ParameterError
 from treecal.geometry import ROUNDING, TOLERANCE, Distance, Simplex, rounding
 from treecal.ledger import Ledger
+from treecal.measures import bin_rows, classwise_ece
 
 Make = Callable[[Simplex], Corrector]
+WIDTH = 0.1
+"""Of the bins of a class, and of the cells of joint errors."""
 
 
 def new_corrector(make: Make | None, classes: int) -> Corrector:
@@ -59,10 +62,22 @@ def without_rounding(forecasts: Array) -> Array:
     return np.asarray(forecasts / np.where(near, total, 1.0)) if near.any() else forecasts
 
 
-def error_of(points: Array, counts: Array, norm: Distance | str, resolution: float | None) -> float:
-    """Return the total error of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`."""
-    weight = float(counts.sum())
-    space = Simplex(points.shape[1])
-    ledger = Ledger.from_rows(space, points, counts.sum(axis=1), counts, rounds=math.ceil(weight), weight=weight)
+def error_of(points: Array, counts: Array, norm: Distance | str | None, resolution: float | None) -> float:
+    """Return the error per round of distinct forecasts, `(n, d)`, given the weight of each class after each, `(n, d)`.
+
+    0 where nothing has weight.
+    """
+    weights = counts.sum(axis=1)
+    total = float(weights.sum())
+    if norm is None:
+        if resolution != WIDTH:
+            hint = "norm='l1', or another norm, for the joint error in cells of that width."
+            raise ParameterError.expected("resolution", resolution, f"{WIDTH:g} without a norm", hint=hint)
+        if not total:
+            return 0.0
+        met = weights > 0
+        means = counts[met] / weights[met, None]
+        return classwise_ece(bin_rows(points[met], means, weights[met])[1])
+    ledger = Ledger.from_rows(Simplex(points.shape[1]), points, weights, counts, rounds=math.ceil(total), weight=total)
     reading = ledger.exact() if resolution is None else ledger.binned(resolution=resolution)
-    return reading.error(norm, total=True)
+    return reading.error(norm, total=True) / (total or 1.0)

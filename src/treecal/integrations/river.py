@@ -16,6 +16,7 @@ from treecal.correctors import Corrector
 from treecal.exceptions import ForecastError, ParameterError, UnsupportedError
 from treecal.geometry import Distance, Simplex, read_forecast
 from treecal.integrations._common import (
+    WIDTH,
     Make,
     check_takes_weight,
     checked_label,
@@ -69,7 +70,7 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
     >>> before = evaluate.progressive_val_score(datasets.Phishing(), naive_bayes.GaussianNB(), CalibrationError())
     >>> model = RecalibratedClassifier(naive_bayes.GaussianNB())
     >>> before, evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError())
-    (CalibrationError: 0.1328, CalibrationError: 0.083)
+    (CalibrationError: 0.0653, CalibrationError: 0.0354)
     """
 
     def __init__(
@@ -163,7 +164,8 @@ class RecalibratedClassifier(base.Wrapper[base.Classifier], base.Classifier):
 class CalibrationError(metrics.base.ClassificationMetric):
     """Calibration error per round: how far the mean outcome of each bin lies from its forecasts.
 
-    It is read from a `Ledger` of all forecasts and outcomes, joint over all labels. A label without a probability has
+    By default that is the class-wise ECE of an audit: the mean over labels, each in ten bins of its own probability.
+    With a norm it is the error of the vectors, joint over all labels, of a `Ledger`. A label without a probability has
     probability 0, so that labels may appear over time. `revert` is exact and frees the memory of a forecast: in
     `river.utils.Rolling` memory is bounded by the window. A round counts as much as its weight `w`. `get` takes time in
     proportion to the distinct forecasts.
@@ -171,10 +173,10 @@ class CalibrationError(metrics.base.ClassificationMetric):
     Parameters
     ----------
     norm
-        "l1", "l2", "linf", or any other distance of a ledger, for vectors of any length.
+        None; or for the joint error "l1", "l2", "linf", or any other distance of a ledger, for vectors of any length.
     resolution
-        Width of the cells in which forecasts are binned. None compares them exactly, which is informative only where
-        forecasts repeat.
+        Of a joint error, the width of the cells. None compares forecasts exactly, which is informative only where they
+        repeat.
 
     Examples
     --------
@@ -182,12 +184,12 @@ class CalibrationError(metrics.base.ClassificationMetric):
     >>> for y in ["rain", "rain", "rain", "sun"]:
     ...     metric.update(y, {"rain": 0.5, "sun": 0.5})
     >>> metric
-    CalibrationError: 0.5
+    CalibrationError: 0.25
     """
 
     _fmt = ".4f"
 
-    def __init__(self, norm: Distance | str = "l1", resolution: float | None = 0.1) -> None:
+    def __init__(self, norm: Distance | str | None = None, resolution: float | None = WIDTH) -> None:
         self.norm = norm
         self.resolution = resolution
         # How often each label came with each weight: so that reverting is exact, whatever the weights.
@@ -232,7 +234,7 @@ class CalibrationError(metrics.base.ClassificationMetric):
                 points[row, index[label]] = p
             for (label, weight), times in outcomes.items():
                 counts[row, index[label]] += weight * times
-        return error_of(points, counts, self.norm, self.resolution) / (float(counts.sum()) or 1.0)
+        return error_of(points, counts, self.norm, self.resolution)
 
     def _read(
         self, y_true: Any, y_pred: Probabilities, w: float

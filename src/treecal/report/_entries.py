@@ -20,7 +20,7 @@ from treecal.correctors import Corrector, GuardedCorrector
 from treecal.engine import GuardedRun, Run, can_replay, replay
 from treecal.exceptions import ParameterError, UnsupportedError
 from treecal.forecasters import AdaptiveTreeCal, Forecaster, Guarded, GuardReport, TreeCal
-from treecal.geometry import ConvexSet, Norm, Simplex, as_norm, l1
+from treecal.geometry import ConvexSet, Norm, Simplex, as_column, as_norm, l1
 from treecal.ledger import Brier, Ledger, Reading
 from treecal.plots import IntervalTree, interval_tree
 from treecal.streams import Adversary, are_classes, checkpoints
@@ -187,7 +187,9 @@ def play(
         count = rounds or 0
     else:
         rows = np.asarray(outcomes)
-        ys = (rows if are_classes(rows, forecaster.space) else finite_array("outcomes", outcomes, ndim=2))[:rounds]
+        if not are_classes(rows, forecaster.space):
+            rows = finite_array("outcomes", as_column(forecaster.space, rows), ndim=2)
+        ys = rows[:rounds]
         count = len(ys)
     if forecaster.rounds:
         raise ParameterError(f"the forecaster has played {forecaster.rounds} rounds already, expected a new one.")

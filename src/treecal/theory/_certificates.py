@@ -186,10 +186,15 @@ class Certificate:
     >>> found = tc.Harmonic(tc.Ball(3)).certificate("l2", rounds=200)
     >>> round(found.bound, 2), found.why
     (0.55, 'spectral certificate')
+    >>> print(found)
+    at most 0.548 (spectral certificate)
     """
 
     bound: float
     why: str
+
+    def __str__(self) -> str:
+        return f"at most {self.bound:.3g} ({self.why})"
 
 
 @dataclass(frozen=True, eq=False)
