@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import treecal as tc
-from treecal.engine._names import Names
+from treecal.engine._keys import Names
 from treecal.exceptions import ParameterError, SnapshotError
 
 TREE = tc.TreeCal(tc.Simplex(2))
@@ -79,10 +79,10 @@ BAD: dict[str, tuple[Any, str]] = {
     "an array of numbers": (np.arange(2), "key 0 is 0, expected a name"),
     "None": (None, "keys are a NoneType"),
     "one is missing": (["Oslo", None], "key 1 is None, expected a name"),
-    "one is null": (pa.array(["Oslo", None]), "key 1 is missing"),
-    "one is NaN": (pd.Series(["Oslo", np.nan]), "key 1 is missing"),
-    "a column of numbers": (pl.Series([1, 2]), "keys are a column of int64"),
-    "two axes": (np.array([["Oslo", "Oslo"]]), r"shape \(1, 2\)"),
+    "one is null": (pa.array(["Oslo", None]), "key 1 is None, expected a name"),
+    "one is NaN": (pd.Series(["Oslo", np.nan]), "key 1 is nan, expected a name"),
+    "a column of numbers": (pl.Series([1, 2]), "key 0 is 1, expected a name"),
+    "two axes": (np.array([["Oslo", "Oslo"]]), "key 0 is .*, expected a name"),
     "half a pair": (["Oslo", "\ud800"], "key 1 is .* UTF-8"),
     "half a pair in an array": (np.array(["Oslo", "\ud800"]), "key 1 is .* UTF-8"),
     "one too many": (["Oslo"] * 3, "3 keys and 2 outcomes"),
