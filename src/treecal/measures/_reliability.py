@@ -19,6 +19,7 @@ from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.measures._cells import bin_edges, bin_of
 from treecal.measures._levels import AT_ZERO, Interval, Law, square_interval, unseen
+from treecal.measures._log import sum_by
 
 THIN = 30
 """A bin of fewer rows is thin: its gap is mostly chance."""
@@ -332,8 +333,8 @@ def _with_single_rows_joined(classes: list[_Cells]) -> list[_Cells]:
         return classes
     single = _Cells(*map(np.concatenate, zip(*(cells.of(cells.rows < 2) for cells in classes), strict=True)))
     place, home = np.unique(single.place, return_inverse=True)
-    share, rows = (np.bincount(home, column, len(place)) for column in (single.share, single.rows))
-    means = (np.bincount(home, single.share * column, len(place)) / share for column in single[3:])
+    share, rows = (sum_by(home, column, len(place)) for column in (single.share, single.rows))
+    means = (sum_by(home, single.share * column, len(place)) / share for column in single[3:])
     return [*(cells.of(cells.rows >= 2) for cells in classes), _Cells(place, share, rows, *means)]
 
 
