@@ -3,29 +3,35 @@
 import inspect
 
 from treecal.correctors import _forgetting
-from treecal.correctors._base import REGISTRY, Corrector
-
-# For the other rooms.
-# isort: off
 from treecal.correctors._auto import AutoCorrector
-from treecal.correctors._batch import Batch as Batch, Group as Group
+from treecal.correctors._base import REGISTRY, Corrector, Scored as Scored
+from treecal.correctors._batch import Batch as Batch, Group as Group, one_each as one_each
 from treecal.correctors._by_group import ByGroup
-from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
-from treecal.correctors._few_scalings import BetaCalibration, PlattScaling, TemperatureScaling
-from treecal.correctors._forgetting import tracking_bound
+from treecal.correctors._forgetting import calibeating_bound, tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
-from treecal.correctors._matrix import MatrixScaling
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
-from treecal.correctors._names import saved_names as saved_names
+from treecal.correctors._names import read_name as read_name, saved_names as saved_names
+from treecal.correctors._newton_kernels import FIRST as FIRST, Newton as Newton
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
-from treecal.correctors._scores import Round as Round, Sums as Sums, Tallies as Tallies
+from treecal.correctors._scaling_kinds import (
+    BetaCalibration,
+    MatrixScaling,
+    PlattScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from treecal.correctors._scores import Correction, Round as Round, Scores, Sums as Sums, Tallies as Tallies
+from treecal.correctors._stream_scores import (
+    BankScores as BankScores,
+    Scorecards as Scorecards,
+    StreamScores as StreamScores,
+)
 from treecal.correctors._valid import (
     announce_many_valid as announce_many_valid,
     announce_valid as announce_valid,
@@ -38,18 +44,6 @@ from treecal.correctors._valid import (
     valid_forecasts as valid_forecasts,
     valid_groups as valid_groups,
 )
-
-# isort: on
-from treecal.correctors._base import Scored as Scored
-from treecal.correctors._batch import one_each as one_each
-from treecal.correctors._names import read_name as read_name
-from treecal.correctors._newton_kernels import FIRST as FIRST, Newton as Newton
-from treecal.correctors._stream_scores import (
-    BankScores as BankScores,
-    Scorecards as Scorecards,
-    StreamScores as StreamScores,
-)
-from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms
 
