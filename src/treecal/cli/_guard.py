@@ -67,7 +67,7 @@ class Guard:
         found = self.document()
         bound = "no error is guaranteed"
         eager = f"{found['eager']['rounds']:,} rounds (error {found['eager']['error']:.4f})"
-        safe = f"{found['safe']['rounds']:,} (error at most {found['safe']['bound']:.4f})"
+        safe = f"{found['safe']['rounds']:,} rounds (error at most {found['safe']['bound']:.4f})"
         if self.bound is not None and self.bound >= self.worst:
             bound = f"after {self.did.rounds:,} rounds the guarantee is still vacuous"
         elif self.bound is not None:

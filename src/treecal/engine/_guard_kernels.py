@@ -272,12 +272,12 @@ def _opens(rules: GuardRules, rounds: int, safe: int, error: float, best: float)
     else:
         credit = rules.credit
         if rules.rate > 0:
-            credit = max(credit, rules.share * safe)
+            credit = credit + rules.share * safe
         elif rounds > 0:
             power = 0
             while rounds >> (power + 1):
                 power += 1
-            credit = max(credit, rules.bounds[power])
+            credit = credit + rules.bounds[power]
         allowed = credit + rules.rate * (rounds - safe + 1) - best
     return bool(error + rules.diameter <= allowed)
 

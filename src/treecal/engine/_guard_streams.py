@@ -138,22 +138,32 @@ def _safe_fields(own: Forecaster) -> Iterator[Field]:
     """Yield what is kept of a safe part that has forecast: nothing of others."""
 
     def listed(name: str, size: int, entries: Callable[[int], int]) -> Field:
-        def length(columns: Any) -> Integers:
-            return np.array([entries(n) if n else 0 for n in columns["safe_rounds"].tolist()], np.int64)
-
-        return Field(f"own_{name}", (size,), length=length, layout="listed")
+        return Field(f"own_{name}", (size,), length=partial(_entries, entries), layout="listed")
 
     dim = own.space.dim
     if isinstance(own, BinaryGrid):
-        yield listed("bias", own.bins + 1, lambda n: 1)
+        yield listed("bias", own.bins + 1, bool)
     elif isinstance(own, TreeCal):
-        yield listed("sums", dim, lambda n: int(own.tree.heights(n)))
+        yield listed("sums", dim, own.tree.heights)
     elif isinstance(own, Harmonic):
         block = MOST_ROUNDS if own.block is None else own.block
-        yield listed("points", dim, lambda n: n % block)
-        yield listed("sums", dim, lambda n: rates_after(n % block))
-        yield listed("plain", dim, lambda n: 1)
-        yield listed("norm", 2, lambda n: 1)
+        yield listed("points", dim, partial(_in_block, block))
+        yield listed("sums", dim, partial(_rates_in_block, block))
+        yield listed("plain", dim, bool)
+        yield listed("norm", 2, bool)
+
+
+def _entries(entries: Callable[[int], int], columns: Any) -> Integers:
+    """Return how many entries there are of each stream whose safe part has forecast."""
+    return np.array([entries(n) if n else 0 for n in columns["safe_rounds"].tolist()], np.int64)
+
+
+def _in_block(block: int, rounds: int) -> int:
+    return rounds % block
+
+
+def _rates_in_block(block: int, rounds: int) -> int:
+    return rates_after(rounds % block)
 
 
 def _safe_rows(own: Any) -> dict[str, Array]:
@@ -292,7 +302,10 @@ class GuardStreams(ColumnStreams):
 
     def _forecasts(self, rows: Integers, notes: Any) -> GuardForecasts:
         """Return what rows would announce now."""
-        safe = {i: self._safe.get(int(rows[i]), self._guard.safe).predict() for i in np.flatnonzero(notes.slots < 0)}
+        safe = {
+            i: self._safe.get(int(rows[i]), self._guard.safe).predict()
+            for i in np.flatnonzero(notes.slots < 0).tolist()
+        }
         return GuardForecasts(notes.points, safe, self._space)
 
     def _know_bounds(self, rows: Integers) -> None:
@@ -357,7 +370,7 @@ class GuardStreams(ColumnStreams):
         twin._pool = twin._new_pool(numbers)
         unpack(PageRows(*(np.array(columns[name], order="C") for name in PageRows._fields)), twin._pool)
         fields = [field for field in self.schema.fields if field.name.startswith("own_")]
-        ends = [np.cumsum(field.length(twin.columns)) for field in fields]  # type: ignore[misc]
+        ends = [np.cumsum(field.length(twin.columns)) for field in fields]  # type: ignore[misc, arg-type]
         for row in np.flatnonzero(twin.columns["safe_rounds"]).tolist():
             rows = {}
             for field, end in zip(fields, ends, strict=True):

@@ -105,9 +105,9 @@ class Guard:
     def _credit(self, rounds: int, safe_rounds: int) -> float:
         """Return what the eager part may err beyond what it earns in its own rounds."""
         if self.rate:
-            return max(self.credit, self.budget * self.rate * safe_rounds)
+            return self.credit + self.budget * self.rate * safe_rounds
         # The bound at the last power of two: the budget never falls, and is known beforehand.
-        return max(self.credit, self.budget * self.bound(1 << (rounds.bit_length() - 1))) if rounds else self.credit
+        return self.credit + self.budget * self.bound(1 << (rounds.bit_length() - 1)) if rounds else self.credit
 
     def _opened(self) -> Guard:
         """Decide who forecasts the coming round."""
@@ -212,22 +212,21 @@ class Guarded(LockedForecaster):
     `U(m) − U(n) >= r·(m − n)`. A round of the eager part's saves safe a round, and so earns `r`. After `e` rounds of
     the eager part and `s` of safe's, the eager part's error `A` may reach
 
-        B = max(c, κ·r·s) + r·e − M,
+        B = c + κ·r·s + r·e − M,
 
     with `κ` the `budget`, `c` a credit of ten diameters to begin with, and `M` the most that `r·e − A` has ever been:
     what it earned and did not spend is not saved up, so that a stream that was kind for long is not given more to lose.
     It grows with the rounds of safe: after the eager part was suspended, it is tried again. Of safe parts that do not
-    know their rate `r` is 0, and `κ·U(t)` takes the place of `κ·r·s`. The default parts' is at most half the diameter.
+    know their rate `r` is 0, and `κ·U(t)` takes the place of `κ·r·s`. `r` is at most half the diameter.
 
-    **Theorem.** After `T` rounds the total error is at most `max(c, κ·r·T) + U(T)`, whatever the outcomes. *Proof.* A
-    round adds at most the diameter to `A`, and the eager part forecasts only where that is within `B`; so `A <= B` with
-    the `M` and `s` of its last round, and `B <= max(c, κ·r·T) + r·e`, as `M >= 0`. Safe's rounds are a sequence like
-    any other: their error is at most `U(T − e) <= U(T) − r·e`. The error of all rounds is at most the sum of both,
-    point by point.
+    **Theorem.** After `T` rounds the total error is at most `c + κ·r·T + U(T)`, whatever the outcomes. *Proof.* A round
+    adds at most the diameter to `A`, and the eager part forecasts only where that is within `B`; so `A <= B` with the
+    `M` and `s` of its last round, and `B <= c + κ·r·T + r·e`, as `M >= 0`. Safe's rounds are a sequence like any other:
+    their error is at most `U(T − e) <= U(T) − r·e`. The error of all rounds is at most the sum of both, point by point.
 
-    **From any round on**, `n` rounds later, the total error is at most `A + max(c, κ·r·(s + n)) + U(s + n)`, `A` and
-    `s` of now: since `B <= A + max(c, …) + r·f` after `f` more rounds of the eager part, because `M >= r·e − A` of now,
-    and safe's is at most `U(s + n − f)`. See `certificate(after=)`.
+    **From any round on**, `n` rounds later, the total error is at most `A + c + κ·r·(s + n) + U(s + n)`, `A` and `s` of
+    now: after `f` more rounds of the eager part `B <= A + c + κ·r·(s + n) + r·f`, as `M >= r·e − A` of now, and safe's
+    error is at most `U(s + n − f)`. See `certificate(after=)`.
 
     Costs about as much a round as its parts together; with the default parts a constant.
 
