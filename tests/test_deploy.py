@@ -16,9 +16,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import pytest
+import yaml  # type: ignore[import-untyped]
 
 from tests.cli.support import run
+from tests.serve.http import fill, served
 from tests.serve.test_process import process
 from treecal.cli._app import app
 from treecal.cli._terminal import Exit
@@ -273,3 +276,52 @@ def test_the_server_behind_a_proxy_with_tls(proxy: Any, tmp_path: Path) -> None:
                 assert part
                 heard += part
         assert outside.ask("POST", "/v1/outcomes", "x" * 9_000_000, **bearer)[0] == 413
+
+
+# Compose, Prometheus and Grafana
+
+
+def queries() -> list[str]:
+    """Return every query of the dashboard and of the rules."""
+    dashboard = json.loads((DEPLOY / "grafana/treecal.json").read_text("utf-8"))
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text("utf-8"))
+    shown = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    return shown + [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+
+
+def test_compose_starts_the_server_as_the_command_line_takes_it() -> None:
+    compose = yaml.safe_load((DEPLOY / "compose.yml").read_text("utf-8"))
+    services = compose["services"]
+    given = taken(services["treecal"]["command"])
+    assert given["data"] == "postgresql://treecal@postgres/treecal"
+    assert all(port.startswith("127.0.0.1:") for each in services.values() for port in each.get("ports", ()))
+    mounted = [volume.split(":")[0] for each in services.values() for volume in each["volumes"]]
+    files = [name for name in mounted if name.startswith("./") and name != "./prometheus.token"]
+    assert files
+    assert [name for name in files if not (DEPLOY / name).is_file()] == []
+    assert {name for name in mounted if not name.startswith("./")} == set(compose["volumes"])
+
+
+def test_queries_are_promql_and_ask_for_what_the_server_has(tmp_path: Path) -> None:
+    with served(tmp_path) as house:
+        fill(house, rounds=3)
+        text = house.ask("GET", "/metrics").body.decode()
+    offered = set(re.findall(r"^# TYPE (\w+)", text, re.M)) | {"up"}
+    labels = set(re.findall(r"(\w+)=\"", text)) | {"job", "webhook"}
+    assert len(queries()) > 20
+    for query in queries():
+        promql_parser.parse(query.replace("$stream", ".*"))
+        asked = re.findall(r"\b(treecal_\w+|up)\b", query)
+        assert asked
+        assert {re.sub(r"_bucket$", "", name) for name in asked} <= offered, query
+        assert set(re.findall(r"(\w+)=~?\"", query)) <= labels, query
+        for by in re.findall(r"by \(([^)]*)\)", query):
+            assert set(by.split(", ")) <= labels, query
+
+
+def test_prometheus_loads_the_rules() -> None:
+    prometheus = yaml.safe_load((DEPLOY / "prometheus.yml").read_text("utf-8"))
+    (job,) = prometheus["scrape_configs"]
+    assert job["static_configs"] == [{"targets": ["treecal:8000"]}]
+    if program := shutil.which("promtool"):
+        subprocess.run([program, "check", "rules", DEPLOY / "alerts.yml"], check=True)

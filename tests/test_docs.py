@@ -19,7 +19,9 @@ ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^(?P<indent>[ \t]*)```python\b[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*\n", re.M | re.S)
 # A text block straight after the code is what the code prints.
 OUTPUT = re.compile(r"\s*^(?P<indent>[ \t]*)```text[ \t]*\n(?P<text>.*?)^(?P=indent)```[ \t]*$", re.M | re.S)
-PAGES = [p for p in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if FENCE.search(p.read_text("utf-8"))]
+TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))  # they run as notebooks, in test_notebooks.py
+FILES = [ROOT / "README.md", *sorted({*(ROOT / "docs").rglob("*.md")} - {*TUTORIALS})]
+PAGES = [page for page in FILES if FENCE.search(page.read_text("utf-8"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 

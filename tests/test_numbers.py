@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import treecal as tc
+from tests.cli.support import refused, run
 from treecal import report
-from treecal.exceptions import ForecastError, OutcomeError
+from treecal.exceptions import FileError, ForecastError, OutcomeError, ParameterError
 from treecal.streams import play
 
 LOAD = tc.Box(0, 500)
@@ -55,6 +59,35 @@ def test_everything_else_takes_numbers() -> None:
     corrector.update(70.0)
     assert corrector.update_many(Y / 2, Y).shape == (len(Y), 1)
     assert corrector.predict_many(Y / 2).shape == (len(Y), 1)
+
+
+def test_a_report_of_numbers_speaks_of_coordinates() -> None:
+    corrector = tc.Recalibrator(LOAD, groups=GROUPS)
+    corrector.update_many(Y / 2, Y)
+    words = str(corrector.report())
+    assert "each coordinate in bins of a tenth" in words
+    assert "Brier" not in words
+    with pytest.raises(ParameterError, match=r"treecal\.correctors\.Cells"):
+        tc.Recalibrator(LOAD)
+
+
+def test_many_numbers_are_no_classes(tmp_path: Path) -> None:
+    path = tmp_path / "flow.csv"
+    path.write_text("y\n" + "".join(f"{y:.2f}\n" for y in Y))
+    refused(run("replay", path), "holds 60 different numbers: too many to be classes", "--box 0 500", "--classes")
+    assert json.loads(run("replay", path, "--box", 0, 500, "--json").out)["rounds"] == len(Y)
+    path.write_text("y\n" + "".join(f"{y}\n" for y in range(300)))
+    refused(run("replay", path), "300 different numbers")
+    assert json.loads(run("replay", path, "--dim", 300, "--forecaster", "running-mean", "--json").out)["rounds"] == 300
+    with pytest.raises(FileError, match="60 different numbers"):
+        tc.audit(np.full(60, 0.5), Y)
+    counts = np.arange(60)
+    assert tc.audit(np.full((60, 60), 1 / 60), counts, exact=False).whole.rounds == 60
+
+
+def test_functions_are_no_streams() -> None:
+    with pytest.raises(ParameterError, match="expected outcomes or an Adversary"):
+        play(tc.TreeCal(LOAD), lambda forecast: 3.0)  # type: ignore[arg-type]
 
 
 def test_what_is_no_point_is_refused_and_classes_stay_classes() -> None:

@@ -59,7 +59,9 @@ def test_the_wheel_is_the_package(built: tuple[set[str], set[str]]) -> None:
     assert {name for name in built[0] if ".dist-info/" not in name} == expected
 
 
-@pytest.mark.parametrize("folder", ["src", "tests", "docs", "examples", "benchmarks", "deploy", "paper", "recipe"])
+@pytest.mark.parametrize(
+    "folder", ["src", "tests", "docs", "examples", "benchmarks", "deploy", "paper", "recipe", "clients"]
+)
 def test_the_source_distribution_has_all(folder: str, built: tuple[set[str], set[str]]) -> None:
     expected = files(folder)
     assert expected

@@ -52,7 +52,7 @@ SOURCES = [p for root in ("src", "docs") for p in sorted((ROOT / root).rglob("*"
 UNNUMBERED = re.compile(r"\b(?:Theorem|Lemma|Claim|Corollary|Proposition)s?\s+(?!(?:\d+|[A-E]\.\d+)\b)")
 LABELS = re.compile(
     r"\b(?:bias-variance-decomp|swap-cal|swap-calibration|olo-regularizer|rate-equivalence|TC=TS|swaplower|cal-lb|"
-    r"l2cal-lb|ftl-explicit|btl-movement|olo-rate|l1ball-simplex|sample-treecal|seq-law-rate)\b|\bSPEC\b(?! 0)"  # but that of Scientific Python
+    r"l2cal-lb|ftl-explicit|btl-movement|olo-rate|l1ball-simplex|sample-treecal|seq-law-rate)\b|\bSPEC\b(?! 0)"
 )
 
 

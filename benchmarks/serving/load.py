@@ -16,6 +16,8 @@ CLASSES = ["early", "on time", "late"]
 CORRECTOR = {"name": "vector"}
 ROWS = 10_000
 """Forecasts or outcomes in one request, the most that the server takes."""
+BEFORE = 20
+"""Rounds of each stream before the clock runs."""
 
 
 async def create(pool: Pool, streams: int) -> list[str]:
@@ -55,6 +57,18 @@ class Rounds:
 
     def settled(self, of: list[tuple[str, int]]) -> bytes:
         return f'{{"outcomes":[{",".join(self.outcome(*each) for each in of)}]}}'.encode()
+
+
+async def begun(pool: Pool, rounds: Rounds, streams: list[str]) -> float:
+    """Play the first rounds of each stream, and return the seconds that their outcomes took."""
+    count = BEFORE * len(streams)
+    for i in range(count):
+        body = f'{{"id":"w{i}","p":{rounds.p[i]}}}'.encode()
+        await pool.call("POST", f"/v1/streams/{streams[i % len(streams)]}/forecasts", body)
+    told = [f'{{"stream":"{streams[i % len(streams)]}","id":"w{i}","outcome":{i % 3}}}' for i in range(count)]
+    begin = time.perf_counter()
+    await pool.call("POST", "/v1/outcomes", f'{{"outcomes":[{",".join(told)}]}}'.encode())
+    return time.perf_counter() - begin
 
 
 async def fill(pool: Pool, rounds: Rounds, streams: list[str], spans: dict[str, range]) -> float:

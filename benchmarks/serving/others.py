@@ -19,7 +19,7 @@ import numpy as np
 
 from serving.client import Pool
 from serving.figures import Line, percentiles
-from serving.load import Answers, Rounds, arrivals, create
+from serving.load import Answers, Rounds, arrivals, begun, create
 from serving.server import Server, serving
 
 RATE = 200
@@ -43,8 +43,10 @@ def others(options: argparse.Namespace) -> Iterator[Line]:
 async def _measured(server: Server, burden: Burden, size: int, seconds: float) -> Answers:
     pool = Pool(server.port, 64)
     streams = await create(pool, OTHERS)
+    rounds = Rounds()
+    await begun(pool, rounds, streams)
     async with burden(server, size):
-        found = await arrivals(pool, Rounds(), streams, rate=RATE, seconds=seconds, pause=0.5)
+        found = await arrivals(pool, rounds, streams, rate=RATE, seconds=seconds, pause=0.5)
     pool.close()
     return found
 
@@ -233,7 +235,7 @@ def _whole(port: int, method: str, path: str, body: str) -> None:
 BURDENS: dict[str, Burden] = {
     "others: nothing beside them": _nothing,
     "a log on a pipe that nobody reads": _unread,
-    "a matrix of 30 classes, 99 rows at a time": _costly("matrix", 30, 99),
+    "a matrix of 30 classes, 2,000 rows at a time": _costly("matrix", 30, 2_000),
     "isotonic regression of 10 classes, 2,000 rows at a time": _costly("isotonic", 10, 2_000),
     "a guarded stream, 1,000 copies, 900 rows at a time": _costly("vector-then-guarded", 10, 900),
     "auto of 10 classes, 10,000 rows at a time": _costly("auto", 10, ROWS),

@@ -14,12 +14,10 @@ import numpy as np
 
 from serving.client import Pool
 from serving.figures import Line, percentiles
-from serving.load import Answers, Rounds, arrivals, create
+from serving.load import BEFORE, Answers, Rounds, arrivals, begun, create
 from serving.server import Server, serving
 
 STREAMS = 10
-BEFORE = 20
-"""Rounds of each stream before the clock runs."""
 
 
 def single(options: argparse.Namespace) -> Iterator[Line]:
@@ -31,7 +29,7 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
         async def load() -> tuple[Answers, list[float], float, float]:
             pool, rounds, cores = Pool(server.port, 64), Rounds(), list[float]()
             streams = await create(pool, STREAMS)
-            first = await _begun(pool, rounds, streams)
+            first = await begun(pool, rounds, streams)
             own, start = time.process_time(), time.perf_counter()
             watching = asyncio.create_task(_watch(server, min(60.0, seconds / 2), cores))
             found = await arrivals(pool, rounds, streams, rate=rate, seconds=seconds, pause=options.settle)
@@ -67,18 +65,6 @@ def single(options: argparse.Namespace) -> Iterator[Line]:
         lost = sum(max(a - b, 0) for a, b in zip(found.acknowledged, kept, strict=True))
         what = "  acknowledged forecasts that are lost after kill −9"
         yield Line(what, "0", f"{lost} of {sum(found.acknowledged):,}", f"up again after {again:.2f} s")
-
-
-async def _begun(pool: Pool, rounds: Rounds, streams: list[str]) -> float:
-    """Play the first rounds of each stream, and return the seconds that their outcomes took."""
-    count = BEFORE * len(streams)
-    for i in range(count):
-        body = f'{{"id":"w{i}","p":{rounds.p[i]}}}'.encode()
-        await pool.call("POST", f"/v1/streams/{streams[i % len(streams)]}/forecasts", body)
-    told = [f'{{"stream":"{streams[i % len(streams)]}","id":"w{i}","outcome":{i % 3}}}' for i in range(count)]
-    begin = time.perf_counter()
-    await pool.call("POST", "/v1/outcomes", f'{{"outcomes":[{",".join(told)}]}}'.encode())
-    return time.perf_counter() - begin
 
 
 async def _watch(server: Server, pause: float, cores: list[float]) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from treecal._elementary import LN2, exp, log
 from treecal._states import check_count, check_number
 from treecal._typing import Array
-from treecal.exceptions import SnapshotError
 
 MOST = 700.0
 """Of the logarithm of a bet, in size: its exponential is a float. A smaller gain is still a bet; a loss is as good as
@@ -110,17 +109,13 @@ class EProcess:
 
     @classmethod
     def checked(cls, state: dict[str, float], *, most: int) -> EProcess:
-        """Return the e-process of a state with the right names and numbers, or raise unless so many rounds allow it."""
+        """Return the e-process of a state with the right names, or raise unless its numbers are in range."""
         e = cls(**state)  # type: ignore[arg-type]
         check_count("the evidence's rounds", e.rounds, most=most)
         check_count("the evidence's onset", e.onset, most=e.rounds + 1)
-        least = _log_weight(e.rounds + 1)
-        limit = MOST * (e.rounds + 1)
-        check_number("the evidence's capital", e.capital, least=least * (1 + 1e-9), most=limit)
-        if not e.onset:
-            raise SnapshotError("the evidence's onset is round 0, expected 1 or more.")
-        near = 1e-6 * (1 + abs(e.capital))
-        check_number("the evidence's run", e.run, least=0.0, most=max(e.capital - _log_weight(e.onset), 0.0) + near)
+        most_of_all = MOST * (e.rounds + 1)
+        check_number("the evidence's capital", e.capital, least=-most_of_all, most=most_of_all)
+        check_number("the evidence's run", e.run, least=0.0, most=most_of_all)
         return e
 
 

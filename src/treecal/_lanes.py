@@ -10,6 +10,7 @@ tuple, which the compiler keeps in registers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, cast
 
 from llvmlite import ir
@@ -200,6 +201,19 @@ def with_chunk(typing: Any, held: Any, c: Any, lanes: Any) -> Any:
 # Arithmetic.
 
 
+def _arithmetic(*kinds: Any, result: Any = _LANES) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function of LLVM's builder and of values of these kinds one that kernels call with the values."""
+
+    def made(build: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(build)
+        def typing(*_: Any) -> Any:
+            return result(*kinds), lambda context, builder, _, values: build(builder, *values)
+
+        return _compiled(typing)
+
+    return made
+
+
 def _call(builder: Any, name: str, result: Any, *values: Any) -> Any:
     """Call a function of LLVM's own."""
     kind = ir.FunctionType(result, [value.type for value in values])
@@ -220,97 +234,60 @@ def _shuffled(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INT, len(order)), order))
 
 
-@_compiled
-def lanes_of(typing: Any, value: Any) -> Any:
+@_arithmetic(types.float64)
+def lanes_of(builder: Any, value: Any) -> Any:
     """Return a number in every lane."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return _all(builder, *values)
-
-    return _LANES(types.float64), build
+    return _all(builder, value)
 
 
-@_compiled
-def plus(typing: Any, a: Any, b: Any) -> Any:
+@_arithmetic(_LANES, _LANES)
+def plus(builder: Any, a: Any, b: Any) -> Any:
     """Return `a + b`."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.fadd(*values)
-
-    return _LANES(_LANES, _LANES), build
+    return builder.fadd(a, b)
 
 
-@_compiled
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@_arithmetic(_LANES, _LANES, _LANES)
+def fma(builder: Any, a: Any, b: Any, c: Any) -> Any:
     """Return `a * b + c`, rounded once where the processor can."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return _call(builder, f"llvm.fmuladd.v{WIDTH}f64", _VECTOR, *values)
-
-    return _LANES(_LANES, _LANES, _LANES), build
+    return _call(builder, f"llvm.fmuladd.v{WIDTH}f64", _VECTOR, a, b, c)
 
 
-@_compiled
-def magnitude(typing: Any, lanes: Any) -> Any:
+@_arithmetic(_LANES)
+def magnitude(builder: Any, lanes: Any) -> Any:
     """Return the absolute values."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return _call(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, *values)
-
-    return _LANES(_LANES), build
+    return _call(builder, f"llvm.fabs.v{WIDTH}f64", _VECTOR, lanes)
 
 
-@_compiled
-def root(typing: Any, lanes: Any) -> Any:
+@_arithmetic(_LANES)
+def root(builder: Any, lanes: Any) -> Any:
     """Return the square roots."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return _call(builder, f"llvm.sqrt.v{WIDTH}f64", _VECTOR, *values)
-
-    return _LANES(_LANES), build
+    return _call(builder, f"llvm.sqrt.v{WIDTH}f64", _VECTOR, lanes)
 
 
-@_compiled
-def with_signs(typing: Any, a: Any, b: Any) -> Any:
+@_arithmetic(_LANES, _LANES)
+def with_signs(builder: Any, a: Any, b: Any) -> Any:
     """Return lanes that have a sign, −0.0 too, where one of two has."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        return builder.bitcast(builder.or_(*(builder.bitcast(value, _WORDS) for value in values)), _VECTOR)
-
-    return _LANES(_LANES, _LANES), build
+    return builder.bitcast(builder.or_(builder.bitcast(a, _WORDS), builder.bitcast(b, _WORDS)), _VECTOR)
 
 
-@_compiled
-def any_sign(typing: Any, lanes: Any) -> Any:
+@_arithmetic(_LANES, result=types.boolean)
+def any_sign(builder: Any, lanes: Any) -> Any:
     """Return whether a lane has a sign."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        signs = _call(builder, f"llvm.vector.reduce.or.v{WIDTH}i64", _WORD, builder.bitcast(values[0], _WORDS))
-        return builder.icmp_signed("<", signs, _WORD(0))
-
-    return types.boolean(_LANES), build
+    signs = _call(builder, f"llvm.vector.reduce.or.v{WIDTH}i64", _WORD, builder.bitcast(lanes, _WORDS))
+    return builder.icmp_signed("<", signs, _WORD(0))
 
 
-@_compiled
-def beyond(typing: Any, lanes: Any, limit: Any, before: Any) -> Any:
+@_arithmetic(_LANES, _LANES, _LANES)
+def beyond(builder: Any, lanes: Any, limit: Any, before: Any) -> Any:
     """Return −1 in the lanes that exceed a limit or are NaN, and elsewhere what was there before."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        lanes, limit, before = values
-        return builder.select(builder.fcmp_unordered(">", lanes, limit), ir.Constant(_VECTOR, [-1.0] * WIDTH), before)
-
-    return _LANES(_LANES, _LANES, _LANES), build
+    return builder.select(builder.fcmp_unordered(">", lanes, limit), ir.Constant(_VECTOR, [-1.0] * WIDTH), before)
 
 
-@_compiled
-def added(typing: Any, lanes: Any) -> Any:
+@_arithmetic(_LANES, result=types.float64)
+def added(builder: Any, lanes: Any) -> Any:
     """Return the sum of the lanes."""
-
-    def build(context: Any, builder: Any, _: Any, values: Any) -> Any:
-        halves = builder.fadd(*(_shuffled(builder, values[0], values[0], order) for order in ([0, 1], [2, 3])))
-        return builder.fadd(*(builder.extract_element(halves, _INT(k)) for k in range(2)))
-
-    return types.float64(_LANES), build
+    halves = builder.fadd(*(_shuffled(builder, lanes, lanes, order) for order in ([0, 1], [2, 3])))
+    return builder.fadd(*(builder.extract_element(halves, _INT(k)) for k in range(2)))
 
 
 @_compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import treecal as tc
+from tests.attack.mutants import attempt
 from treecal._platform import processors
 from treecal.exceptions import TreeCalError
 
@@ -48,6 +50,11 @@ def test_damaged_parquet_is_read_as_arrow_reads_it_or_refused(tmp_path: Path) ->
     assert counts["wrong"] == counts["signals"] == 0
     assert counts["read"] > 50
     assert counts["refused"] > 50
+
+
+def test_a_page_with_fewer_rows_than_its_group_is_refused(tmp_path: Path) -> None:
+    """DuckDB made up the class of the row that the page did not have; Arrow gave no row, and no error."""
+    assert attempt(random.Random("0 4745"), tmp_path / "log.parquet") == ("refused", "")
 
 
 @pytest.mark.attack

@@ -50,6 +50,16 @@ def test_swap_regret_settles_where_external_regret_need_not() -> None:
     assert 5 * gaps["treeswap"] < gaps["hedge"]
 
 
+def test_names_of_a_file_are_shown_and_near_names_suggested(tmp_path: Path) -> None:
+    path = tmp_path / "bos.nfg"
+    actions = '{ { "opera" "[red]fight" } { "opera" "[red]fight" } } ""'
+    payoffs = '{ { "" 3, 2 } { "" 0, 0 } { "" 0, 0 } { "" 2, 3 } } 1 2 3 4'
+    path.write_text(f'NFG 1 R "bos" {{ "Ann" "Bob" }} {actions} {payoffs}')
+    shown = run("game", path, "--rounds", 20).out
+    assert all(word in shown for word in ("Ann", "Bob", "opera", "[red]fight"))
+    refused(run("game", "chiken"), "did you mean chicken?")
+
+
 def test_a_file_of_payoffs(tmp_path: Path) -> None:
     chicken = games.chicken()
     path = tmp_path / "chicken.json"

@@ -29,6 +29,10 @@ def test_an_nfg_file_written_by_hand(tmp_path: Path) -> None:
     # Payoffs of all players profile by profile, the first player's action moving fastest.
     path.write_text('NFG 1 R "by hand" { "row" "column" } { 2 3 }\n1 -1 2 -2 1/2 0 4 0.25 5 0 6 1e2\n')
     game = games.Game.read(path)
+    assert game.names == (("row", ("1", "2")), ("column", ("1", "2", "3")))
+    assert game == games.Game(game.payoffs)
+    with pytest.raises(ParameterError, match="expected one for each player"):
+        games.Game(game.payoffs, names=[("row", ["up", "down"]), ("column", ["left", "right"])])
     assert game.payoffs[0].tolist() == [[1, 0.5, 5], [2, 4, 6]]
     assert game.payoffs[1].tolist() == [[-1, 0, 0], [-2, 0.25, 100]]
 

@@ -8,7 +8,9 @@ import shutil
 import sys
 from collections import deque
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -177,3 +179,24 @@ def test_missing_libraries_say_what_to_install(name: str, monkeypatch: pytest.Mo
         UnsupportedError, match=rf"{name}, which is not installed.\n\nHint: pip install .*\(the extra files\)"
     ):
         read_outcomes(table)
+
+
+def test_a_notebook_without_widgets_has_no_progress_and_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There DuckDB refuses to switch its progress bar on, be it one that prints nothing."""
+    connect = duckdb.connect
+
+    class Notebook:
+        def __init__(self, **options: Any) -> None:
+            self._connection = connect(**options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, query: str, *more: Any) -> Any:
+            if "enable_progress_bar" in query:
+                raise duckdb.InvalidInputException("required package 'ipywidgets' is missing")
+            return self._connection.execute(query, *more)
+
+    monkeypatch.setattr(duckdb, "connect", Notebook)
+    rows = list(read_outcomes(pa.table({"y": ["a", "b", "a"]}), outcome="y"))
+    assert rows

@@ -11,10 +11,12 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
+from tests.serve.http import served
 from tests.serve.postgres import Cluster
 from treecal.exceptions import FileError
-from treecal.serve import _books, _reading, _validation, _wire as wire
+from treecal.serve import _books, _operations, _reading, _validation, _wire as wire
 from treecal.serve._books import Books
+from treecal.serve._config import packed
 from treecal.serve._connections import open_reader, open_store
 from treecal.serve._doctor import check_books
 from treecal.serve._refusals import Refusal
@@ -304,3 +306,36 @@ def test_a_database_that_cannot_be_read_or_written_says_why(postgres: Cluster) -
         with pytest.raises(FileError, match="older format"), open_store(empty, beside=True):
             pass
         assert store.query("streams") == []
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_many_outcomes_are_learned_in_parts(seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand of a costly corrector held up all other streams for ten seconds; others now come in between."""
+    parts = list[int]()
+    settle = Books.settle
+
+    def counted(books: Books, new: Any) -> Any:
+        parts.append(len(new))
+        return settle(books, new)
+
+    monkeypatch.setattr(_operations, "PART", seconds)
+    monkeypatch.setattr(Books, "settle", counted)
+    with served(tmp_path) as house:
+        came = []
+        for name in ("apart", "whole"):
+            new = {"name": name, "classes": CLASSES, "corrector": {"name": "vector"}}
+            assert house.ask("POST", "/v1/streams", new).status == 201
+            rows = [{"id": f"r{i}", "p": P} for i in range(130)]
+            assert house.ask("POST", f"/v1/streams/{name}/forecasts/batch", {"forecasts": rows}).status == 200
+            came.append([{"stream": name, "id": f"r{i}", "outcome": i % 3} for i in range(130)])
+        parts.clear()
+        flawed = [*came[0], {"stream": "apart", "id": "r1", "outcome": 7}]
+        house.ask("POST", "/v1/outcomes", {"outcomes": flawed}).refused(422, "invalid")
+        assert not parts  # before anything is learned
+        assert house.ask("POST", "/v1/outcomes", {"outcomes": came[0]}).json["counts"] == {"learned": 130}
+        assert parts == ([100, *[1] * 30] if not seconds else [100, 30])
+        assert house.ask("POST", "/v1/outcomes", {"outcomes": came[0]}).json["counts"] == {"replayed": 130}
+        for some in (came[1][:65], came[1][65:]):
+            assert house.ask("POST", "/v1/outcomes", {"outcomes": some}).json["counts"] == {"learned": 65}
+        fronts = [house.writer.read(lambda books, n=n: books.player(n).front).result() for n in ("apart", "whole")]  # type: ignore[misc]
+        assert packed(fronts[0].get_state()) == packed(fronts[1].get_state())

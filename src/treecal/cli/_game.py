@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json as reader
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from rich.markup import escape
 from rich.text import Text
 
 from treecal import games
@@ -107,7 +109,10 @@ def _read(path: str) -> Game:
     if path.lower().endswith(".nfg"):
         return games.Game.read(path)
     if not path.lower().endswith(".json"):
-        raise ParameterError.expected("game", path, f"{', '.join(_CLASSICS)}, or a file that ends in .json or .nfg")
+        near = get_close_matches(path, _CLASSICS, 1)
+        hint = f"did you mean {near[0]}?" if near else None
+        known = f"{', '.join(_CLASSICS)}, or a file that ends in .json or .nfg"
+        raise ParameterError.expected("game", path, known, hint=hint)
     try:
         payoffs = reader.loads(Path(path).read_text("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -141,9 +146,11 @@ def _print(name: str, result: Play, best: Array) -> None:
 
 
 def _profiles(result: Play, best: Array) -> Table:
-    players = (f">player {i + 1}" for i in range(result.game.players))
+    names = result.game.names
+    players = (f">{escape(player)}" for player, _ in names)
     shown = table("Frequency of each profile", *players, ">share", ">best equilibrium")
     for index, share in sorted(np.ndenumerate(result.joint), key=lambda entry: -entry[1]):
         if share >= 5e-4 or best[index] >= 5e-4:
-            shown.add_row(*map(str, index), f"{share:.3f}", f"{best[index]:.3f}")
+            profile = (Text(actions[k]) for (_, actions), k in zip(names, index, strict=True))
+            shown.add_row(*profile, f"{share:.3f}", f"{best[index]:.3f}")
     return shown

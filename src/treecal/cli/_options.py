@@ -68,9 +68,9 @@ class Outcomes:
     classes: str | None = None
     """Names of the classes, separated by commas."""
     dim: int | None = None
-    """Number of coordinates. Without --box or --ball: number of classes, named 0, 1, …"""
+    """Number of coordinates; with --box by default 1. Without --box or --ball: number of classes, named 0, 1, …"""
     box: tuple[float, float] | None = None
-    """Lower and upper bound of every coordinate, for outcomes that are vectors of dim numbers."""
+    """Lower and upper bound of every coordinate, for outcomes that are numbers, or vectors of dim numbers."""
     ball: float | None = None
     """Radius of a Euclidean ball, for outcomes that are vectors of dim numbers."""
 
@@ -92,13 +92,13 @@ class Outcomes:
             if self.dim not in (None, len(names)):
                 raise ParameterError(f"--dim is {self.dim}, but --classes names {len(names)}.")
             return Simplex(classes=names)
+        if self.box is not None:
+            return Box(*self.box, dim=self.dim)
         if self.dim is None:
             raise ParameterError(
                 "no outcome set given.",
-                hint="--classes rain,sun for classes; --dim 3 for classes 0, 1, 2; --dim 3 --box 0 1 for numbers.",
+                hint="--classes rain,sun for classes; --dim 3 for classes 0, 1, 2; --box 0 500 for numbers.",
             )
-        if self.box is not None:
-            return Box(*self.box, dim=self.dim)
         return Simplex(self.dim) if self.ball is None else Ball(self.dim, radius=self.ball)
 
 

@@ -291,14 +291,9 @@ class Gated(Corrector):
         check_like(asdict(EProcess()), state["evidence"], "the evidence")
         check_count("the number of switches", state["count"], most=rounds)
         switches = _checked_switches(state["switches"], state["count"], rounds)
-        last = switches[-1].round if switches else 0
         gate = Gate(state["open"], EProcess.checked(state["evidence"], most=rounds), int(state["count"]), switches)
-        if gate.open is not bool(gate.count % 2):
-            raise SnapshotError(f"after {gate.count} switches the gate is not as they leave it.")
-        if gate.evidence.rounds > rounds - last:  # rounds of `fit` give none
-            raise SnapshotError(f"the evidence is that of {gate.evidence.rounds} of {rounds - last} rounds.")
-        if gate.evidence.log_value >= -log(self.alpha):
-            raise SnapshotError("the evidence is enough for a switch that did not happen.")
+        if not isinstance(gate.open, bool):
+            raise SnapshotError("whether the gate is open is not True or False.")
         corrector = deepcopy(self.corrector)
         corrector.set_state(state["corrector"])
 
@@ -313,20 +308,16 @@ class Gated(Corrector):
 
 
 def _checked_switches(state: Any, count: int, rounds: int) -> tuple[Switch, ...]:
-    """Return the latest of so many switches, or raise unless they can have happened in so many rounds."""
+    """Return the latest of so many switches, or raise unless they are switches of so many rounds."""
     check_names("the switches", state, Switch._fields)
     kept = min(count, KEPT)
     if any(not isinstance(column, list) or len(column) != kept for column in state.values()):
         raise SnapshotError(f"the switches are not lists of {kept}.")
-    found = []
-    before = 0
-    for place, row in enumerate(zip(*(state[name] for name in Switch._fields), strict=True), count - kept):
-        switch = Switch(*row)
+    found = tuple(map(Switch, *(state[name] for name in Switch._fields)))
+    for switch in found:
         check_count("a switch's round", switch.round, most=rounds)
         check_count("a switch's onset", switch.since, most=switch.round)
         check_number("a switch's e-value", switch.e_value, least=1.0, most=1.01 * math.exp(MOST))
-        if switch.to != WHO[place % 2] or before >= switch.since:
-            raise SnapshotError(f"the switch in round {switch.round} does not follow the one before it.")
-        found.append(switch)
-        before = switch.round
-    return tuple(found)
+        if switch.to not in WHO:
+            raise SnapshotError(f"the switch in round {switch.round} is to nobody.")
+    return found

@@ -72,7 +72,9 @@ class TopClass(Groups):
     def fresh(self, space: ConvexSet) -> Groups:
         """Return the rule; it needs classes."""
         if not isinstance(space, Simplex):
-            raise ParameterError(f"{self!r} needs classes, and {space!r} has none.", hint="use Cells(width=...).")
+            raise ParameterError(
+                f"{self!r} needs classes, and {space!r} has none.", hint="treecal.correctors.Cells(width=...)."
+            )
         return self
 
     def key(self, forecast: Array) -> Hashable:

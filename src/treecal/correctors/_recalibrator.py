@@ -343,8 +343,15 @@ class Recalibrator(Corrector):
 
     def _played(self, batch: Batch) -> tuple[Array, dict[str, Any]] | None:
         """Learn group by group, which makes no difference to any of them."""
-        if self.make != "mean" or self._rule.get_state():
-            return None
+        return self._visited_all(batch, scored=True) if self._by_group else None
+
+    @property
+    def _by_group(self) -> bool:
+        """Whether the groups of rows do not depend on those before them, and each learns its rows at once."""
+        return self.make == "mean" and not self._rule.get_state()
+
+    def _visited_all(self, batch: Batch, *, scored: bool) -> tuple[Array, dict[str, Any]]:
+        """Return what is announced in rounds, and the attributes that differ after them."""
         met = self._groups()
         new = dict[Hashable, GroupState]()
         announced = np.array(batch.forecasts)
@@ -355,11 +362,15 @@ class Recalibrator(Corrector):
                 new[key] = self._new_group(batch.forecasts[i], len(met) + len(new))
         for key, own in rows.items():
             if (group := met.get(key) or new.get(key)) is not None:
-                new[key], announced[own] = self._visited(group, batch.of(own), scored=True)
+                new[key], announced[own] = self._visited(group, batch.of(own), scored=scored)
         return announced, {"_known": self._known.after(new)}
 
     def _fit(self, batch: Batch) -> None:
         """Learn all rows into copies of the groups, which then take the place of the groups, all at once."""
+        if self._by_group:
+            _, changes = self._visited_all(batch, scored=False)
+            vars(self).update(changes, **self._counted(len(batch)))
+            return
         met = dict(self._groups())
         rule = self.groups.fresh(self.space)
         rule.set_state(deepcopy(self._rule.get_state()))

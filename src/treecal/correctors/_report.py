@@ -61,9 +61,11 @@ class Correction:
     shift_refinement: float | None = None
 
     def __str__(self) -> str:
+        classes = self.before.log is not None
+        what, score, last = ("class", "Brier", "   log score") if classes else ("coordinate", "square", "")
         lines = [
-            f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each class in bins of a tenth",
-            f"{'':8}   Brier = calibration + refinement   log score",
+            f"{self.rounds:,} round{'s' * (self.rounds != 1)}, each {what} in bins of a tenth",
+            f"{'':8}{score:>8} = calibration + refinement{last}",
         ]
         for role in ROLES:
             s: Scores = getattr(self, role)
@@ -71,5 +73,5 @@ class Correction:
             lines.append(f"{role:8}{s.brier:8.4f}{s.calibration:14.4f}{s.refinement:13.4f}{log:>12}".rstrip())
         if self.group_refinement is not None:
             best = f"constants {self.group_refinement:.4f}, shifts {self.shift_refinement:.4f}"
-            lines.append(f"Brier scores of the best in {self.groups} groups: {best}")
+            lines.append(f"{score.capitalize()} scores of the best in {self.groups} groups: {best}")
         return "\n".join(lines)

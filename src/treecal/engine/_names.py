@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from contextlib import suppress
+from functools import partial
 from itertools import pairwise, repeat
 from typing import Any
 
@@ -138,61 +139,25 @@ def read_names(names: Any) -> list[str]:
     """
     if isinstance(names, str | bytes):
         raise ParameterError.expected("keys", names, "a list of names", hint=f"[{names!r}].")
-    listed = _from_arrow(names) if _is_arrow(names) else _as_list(names)
+    ways = (getattr(names, way, None) for way in ("to_pylist", "tolist", "to_list"))  # Arrow; NumPy, pandas; polars
+    try:
+        listed: Any = next(filter(None, ways), partial(list, names))()
+    except TypeError:
+        listed = None
+    if not isinstance(listed, list):
+        raise ParameterError(f"keys are a {type(names).__name__}, expected names: text, one for each row.")
     try:
         "".join(listed).encode()
-    except TypeError:
-        at = next(at for at, name in enumerate(listed) if not isinstance(name, str))
-        hint = "a bank without names= has integers as keys." if isinstance(listed[at], int) else None
-        raise ParameterError.expected(f"key {at}", listed[at], "a name", hint=hint) from None
-    except UnicodeEncodeError:
-        at = next(at for at, name in enumerate(listed) if not _encodes(name))
-        raise ParameterError.expected(f"key {at}", listed[at], "text that UTF-8 can hold") from None
+    except (TypeError, UnicodeEncodeError):
+        at, name = next((at, name) for at, name in enumerate(listed) if not _is_text(name))
+        hint = "a bank without names= has integers as keys." if isinstance(name, int) else None
+        what = "text that UTF-8 can hold" if isinstance(name, str) else "a name"
+        raise ParameterError.expected(f"key {at}", name, what, hint=hint) from None
     return listed
 
 
-def _as_list(names: Any) -> list[str]:
-    if isinstance(names, np.ndarray):
-        if names.ndim != 1:
-            raise _not_names(f"an array of shape {names.shape}")
-        return names.tolist()  # type: ignore[no-any-return]
-    try:
-        return list(names)
-    except TypeError:
-        raise _not_names(f"a {type(names).__name__}") from None
-
-
-def _is_arrow(names: Any) -> bool:
-    """Return whether it is a column that pyarrow reads, if pyarrow is here."""
-    column = type(names).__module__.partition(".")[0] in ("pyarrow", "pandas", "polars")
-    return column and find_spec("pyarrow") is not None
-
-
-def _from_arrow(names: Any) -> list[str]:
-    import pyarrow as pa
-
-    if not len(names):  # of any type
-        return []
-    try:
-        column = names if isinstance(names, pa.Array | pa.ChunkedArray) else pa.array(names)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise _not_names(f"no column of text ({error})") from None
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise _not_names(f"a column of {column.type}")
-    listed: list[str] = column.to_pylist()
-    if column.null_count:
-        raise ParameterError(f"key {listed.index(None)} is missing, expected a name.")  # type: ignore[arg-type]
-    return listed
-
-
-def _encodes(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _not_names(what: str) -> ParameterError:
-    return ParameterError(f"keys are {what}, expected names: text, one for each row.")
+def _is_text(name: object) -> bool:
+    with suppress(AttributeError, UnicodeEncodeError):
+        name.encode()  # type: ignore[attr-defined]
+        return True
+    return False

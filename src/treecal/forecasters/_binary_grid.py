@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
@@ -29,7 +30,30 @@ class Biases(State):
     bias: Array
 
 
-class BinaryGrid(Forecaster):
+class Grid(Forecaster):
+    """A grid of points, some of which are played by their biases."""
+
+    _grid: Array
+    _state: Biases
+    _chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen, after the state it was chosen in
+
+    @abstractmethod
+    def _choose(self, state: Biases) -> tuple[Integers, Array]:
+        """Return the numbers of the points to play in this state, and their weights."""
+
+    def _choice(self, state: Biases) -> tuple[Integers, Array]:
+        if self._chosen is None or self._chosen[0] is not state:
+            self._chosen = state, *self._choose(state)
+        return self._chosen[1:]
+
+    def _announce(self) -> Forecast:
+        rows, weights = self._choice(self._state)
+        return Forecast.trusted(self._grid[rows], weights.copy(), None, self.space)
+
+    _fork = Forecaster._light_fork
+
+
+class BinaryGrid(Grid):
     """Two outcomes, and a grid of `bins + 1` probabilities: the forecaster of choice where there are only two.
 
     Each grid point `g_i = i/bins` keeps its bias `V_i = Σ_t x_t(i)·(y_t − g_i)`, `y` the second coordinate. A point
@@ -73,39 +97,16 @@ class BinaryGrid(Forecaster):
         steps = np.arange(self.bins + 1)
         self._grid = np.column_stack([steps[::-1], steps]) / self.bins
         self._state = Biases(0, np.zeros(self.bins + 1))
-        self._chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen in the state it was chosen in
 
-    def _announce(self) -> Forecast:
-        rows, weights = self._choice(self._state)
-        return Forecast.trusted(self._grid[rows], weights, None, self.space)
-
-    def _choice(self, state: Biases) -> tuple[Integers, Array]:
-        """Return the grid points to play in this state, and their weights."""
-        if self._chosen is None or self._chosen[0] is not state:
-            self._chosen = state, *self._choose(state.bias)
-        return self._chosen[1:]
-
-    def _choose(self, bias: Array) -> tuple[Integers, Array]:
-        level = np.flatnonzero(bias == 0)
-        if level.size:
-            rows = _middlemost(level, self.bins)
-            return rows, np.full(len(rows), 1 / len(rows))
-        # V_0 >= 0 >= V_N by construction, so the sign falls somewhere.
-        left = _middlemost(np.flatnonzero((bias[:-1] > 0) & (bias[1:] < 0)), self.bins - 1)
-        rows = np.column_stack([left, left + 1])
-        shares = np.abs(bias[rows[:, ::-1]])  # each by the other's bias
-        return rows.ravel(), (shares / shares.sum(axis=1, keepdims=True)).ravel() / len(left)
-
-    _fork = Forecaster._light_fork
+    def _choose(self, state: Biases) -> tuple[Integers, Array]:
+        chosen = np.empty(self.bins + 4, np.int64)
+        weights = np.empty(4)
+        count = choose_points.now(state.bias, chosen, weights)
+        return chosen[:count], weights[:count]
 
     def _after(self, state: Biases, outcome: Array) -> Biases:
-        rows, weights = self._choice(state)
-        point = self._grid[rows]
-        # The mean over both coordinates, so that both classes are rounded in the same way; clipped, because an outcome
-        # that lies outside the set by a rounding error could flip the sign at the ends.
-        gap = ((outcome[1] - point[:, 1]) - (outcome[0] - point[:, 0])) / 2
         bias = state.bias.copy()
-        np.add.at(bias, rows, weights * np.clip(gap, -point[:, 1], point[:, 0]))
+        push.now(bias, *self._choice(state), np.array(outcome))
         return Biases(state.rounds + 1, bias)
 
     def _check(self, state: Biases) -> None:
@@ -156,13 +157,6 @@ class BinaryGrid(Forecaster):
         """Yield an even and an odd grid, for two outcomes."""
         if isinstance(space, Simplex) and space.dim == 2:
             yield from (cls(space, bins=10), cls(space, bins=7))
-
-
-def _middlemost(rows: Integers, last: int) -> Integers:
-    """Return those of the rows 0 … last that are nearest to the middle: one, or two at equal distance."""
-    distance = np.abs(2 * rows - last)
-    nearest: Integers = rows[distance == distance.min()]
-    return nearest
 
 
 class GridStreams(ColumnStreams):
@@ -216,12 +210,12 @@ def choose_points(bias: Array, chosen: Integers, weights: Array) -> int:
         for c in range(count):
             weights[c] = 1 / count
         return count
-    for i in range(bins):
+    for i in range(bins):  # bias[0] >= 0 >= bias[bins] by construction, so the sign falls somewhere
         if bias[i] > 0 and bias[i + 1] < 0:
             chosen[found] = i
             found += 1
     cells = _keep_middlemost(chosen, found, bins - 1)
-    for c in range(cells - 1, -1, -1):
+    for c in range(cells - 1, -1, -1):  # each by the other's bias
         i = chosen[c]
         both = abs(bias[i + 1]) + abs(bias[i])
         chosen[2 * c] = i
@@ -244,6 +238,21 @@ def announce_grids(rows: Integers, biases: Array, points: Array, weights: Array,
 
 
 @strict
+def push(bias: Array, chosen: Integers, weights: Array, outcome: Array) -> None:
+    """Add what a round gives to the biases of the points that were played.
+
+    It is the mean over both coordinates, so that both classes are rounded in the same way; clipped, because an outcome
+    that lies outside the set by a rounding error could flip the sign at the ends.
+    """
+    bins = len(bias) - 1
+    for c in range(len(chosen)):
+        high = chosen[c] / bins
+        low = (bins - chosen[c]) / bins
+        gap = ((outcome[1] - high) - (outcome[0] - low)) / 2
+        bias[chosen[c]] += weights[c] * min(max(gap, -high), low)
+
+
+@strict
 def play_grids(rows: Integers, outcomes: Any, biases: Array, rounds: Integers) -> None:
     """Play a round of each row's stream, in order."""
     bins = biases.shape[1] - 1
@@ -255,9 +264,5 @@ def play_grids(rows: Integers, outcomes: Any, biases: Array, rounds: Integers) -
         count = choose_points(bias, chosen, weights)
         outcome[:] = 0.0
         add_outcome(outcome, outcomes, i)
-        for c in range(count):
-            high = chosen[c] / bins
-            low = (bins - chosen[c]) / bins
-            gap = ((outcome[1] - high) - (outcome[0] - low)) / 2
-            bias[chosen[c]] += weights[c] * min(max(gap, -high), low)
+        push(bias, chosen[:count], weights, outcome)
         rounds[rows[i]] += 1

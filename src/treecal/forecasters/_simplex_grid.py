@@ -12,9 +12,8 @@ from treecal._states import check_array
 from treecal._typing import Array, Integers
 from treecal._validate import whole_number
 from treecal.exceptions import ForecastError, ParameterError
-from treecal.forecast import Forecast, uniform
-from treecal.forecasters._base import Forecaster
-from treecal.forecasters._binary_grid import Biases
+from treecal.forecast import uniform
+from treecal.forecasters._binary_grid import Biases, Grid
 from treecal.geometry import ConvexSet, Mahalanobis, Norm, Simplex, l2
 from treecal.theory import Certificate, euclidean
 
@@ -27,7 +26,7 @@ USUAL_POINTS = 128
 at three classes and 2 to 10 at four, 12 (91 points) and 7 (120) had the least errors."""
 
 
-class SimplexGrid(Forecaster):
+class SimplexGrid(Grid):
     """A few classes, and all probability vectors whose entries are multiples of `1/resolution`.
 
     Each grid point `p` keeps its bias `V_p = Σ_t x_t(p)·(y_t − p)`. The forecast is the minimax play against all
@@ -77,17 +76,6 @@ class SimplexGrid(Forecaster):
         self.resolution = whole_number("resolution", resolution, least=1)
         self._grid = _simplex_grid(space, self.resolution)
         self._state = Biases(0, np.zeros_like(self._grid))
-        self._chosen: tuple[Biases, Integers, Array] | None = None  # what was chosen in the state it was chosen in
-
-    def _announce(self) -> Forecast:
-        rows, weights = self._choice(self._state)
-        return Forecast.trusted(self._grid[rows], weights, None, self.space)
-
-    def _choice(self, state: Biases) -> tuple[Integers, Array]:
-        """Return the grid points to play in this state, and their weights."""
-        if self._chosen is None or self._chosen[0] is not state:
-            self._chosen = state, *self._choose(state)
-        return self._chosen[1:]
 
     def _choose(self, state: Biases) -> tuple[Integers, Array]:
         sizes = l2.square(state.bias)
@@ -105,8 +93,6 @@ class SimplexGrid(Forecaster):
         bias = state.bias.copy()
         bias[rows] += weights[:, None] * (outcome - self._grid[rows])
         return Biases(state.rounds + 1, bias)
-
-    _fork = Forecaster._light_fork
 
     def _check(self, state: Biases) -> None:
         super()._check(state)

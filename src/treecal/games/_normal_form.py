@@ -15,6 +15,8 @@ from treecal._validate import finite_array, whole_number
 from treecal.exceptions import ParameterError, TreeCalError, UnsupportedError
 from treecal.geometry import TOLERANCE, Value, frozen, within_reach
 
+_Named = tuple[str, Iterable[str]]
+
 
 class Game(Value):
     """A game of two or more players, given by what each is paid in every profile of actions. Immutable.
@@ -28,11 +30,15 @@ class Game(Value):
     payoffs
         One array for each player, all of shape `(a_1, …, a_n)`: entry `(s_1, …, s_n)` of the i-th is what player i is
         paid when the players choose those actions. Two matrices are a bimatrix game.
+    names
+        For each player its name and those of its actions; by default numbers. Games are equal whatever their names.
 
     Attributes
     ----------
     payoffs
         The arrays, read-only.
+    names
+        For each player its name and those of its actions.
     shape
         Number of actions of each player.
     high, span
@@ -53,7 +59,7 @@ class Game(Value):
 
     _fields = ("payoffs",)
 
-    def __init__(self, payoffs: Sequence[ArrayLike] | Array) -> None:
+    def __init__(self, payoffs: Sequence[ArrayLike] | Array, *, names: Iterable[_Named] | None = None) -> None:
         if not isinstance(payoffs, Iterable):
             raise ParameterError.expected("payoffs", payoffs, "one array for each player")
         arrays = tuple(within_reach(f"payoffs[{i}]", array) for i, array in enumerate(payoffs))
@@ -77,6 +83,11 @@ class Game(Value):
                 f"player {int(np.argmin(shape))} has {min(shape)} action{'s' * (min(shape) != 1)}, expected 2 or more.",
                 hint="leave out players with a single action.",
             )
+        if names is None:
+            names = [(f"player {i + 1}", tuple(map(str, range(count)))) for i, count in enumerate(shape)]
+        self.names = tuple((str(player), tuple(map(str, actions))) for player, actions in names)
+        if tuple(len(actions) for _, actions in self.names) != shape:
+            raise ParameterError(f"names are {self.names}, expected one for each player and each of {shape} actions.")
         self.payoffs = arrays
         self.shape = shape
         self.high = frozen(np.array([a.max() for a in arrays]))
@@ -109,7 +120,7 @@ class Game(Value):
         >>> Game.from_gambit(pennies) == Game.zero_sum([[1, -1], [-1, 1]])
         True
         """
-        return cls(_payoffs_of_gambit(game))
+        return cls(_payoffs_of_gambit(game), names=[(one, game.get_strategies(one)) for one in game.players])
 
     @classmethod
     def from_openspiel(cls, game: Any) -> Game:
@@ -136,7 +147,13 @@ class Game(Value):
         ...     Game.read(path)
         Game(2 players with 2 × 2 actions)
         """
-        return cls(_payoffs_of_nfg(path))
+        gambit = _package("pygambit")
+        try:
+            return cls.from_gambit(gambit.read_nfg(os.fspath(path)))
+        except TreeCalError:
+            raise
+        except ValueError as error:
+            raise ParameterError(f"{os.fspath(path)} is not a game in nfg format: {error}") from None
 
     def to_gambit(self) -> Any:
         """Return the game as a pygambit `StrategicGame`, for its solvers and file formats."""
@@ -327,17 +344,6 @@ def _payoffs_of_gambit(game: Any) -> list[Array]:
         return [np.array(array, dtype=np.float64) for array in game.to_arrays(dtype=float)]
     except OverflowError:
         raise ParameterError("a payoff of the game is too large for a float, expected less than 1.8e308.") from None
-
-
-def _payoffs_of_nfg(path: str | os.PathLike[str]) -> list[Array]:
-    """Return each player's payoffs in an `.nfg` file."""
-    gambit = _package("pygambit")
-    try:
-        return _payoffs_of_gambit(gambit.read_nfg(os.fspath(path)))
-    except TreeCalError:
-        raise
-    except ValueError as error:
-        raise ParameterError(f"{os.fspath(path)} is not a game in nfg format: {error}") from None
 
 
 def _payoffs_of_openspiel(game: Any) -> list[Array]:

@@ -25,6 +25,8 @@ _INTEGER = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?$")
 _REAL = re.compile(r"FLOAT|DOUBLE|REAL|DECIMAL")
 _TEXT = re.compile(r"VARCHAR|ENUM")
 _MOST = 10_000  # classes
+_MOST_NUMBERS = 50  # that are taken for classes, unless so many are expected
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.I)
 
 
 class Numbers(NamedTuple):
@@ -230,6 +232,12 @@ def in_order(
         raise FileError(f"column {column!r} of {source} holds no label.")
     if len(found) > _MOST:
         raise FileError(f"column {column!r} of {source} holds more than {_MOST:,} labels: too many to be classes.")
+    if len(found) > max(_MOST_NUMBERS, size or 0) and all(map(_NUMBER.fullmatch, found)):
+        raise FileError(
+            f"column {column!r} of {source} holds {len(found):,} different numbers: too many to be classes.",
+            hint="numbers lie in a set, such as --box 0 500, in Python tc.Box(0, 500), and are audited as the classes "
+            "0 and 1 of y > 100; to read them as classes name those, --classes or --dim, in Python classes=[...].",
+        )
     if len(columns) > 1 and (named := paired(columns, found)):
         return named
     numeric = all(text.isdecimal() and text == str(int(text)) for text in found)

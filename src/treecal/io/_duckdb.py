@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,9 @@ def connect(memory_limit: str, folder: Path, files: Sequence[Path]) -> Any:
     allowed = [name for file in files for name in (os.path.abspath(file), literal_path(file))]
     connection.execute(f"SET allowed_paths = [{', '.join(map(quoted, allowed))}]")
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET enable_progress_bar = true")
-    connection.execute("SET enable_progress_bar_print = false")
+    with suppress(duckdb.Error):  # in a notebook without ipywidgets DuckDB measures no progress
+        connection.execute("SET enable_progress_bar = true")
+        connection.execute("SET enable_progress_bar_print = false")
     connection.execute("SET streaming_buffer_size = '64MB'")  # so that reading continues while a batch is processed
     # What a file says of its columns, such as the least of their values, may be damaged: no answer follows from it.
     connection.execute("SET disabled_optimizers = 'statistics_propagation,filter_pushdown'")

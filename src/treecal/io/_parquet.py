@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -121,7 +120,11 @@ class Parquet(FileSource):
             if self._share is None:  # DuckDB has read it, which checks no checksums
                 own = [name for name in columns if name not in self.partition]
                 wanted = None if any("." in name for name in own) else own
-                deque(file.iter_batches(ROWS, columns=wanted), maxlen=0)
+                if own and (whole := sum(batch.num_rows for batch in file.iter_batches(ROWS, columns=wanted))) != held:
+                    raise FileError(
+                        f"{self.name} cannot be read: of {held:,} rows only {whole:,} have all columns.",
+                        hint="it is truncated or damaged.",
+                    )
 
 
 def _write(path: Path, name: str, columns: Mapping[str, set[str]], rows: Iterable[dict[str, Any]]) -> None:

@@ -384,16 +384,20 @@ class Books:
 
     def settle(self, new: Sequence[wire.NewOutcome]) -> list[wire.Settled]:
         """Take outcomes, those of each stream in order; return what became of each."""
-        places: dict[str, list[int]] = {}
-        for i, each in enumerate(new):
-            places.setdefault(each.stream, []).append(i)
-        briefly = {name: outcomes_of(self.player(name), new, places[name]) for name in places if name in self._kept}
         status: list[Status] = ["unknown"] * len(new)
-        for name, outcomes in briefly.items():
-            found = self._settle(name, [new[i] for i in places[name]], outcomes)
-            for i, became in zip(places[name], found, strict=True):
+        for name, (places, outcomes) in self.check(new).items():
+            found = self._settle(name, [new[i] for i in places], outcomes)
+            for i, became in zip(places, found, strict=True):
                 status[i] = became
         return [wire.Settled(each.stream, each.id, status[i]) for i, each in enumerate(new)]
+
+    def check(self, new: Sequence[wire.NewOutcome]) -> dict[str, tuple[list[int], list[Outcome]]]:
+        """Return the places and the outcomes of each stream, in brief, or refuse them all."""
+        places: dict[str, list[int]] = {}
+        for i, each in enumerate(new):
+            if each.stream in self._kept:
+                places.setdefault(each.stream, []).append(i)
+        return {name: (own, outcomes_of(self.player(name), new, own)) for name, own in places.items()}
 
     def _settle(self, name: str, new: Sequence[wire.NewOutcome], outcomes: list[Outcome]) -> list[Status]:
         kept = self.kept(name)

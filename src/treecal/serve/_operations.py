@@ -46,6 +46,8 @@ _MINUTE = 60.0  # seconds between looks for rows that are to be deleted
 _BREATH = 0.01  # seconds between two steps
 MANY = 100
 """Rows of a request that takes long: others go before it."""
+PART = 0.03
+"""Seconds that a part of many outcomes should take: others come in between, however long a corrector takes."""
 
 
 class Context:
@@ -329,8 +331,29 @@ async def settle(context: Context, call: Request) -> Response:
     new: list[wire.NewOutcome] = call.body.outcomes
     for i, each in enumerate(new):
         call.need("outcome", each.stream, at=f"outcomes[{i}].stream")
-    settled = await context.write(lambda books: books.settle(new), rows=len(new))
+    if len(new) <= MANY:
+        settled = await context.write(lambda books: books.settle(new), rows=len(new))
+    else:
+        settled = await _settle_in_parts(context, new)
     return answer(wire.Settlements(settled, dict(Counter(each.status for each in settled))))
+
+
+async def _settle_in_parts(context: Context, new: list[wire.NewOutcome]) -> list[wire.Settled]:
+    """Take many outcomes, all of which are valid before the first is learned."""
+
+    def settle(books: Books, part: list[wire.NewOutcome]) -> tuple[list[wire.Settled], float]:
+        begin = time.perf_counter()
+        return books.settle(part), time.perf_counter() - begin
+
+    await context.look(lambda books: books.check(new))
+    settled: list[wire.Settled] = []
+    rows = MANY
+    while len(settled) < len(new):
+        part = new[len(settled) : len(settled) + rows]
+        found, seconds = await context.write(lambda books: settle(books, part), rows=MANY)  # noqa: B023
+        settled += found
+        rows = max(1, int(rows * min(4.0, PART / max(seconds, 1e-9))))
+    return settled
 
 
 class PendingQuery(Struct, forbid_unknown_fields=True, frozen=True):

@@ -165,7 +165,10 @@ class NewOutcome(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class NewOutcomes(Struct, forbid_unknown_fields=True, frozen=True):
-    """Outcomes, learned in order."""
+    """Outcomes, learned in order.
+
+    Many are learned in parts, once all are valid. Sent again after a break, those that were learned are `replayed`.
+    """
 
     outcomes: Annotated[list[NewOutcome], Meta(min_length=1, max_length=MOST_ROWS)]
 

@@ -109,6 +109,9 @@ def play(
         if rounds is None:
             raise ParameterError("an adversary never runs out of outcomes: pass rounds=.")
         count = whole_number("rounds", rounds, least=0)
+    elif callable(stream):
+        hint = "a class with outcome(self, forecast), derived from treecal.streams.Adversary."
+        raise ParameterError.expected("stream", stream, "outcomes or an Adversary", hint=hint)
     else:
         outcomes = np.asarray(stream)[:rounds]
         count = len(outcomes)
