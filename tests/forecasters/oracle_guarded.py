@@ -146,15 +146,16 @@ class LiteralGuard:
         unspent = Fraction(0)
         for t in range(len(outcomes)):
             mine = [s for s in range(t) if self.spoke[s]]
-            credit = 10 * diameter + share * rate * (t - len(mine))
+            credit = 10 * diameter + share * rate * t
             self.allowed.append(credit + rate * (len(mine) + 1) - unspent if error is None else error * (t + 1))
             self.spoke.append(self.eager_error[-1] + diameter <= self.allowed[-1])
             if self.spoke[-1]:
                 mine.append(t)
             said: list[Mixture] = [[((0, 0), eager[s], Fraction(1))] for s in mine]
             self.eager_error.append(calibration(said, [outcomes[s] for s in mine], distance))
-            unspent = max(unspent, rate * len(mine) - self.eager_error[-1])
-            credit = 10 * diameter + share * rate * (t + 1 - len(mine))
+            credit = 10 * diameter + share * rate * (t + 1)
+            if self.spoke[-1]:
+                unspent = max(unspent, share * rate * (t + 1) + rate * len(mine) - self.eager_error[-1])
             self.most.append(credit + rate * len(mine) if error is None else error * (t + 1))
 
 

@@ -105,15 +105,15 @@ def defend(
     rate = min(safe._rate(norm), diameter / 2)
     unspent = 0.0
 
-    def credit(t: int, safe_rounds: int) -> float:
-        more = rate * safe_rounds
+    def credit(t: int) -> float:
+        more = rate * t
         if not rate and t:
             more = bound(safe, norm, 2 ** int(np.log2(t))) or 0.0
         return 10 * diameter * bool(budget) + budget * more
 
     for t in range(1, rounds + 1):
         x, before = predict(), report()
-        allowed = credit(t - 1, before.safe_rounds) + rate * (before.eager_rounds + 1) - unspent
+        allowed = credit(t - 1) + rate * (before.eager_rounds + 1) - unspent
         allowed = allowed if error is None else error * t
         assert before.budget == pytest.approx(allowed, abs=1e-6) or not exact
         assert before.left == before.budget - before.eager_error
@@ -127,8 +127,9 @@ def defend(
         )
         (eager if spoke else own).record(x, y)
         both.record(x, y)
-        unspent = max(unspent, rate * after.eager_rounds - eager.error)
-        most = error * t if error is not None else credit(t, t)
+        if spoke:
+            unspent = max(unspent, budget * rate * t + rate * after.eager_rounds - eager.error)
+        most = error * t if error is not None else credit(t)
         earned = 0.0 if error is not None else rate * after.eager_rounds
         assert eager.error <= most + earned + SLACK
         yield Round(spoke, before, eager.error, own.error, both.error, most, bound(safe, norm, t))

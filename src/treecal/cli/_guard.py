@@ -39,7 +39,7 @@ class Guard:
         ...     f.update([1, 0])
         >>> guard = Guard.of(f)
         >>> guard.did.rounds, round(guard.bound, 2), Guard.of(tc.TreeCal(tc.Simplex(2)))
-        (100, 1.87, None)
+        (100, 1.23, None)
         """
         if not isinstance(source, Guarded | GuardedCorrector) or not source.rounds:
             return None

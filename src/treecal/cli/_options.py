@@ -165,7 +165,7 @@ def _settings(kind: type[Forecaster]) -> dict[str, Any]:
     Examples
     --------
     >>> _settings(REGISTRY["binary-grid"]), list(_settings(REGISTRY["guarded"]))
-    ({'bins': <class 'int'>}, ['budget', 'norm', 'error', 'measured'])
+    ({'bins': <class 'int'>}, ['budget', 'norm', 'error'])
     """
     hints = get_type_hints(kind.__init__)
     found = {}

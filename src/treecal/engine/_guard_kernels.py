@@ -18,7 +18,7 @@ from treecal.forecasters import CHANCE
 
 
 class GuardRules(NamedTuple):
-    """The guard: what a round of eager's earns, and one of safe's; the credit; or the error per round, if not negative.
+    """The guard: what a round of eager's earns, and every round; the credit; or the error per round, if not negative.
 
     `bounds` are those of safe in powers of two of rounds, times the budget, for rounds that earn nothing.
     """
@@ -272,7 +272,7 @@ def _opens(rules: GuardRules, rounds: int, safe: int, error: float, best: float)
     else:
         credit = rules.credit
         if rules.rate > 0:
-            credit = credit + rules.share * safe
+            credit = credit + rules.share * rounds
         elif rounds > 0:
             power = 0
             while rounds >> (power + 1):
@@ -360,7 +360,8 @@ def guard_rounds(
                 for j in range(dim):
                     bias[j] += outcome[j] - point[j]
                 eager_error[s] += size(bias, guard.squared) - less
-                best[s] = max(best[s], guard.rate * (rounds - spent + 1) - eager_error[s])
+                earned = guard.share * (rounds + 1) + guard.rate * (rounds - spent + 1)
+                best[s] = max(best[s], earned - eager_error[s])
             else:
                 played_safe[s] = spent + 1
             last[s] = _follow(rules.tracker, tracker, rounds, last[s], desk.experts, outcome)

@@ -168,7 +168,7 @@ class Harmonic(Forecaster):
         radius, away = self._radii(norm)
         bound = blocks_total(rounds, self.block) / rounds * radius
         bound += away * math.ceil(rounds / self.block) / rounds
-        return Certificate(bound, f"spectral certificate of blocks of {self.block:,} rounds")
+        return Certificate(bound, f"spectral certificate, blocks of {self.block:,}")
 
     def _once(self, norm: Norm, rounds: int) -> Certificate:
         """Certify one that never starts anew."""
