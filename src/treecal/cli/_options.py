@@ -270,7 +270,7 @@ def described(forecaster: Forecaster | Corrector | Monitor) -> str:
     Examples
     --------
     >>> described(REGISTRY["guarded"](Simplex(2)))  # doctest: +ELLIPSIS
-    'Guarded(space=Simplex(2), eager=Codebook(Tracker(space)), safe=BinaryGrid(space), budget=0.5, norm=l1, ...)'
+    'Guarded(space=Simplex(2), eager=Codebook(Tracker(space)), safe=BinaryGrid(space, bins=16), ...)'
     """
     arguments = {name: repr(value) for name, value in forecaster.arguments().items() if name not in ("rng", "start")}
     space = arguments.pop("space", repr(forecaster.space))

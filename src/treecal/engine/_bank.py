@@ -15,19 +15,17 @@ from treecal._states import Configured, Locked, check_names
 from treecal._typing import Array, Integers, Outcomes
 from treecal._validate import whole_number
 from treecal.columns import Forecasts, RowError
-from treecal.correctors import Corrector
-from treecal.engine._bank_reports import BankReports, kept
-from treecal.engine._keys import Numbers
-from treecal.engine._names import Names
+from treecal.correctors import BankScores, Corrector, Scorecards
+from treecal.engine._keys import Names, Numbers
 from treecal.engine._object_streams import Thing, streams_of
 from treecal.engine._outcomes import read_outcomes
-from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError
+from treecal.exceptions import ForecastError, OutcomeError, ParameterError, TreeCalError, UnsupportedError
 from treecal.forecasters import TreeCal
 from treecal.geometry import ConvexSet
-from treecal.monitor import Monitor
+from treecal.monitor import Alarm, Monitor, StreamEvidence, WatchedStreams, discovered
 
 
-class Bank(Locked, Configured, BankReports):
+class Bank(Locked, Configured):
     """A copy of a forecaster or corrector for each stream, bit for bit, stepped together.
 
     Each stream has its own rounds: any of them can be updated, in any order. Trees, guarded forecasters, running means,
@@ -85,10 +83,16 @@ class Bank(Locked, Configured, BankReports):
         scores: bool = False,
         monitor: Monitor | None = None,
     ) -> None:
-        plain = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
-        self._streams = kept(plain, scores=scores, monitor=monitor)
+        self._streams = streams_of(TreeCal(thing) if isinstance(thing, ConvexSet) else thing)
         self.thing = self._streams.thing
         self.space: ConvexSet = self.thing.space
+        if not isinstance(scores, bool):
+            raise ParameterError.expected("scores", scores, "True or False")
+        self._scores = Scorecards(self.space, corrector=isinstance(self.thing, Corrector)) if scores else None
+        self._evidence = None if monitor is None else WatchedStreams(monitor)
+        if monitor is not None and monitor.space != self.space:
+            raise ParameterError.expected("monitor", monitor, f"one of {self.space!r}")
+        self._torn = False
         self._keys: Numbers | Names = Numbers() if names is None else Names()
         self._lock = RLock()
         if names is not None and streams:
@@ -131,14 +135,21 @@ class Bank(Locked, Configured, BankReports):
         need = int(rows.max(initial=-1)) + 1
         room = len(self._streams.rounds)
         if need > room:
-            self._streams.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
+            for each in (self._streams, *self._kept().values()):
+                each.reserve(max(need, room * 3 // 2))  # by a factor, so that each costs O(1)
+
+    def _kept(self) -> dict[str, Any]:
+        """Return what is kept of the forecasts beside the streams, by the names of their states."""
+        kept = {"scores": self._scores, "evidence": self._evidence}
+        return {name: each for name, each in kept.items() if each is not None}
 
     def drop(self, keys: Any) -> None:
         """Let these streams go; `add` uses their room again. Until then their keys are invalid."""
         with self._lock:
             self._check_whole()
             rows = np.unique(self._keys.find(keys))
-            self._streams.clear(rows)
+            for each in (self._streams, *self._kept().values()):
+                each.clear(rows)
             self._keys.drop(rows)
 
     @overload
@@ -202,12 +213,32 @@ class Bank(Locked, Configured, BankReports):
                 self._make_room(new)
                 with self._named():
                     self._streams.check(rows)
-                    return self._streams.learn(rows, Y, P)
+                    return self._learned(rows, Y, P)
             except BaseException:
                 rounds = self._streams.rounds
                 if len(new) and not rounds[new[new < len(rounds)]].any():  # nothing was learned
                     self._keys.drop(new)
                 raise
+
+    def _learned(self, rows: Integers, outcomes: Outcomes, forecasts: Array | None) -> Array | None:
+        """Learn; score what was announced, and watch it, if that is asked for."""
+        streams = self._streams
+        if self._scores is None and self._evidence is None:
+            return streams.learn(rows, outcomes, forecasts)
+        self._torn = True
+        try:
+            announced = streams.play(rows, outcomes, forecasts)
+        except (RowError, TreeCalError):  # nothing was learned
+            self._torn = False
+            raise
+        means = announced.mean if isinstance(announced, Forecasts) else announced
+        if self._scores is not None:
+            self._scores.learn(rows, announced, means, outcomes, forecasts)
+        if self._evidence is not None:
+            Y = outcomes if outcomes.ndim == 2 else np.eye(self.space.dim)[outcomes]
+            self._evidence.learn(rows, means, Y)
+        self._torn = False
+        return None if isinstance(announced, Forecasts) else announced
 
     def _found(self, keys: Any, add: bool) -> tuple[Integers, Integers]:
         """Return the rows of keys, and which of them are new."""
@@ -259,22 +290,96 @@ class Bank(Locked, Configured, BankReports):
             raise type(error.error)(f"stream {self._keys.shown(error.row)}: {error.error}") from None
 
     def _check_whole(self) -> None:
-        if self._streams.torn:
+        if self._torn or self._streams.torn:
             raise TreeCalError(
                 "an update of this bank was interrupted halfway: some streams have learned a round and others not.",
                 hint="load the last snapshot, and update from there.",
             )
 
+    def scores(self) -> BankScores:
+        """Return what each stream scored since it was added, in the order of `keys`; for a bank with `scores=True`.
+
+        They are what a corrector reports (`Corrector.report`): of the model's forecasts and of what was announced.
+
+        Examples
+        --------
+        >>> import numpy as np, treecal as tc
+        >>> bank = tc.Bank(tc.Guarded(tc.Simplex(2)), streams=3, scores=True)
+        >>> for k in np.random.default_rng(0).choice(2, size=300, p=[0.8, 0.2]):
+        ...     bank.update([0, 2], [k, 1 - k])
+        >>> bank.scores().after.brier.round(2)
+        array([0.4, nan, 0.4])
+        """
+        with self._lock:
+            rows = self._keys.rows.all()
+            if self._scores is None:
+                raise UnsupportedError("this bank keeps no scores.", hint="make it with scores=True.")
+            return self._scores.scores(rows, self._keys.listed, self._streams.rounds[rows])
+
+    def evidence(self) -> StreamEvidence:
+        """Return the evidence against each stream's announcements, in the order of `keys`; for a bank with `monitor=`.
+
+        It is that of the monitor, had it been given the announcements of this stream alone.
+
+        Examples
+        --------
+        >>> import numpy as np, treecal as tc
+        >>> space = tc.Simplex(2)
+        >>> slow = tc.TreeCal(space, arity=1000, mix=0.5)  # half the mean of all outcomes
+        >>> bank, rng = tc.Bank(slow, streams=2, monitor=tc.Monitor(space, alpha=0.01)), np.random.default_rng(0)
+        >>> for t in range(200):  # the second stream changes by turns
+        ...     bank.update([0, 1], [rng.integers(2), t // 40 % 2])
+        >>> bank.evidence().alarmed
+        array([False,  True])
+        >>> bank.alarms[1].round, bank.alarms[1].direction
+        (28, 'too high')
+        """
+        with self._lock:
+            return self._watched().evidence(self._keys.rows.all(), self._keys.listed)
+
+    @property
+    def alarms(self) -> dict[Any, Alarm]:
+        """The first alarm of each stream that had one, by its key."""
+        with self._lock:
+            alarms = self._watched().alarms
+            rows = np.array(sorted(alarms), np.int64)
+            keys = self._keys.of(rows).tolist()
+        return {key: alarms[row] for key, row in zip(keys, rows.tolist(), strict=True)}
+
+    def discoveries(self, alpha: float = 0.05) -> Any:
+        """Return the keys of the streams whose forecasts are off, the strongest evidence first.
+
+        Of those that are right, `alpha` at most are among them, in expectation: `monitor.discoveries` of all e-values.
+
+        Parameters
+        ----------
+        alpha
+            The most that the false discovery rate may be.
+        """
+        with self._lock:
+            watched = self._watched()
+            watched.monitor._check_kind()
+            rows = self._keys.rows.all()
+            return self._keys.of(rows[discovered(watched.statistic(rows), alpha)])
+
+    def _watched(self) -> WatchedStreams:
+        if self._evidence is None:
+            raise UnsupportedError("this bank has no monitor.", hint="make it with monitor=tc.Monitor(space).")
+        return self._evidence
+
     def arguments(self) -> dict[str, Any]:
         """Return the constructor's arguments, by name; the streams are part of the state."""
         named = {"names": ()} if isinstance(self._keys, Names) else {}
-        return {"thing": self.thing} | named | self._kept_arguments()
+        scored = {} if self._scores is None else {"scores": True}
+        watched = {} if self._evidence is None else {"monitor": self._evidence.monitor}
+        return {"thing": self.thing} | named | scored | watched
 
     def get_state(self) -> dict[str, Any]:
         """Return the streams' state, as arrays that never change afterwards."""
         with self._lock:
             self._check_whole()
-            state = self._streams.state(np.arange(self._keys.rows.used))
+            rows = np.arange(self._keys.rows.used)
+            state = self._streams.state(rows) | {name: each.state(rows) for name, each in self._kept().items()}
             keys = self._keys.state()
             start = {"start": self.thing.get_state()} if isinstance(self.thing, Corrector) else {}
             return start | state | ({"keys": keys} if keys else {})
@@ -290,11 +395,15 @@ class Bank(Locked, Configured, BankReports):
         if isinstance(self.thing, Corrector):
             thing = deepcopy(self.thing)
             thing.set_state(given.pop("start", None))
-            streams = kept(streams_of(thing), **self._kept_arguments())
+            streams = streams_of(thing)
+        kept = self._kept()
+        check_names("the state", {name: given[name] for name in kept if name in given}, kept)
+        parts = {name: given.pop(name) for name in kept}
         streams = streams.resumed(given)
+        twins = {f"_{name}": each.resumed(parts[name], streams.rounds) for name, each in kept.items()}
         keys = self._keys.resumed(names, len(streams.rounds))
         with self._lock:
-            vars(self).update(_streams=streams, thing=streams.thing, _keys=keys)
+            vars(self).update(_streams=streams, thing=streams.thing, _keys=keys, _torn=False, **twins)
 
     def __repr__(self) -> str:
         return f"Bank({self.thing!r}: {len(self)} streams)"
