@@ -10,9 +10,7 @@ from treecal.exceptions import TreeCalError, UnsupportedError
 from treecal.forecasters._base import REGISTRY, Forecaster, checked_space
 from treecal.geometry import ConvexSet, Norm, as_norm
 
-ORDINARY = (
-    "Guarded's bound is a little above its safe part's; on ordinary streams its error is the least, or near it."
-)
+ORDINARY = "Guarded's bound is a little above its safe part's; on ordinary streams its error is the least, or near it."
 
 
 @dataclass(frozen=True)
