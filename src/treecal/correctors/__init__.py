@@ -7,24 +7,31 @@ from treecal.correctors._auto import AutoCorrector
 from treecal.correctors._base import REGISTRY, Corrector, Scored
 from treecal.correctors._batch import Batch, Group, one_each
 from treecal.correctors._by_group import ByGroup
-from treecal.correctors._calibeating import calibeating_bound
 from treecal.correctors._chain import Chain
-from treecal.correctors._few_scalings import BetaCalibration, PlattScaling, TemperatureScaling
-from treecal.correctors._forgetting import tracking_bound
+from treecal.correctors._forgetting import calibeating_bound, tracking_bound
 from treecal.correctors._gated import Gated, Switch
 from treecal.correctors._groups import ByKey, Cells, Centroids, Groups, TopClass
 from treecal.correctors._guarded import GuardedCorrector
 from treecal.correctors._isotonic import IsotonicCalibration
-from treecal.correctors._matrix import MatrixScaling
 from treecal.correctors._mixture import History, Mixture
 from treecal.correctors._multicalibrator import Multicalibrator, multicalibration_bound
 from treecal.correctors._names import read_name, saved_names
 from treecal.correctors._newton_kernels import FIRST, Newton
 from treecal.correctors._recalibrator import Recalibrator
-from treecal.correctors._report import Correction, Scores
 from treecal.correctors._scaling import Scaling
-from treecal.correctors._scores import Round, Sums, Tallies
-from treecal.correctors._stream_scores import BankScores, Scorecards, StreamScores
+from treecal.correctors._scaling_kinds import (
+    BetaCalibration,
+    MatrixScaling,
+    PlattScaling,
+    TemperatureScaling,
+    VectorScaling,
+)
+from treecal.correctors._scores import Correction, Round, Scores, Sums, Tallies
+from treecal.correctors._stream_scores import (
+    BankScores,
+    Scorecards,
+    StreamScores,
+)
 from treecal.correctors._valid import (
     announce_many_valid,
     announce_valid,
@@ -37,7 +44,6 @@ from treecal.correctors._valid import (
     valid_forecasts,
     valid_groups,
 )
-from treecal.correctors._vector import VectorScaling
 
 forgetting = _forgetting  # for the other rooms
 

@@ -14,8 +14,7 @@ from treecal._states import Configured, Locked, Resume, check_array, check_count
 from treecal._typing import Array
 from treecal.correctors._batch import Group
 from treecal.correctors._names import saved_names
-from treecal.correctors._report import Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Correction, Sums, Tallies
 from treecal.exceptions import ParameterError, SnapshotError
 from treecal.forecast import Forecast
 from treecal.geometry import ConvexSet

@@ -9,8 +9,7 @@ from treecal._typing import Array
 from treecal.correctors._base import Corrector
 from treecal.correctors._batch import Batch, Group
 from treecal.correctors._kept import Opened
-from treecal.correctors._report import Correction
-from treecal.correctors._scores import Sums, Tallies
+from treecal.correctors._scores import Correction, Sums, Tallies
 from treecal.forecast import Forecast
 
 
