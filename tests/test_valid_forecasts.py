@@ -137,7 +137,23 @@ def test_probabilities_that_were_rounded_are_accepted(digits: int, tolerance: fl
     P = rng.dirichlet(np.ones(classes), 2000).round(digits)
     y = rng.integers(classes, size=2000)
     assert tc.audit(P, y, tolerance=tolerance, exact=False).whole.rounds == 2000
+    assert tc.audit(P, y, exact=False).whole.rounds == 2000
     tc.Recalibrator(tc.Simplex(classes), tolerance=tolerance).predict_many(P)
     if digits < 6 and 2 < classes < 100:
         with pytest.raises(tc.TreeCalError, match=f"a tolerance of 1e-{digits - 1}|a tolerance of 1e-{digits}"):
-            tc.audit({"p": P, "y": y}, forecast="p", outcome="y", exact=False)
+            tc.audit({"p": P, "y": y}, forecast="p", outcome="y", tolerance=1e-6, exact=False)
+
+
+@pytest.mark.parametrize("digits", [2, 3, 4, 5, 6])
+def test_an_audit_finds_the_decimals_of_a_log(digits: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(5), 300).round(digits)
+    y = rng.integers(5, size=300)
+    path = tmp_path / "log.csv"
+    rows = "".join(f"{','.join(f'{p:.{digits}f}' for p in row)},{k}\n" for row, k in zip(P, y, strict=True))
+    path.write_text(f"p_0,p_1,p_2,p_3,p_4,y\n{rows}", encoding="utf-8")
+    found = tc.audit(path, outcome="y", exact=False).whole
+    assert found.brier == tc.audit(P, y, exact=False).whole.brier
+    P[7, 2] += 4 * 10.0**-digits * 5 / 2  # no rounding is as far off
+    with pytest.raises(TreeCalError, match="row 8"):
+        tc.audit(P, y)

@@ -56,7 +56,7 @@ def audit(
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
     exact: bool = True,
     on_error: OnError = "stop",
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     memory_limit: str = "1GB",
     temp_directory: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -117,8 +117,9 @@ def audit(
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
         To what the probabilities were rounded: those of two classes may sum to 1 within it, those of d classes within
-        d/2 times it. The default suffices for float32 and for six decimals, 0.01 for whole per cents. They
-        are audited as they are, not rescaled; negative ones within the tolerance are 0.
+        d/2 times it. By default the first 1,000 rows tell: 0.01 for whole per cents, 1e-4 for four decimals, and 1e-6
+        for six decimals, float32 and all others. They are audited as they are, not rescaled; negative ones within the
+        tolerance are 0.
     memory_limit, temp_directory
         Memory that DuckDB may use, and where it spills.
     progress

@@ -12,7 +12,7 @@ from treecal._typing import Array, Integers
 from treecal.auditing._exact import JOINT, WHOLE, ErrorSums
 from treecal.auditing._sql import scale_of, whole_weights
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Simplex, check_hot, check_pairs, valid_forecasts
+from treecal.geometry import SAMPLE, Simplex, check_hot, check_pairs, valid_forecasts, written_to
 from treecal.io import (
     Chunk,
     Decoder,
@@ -72,7 +72,7 @@ class ArrayLog:
         keep: Sequence[str],
         weight: str | None,
         on_error: OnError,
-        tolerance: float,
+        tolerance: float | None,
     ) -> None:
         self.name, self.problems = name, Problems(name, on_error)
         self._columns = columns
@@ -111,6 +111,8 @@ class ArrayLog:
             self._outcomes = np.array([*(index.get(value, -1) for value in labels.values), -1])[labels.places]
         self._weights = None if weight is None else self._numbers(weight)
         options: dict[str, Any] = {"outcome": outcome, "forecast": forecast, "one_hot": labels is None}
+        if tolerance is None:
+            tolerance = written_to(np.concatenate([p[:SAMPLE] for p in self._p]))
         decoder = Decoder(Simplex(classes=self.classes), **options, tolerance=tolerance, weight=weight)
         self._valid = self._check(decoder, tolerance)
         # Negative probabilities of valid rows, as rounding leaves them, are 0: see `valid_forecasts`.
@@ -282,7 +284,7 @@ def open_arrays(
     by: Sequence[str],
     time: str | None,
     weight: str | None,
-    tolerance: float,
+    tolerance: float | None,
     classes: Sequence[str | int] | None,
     on_error: OnError,
 ) -> ArrayLog | None:

@@ -16,7 +16,7 @@ from treecal.auditing._groups import Groups
 from treecal.auditing._result import Audit
 from treecal.auditing._sql import counts_sql, scale_of, whole_sql
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import Distance, check_pairs
+from treecal.geometry import SAMPLE, Distance, check_pairs, written_to
 from treecal.io import Problems, valid_sql, valid_weight_sql
 from treecal.keyed import arrow, arrow_schema, pyspark, spark_schema
 from treecal.measures import MOST_BINS, bin_sql
@@ -37,7 +37,7 @@ def audit(
     bins: int = 10,
     norms: Sequence[Distance | str] = ("l1", "l2", "linf"),
     on_error: Literal["stop", "skip"] = "stop",
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
 ) -> Audit:
     """Audit a log of forecasts and outcomes of any size: the same numbers as `tc.audit`, to the last digit.
 
@@ -80,6 +80,9 @@ def audit(
     by = tuple(by)
     distances = named_distances(norms)
     rows = _rows(log, forecast, outcome, classes, by, weight)
+    if tolerance is None:
+        some = rows.select(*(f"p{k}" for k in range(d))).limit(SAMPLE).collect()
+        tolerance = written_to(np.array(some, np.float64))
     valid = valid_sql(classes=d, tolerance=tolerance, weight=weight is not None)
     problems = Problems("the log", on_error)
     problems.count = rows.where(f"({valid}) IS NOT TRUE").count()

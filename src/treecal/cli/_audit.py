@@ -44,7 +44,7 @@ def audit(
     bins: int = 10,
     norm: str = "l1,l2,linf",
     exact: Annotated[bool, Parameter(negative="--no-exact")] = True,
-    tolerance: float = 1e-6,
+    tolerance: float | None = None,
     decimal: Decimal = ".",
     fail_above: float | None = None,
     on_error: OnInvalid = "stop",
@@ -108,7 +108,7 @@ def audit(
         Compute the exact errors of distinct forecasts: one more query, which reads the log twice.
     tolerance
         To what the probabilities were rounded, such as 1e-4: those of two classes may sum to 1 within it, those of d
-        classes within d/2 times it.
+        classes within d/2 times it. By default the decimals of the first 1,000 rows tell.
     fail_above
         Exit with code 3 if the class-wise calibration error, as measured in the bins, exceeds this number, as few rows
         do by chance.

@@ -17,6 +17,7 @@ from treecal.geometry._norms import (
 )
 from treecal.geometry._outcomes import (
     ROUNDING,
+    SAMPLE,
     checked_start,
     checked_tolerance,
     class_indices,
@@ -27,6 +28,7 @@ from treecal.geometry._outcomes import (
     rounding,
     valid_forecasts,
     without_negatives,
+    written_to,
 )
 from treecal.geometry._pairing import (
     by_column,

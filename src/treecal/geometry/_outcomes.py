@@ -27,6 +27,9 @@ ROUNDING = 1e-6
 """How far from the simplex forecasts may lie by default: as far as float32 and six decimals round them."""
 MOST_ROUNDING = 0.1
 """The largest such tolerance: anything farther away is not rounding."""
+SAMPLE = 1000
+"""Rows of a log that tell to what its probabilities were rounded."""
+_SAME = 1e-7  # as float32 has it
 _CLEARLY = 1.001  # by that much more, so that rounding cannot matter
 
 
@@ -79,6 +82,21 @@ def rounding(tolerance: float, dim: int) -> float:
     (0.01, 0.05)
     """
     return tolerance * max(1.0, dim / 2)
+
+
+def written_to(probabilities: Array) -> float:
+    """Return to what probabilities were rounded, as far as these tell: 0.01 to 1e-5 if all are multiples of it.
+
+    Examples
+    --------
+    >>> written_to(np.array([0.3333, 0.25])), written_to(np.array([0.333333, 0.25])), written_to(np.array([0.5, 0.1]))
+    (0.0001, 1e-06, 1e-06)
+    """
+    p = probabilities[np.abs(probabilities) <= 2]  # others are none
+    for digits in range(1, 6):
+        if (np.abs(p - np.rint(p * 10**digits) / 10**digits) < _SAME).all():
+            return 10.0**-digits if digits > 1 else ROUNDING  # sums of tenths are exact, or are off by a tenth
+    return ROUNDING
 
 
 def valid_forecasts(p: Array, tolerance: float = ROUNDING) -> NDArray[np.bool_]:

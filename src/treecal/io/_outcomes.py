@@ -12,7 +12,16 @@ import numpy as np
 
 from treecal._typing import Array, Integers
 from treecal.exceptions import FileError, ParameterError
-from treecal.geometry import ConvexSet, Simplex, check_hot, check_pairs, valid_forecasts
+from treecal.geometry import (
+    ROUNDING,
+    SAMPLE,
+    ConvexSet,
+    Simplex,
+    check_hot,
+    check_pairs,
+    valid_forecasts,
+    written_to,
+)
 from treecal.io._columns import (
     Label,
     Numbers,
@@ -293,7 +302,7 @@ def read_outcomes(
     one_hot: bool = False,
     space: ConvexSet | None = None,
     on_error: OnError = "stop",
-    tolerance: float = 1e-6,
+    tolerance: float | None = 1e-6,
     weight: str | None = None,
     keys: Keys | None = None,
 ) -> Outcomes:
@@ -322,7 +331,7 @@ def read_outcomes(
         At an invalid row: "stop" raises and names it, "skip" counts it, "collect" keeps it with its reason.
     tolerance
         To what probabilities were rounded: those of two classes may sum to 1 within it, those of d within d/2 times it;
-        the default suffices for float32 and for six decimals.
+        the default suffices for float32 and for six decimals. With None the decimals of the first rows tell.
     weight
         Column of the weights of rows: 0, or from 1e-12 to 1e12.
     keys
@@ -389,6 +398,8 @@ def read_outcomes(
     if dim != space.dim or (forecasts and dim != size):
         raise ParameterError(f"outcomes have {dim} coordinates, expected {size or space.dim}.")
     named = Simplex(classes=found) if isinstance(outcomes, Label) and found else space
+    if tolerance is None:
+        tolerance = _written_to(opened, _entries(forecasts))
     more: dict[str, Any] = {"one_hot": hot, "tolerance": float(tolerance), "weight": weight, "keys": keys}
     more["decimal"] = opened.decimal
     decoder = Decoder(named, outcome=names, forecast=asked, **more)
@@ -422,9 +433,17 @@ def _entries(columns: list[Numbers]) -> list[str]:
     return [entry for column in columns for entry in column.entries]
 
 
-def check_tolerance(tolerance: float) -> None:
+def _written_to(source: Source, entries: Sequence[str]) -> float:
+    """Return to what the probabilities of the first rows were rounded."""
+    chosen = ", ".join(f"{entry} AS p{k}" for k, entry in enumerate(entries))
+    rows = source.batches(f"SELECT {chosen} FROM {LOG} LIMIT {SAMPLE}", rows=SAMPLE)
+    found = [np.asarray(column.fill_null(np.nan), np.float64) for batch in rows for column in batch.columns]
+    return written_to(np.concatenate(found)) if found else ROUNDING
+
+
+def check_tolerance(tolerance: float | None) -> None:
     """Raise an error unless probabilities may sum to that far from 1."""
-    if not (isinstance(tolerance, int | float) and 0 <= tolerance <= 0.1):
+    if tolerance is not None and not (isinstance(tolerance, int | float) and 0 <= tolerance <= 0.1):
         raise ParameterError.expected("tolerance", tolerance, "a number from 0 to 0.1")
 
 
