@@ -178,12 +178,11 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _sources(files: Sequence[File], connection: Any) -> list[Parquet]:
-    return [Parquet(file, connection) for file in files]
-
-
-def _begins(head: bytes) -> bool:
-    return head.startswith(b"PAR1")
-
-
-PARQUET = Format("parquet", "Parquet", (".parquet", ".pq"), _sources, _write, begins=_begins)
+PARQUET = Format(
+    "parquet",
+    "Parquet",
+    (".parquet", ".pq"),
+    lambda files, connection: [Parquet(file, connection) for file in files],
+    _write,
+    begins=lambda head: head.startswith(b"PAR1"),
+)
