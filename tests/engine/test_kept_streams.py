@@ -154,7 +154,7 @@ def test_correctors(make: Callable[[], Any]) -> None:
 
 def test_errors_of_one_stream_change_nothing() -> None:
     """A horizon that is reached in the middle of an update, where each stream is an object."""
-    thing = tc.Guarded(THREE, eager=tc.Tracker(THREE), safe=tc.TreeCal(THREE, arity=2, depth=2))
+    thing = tc.Guarded(THREE, eager=tc.Tracker(THREE), safe=tc.TreeCal(THREE, arity=2, depth=2), budget=0)
     bank = tc.Bank(thing, streams=2, scores=True)
     bank.update([0, 0, 0], [0, 1, 2])
     before = bank.scores().after.brier.tobytes()
